@@ -61,6 +61,8 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
     match run(demo) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        // The reader of standard output has gone, as `head` does.
+        Err(DemoError::System(cause)) if cause.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(refusal) => {
             say!("demo: {refusal}");
             match refusal {

@@ -55,7 +55,12 @@ fn examine_stand_in(args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
     drop(runtime);
     let mut findings = inspect_storage(&stand_in.url, args)?;
     // In a new storage no candidate can have used the name.
-    findings.iter_mut().filter(|finding| finding.about == "storage").for_each(|it| it.health = Health::Good);
+    for finding in &mut findings {
+        finding.says = stand_in.rename(&finding.says);
+        if finding.about == "storage" {
+            finding.health = Health::Good;
+        }
+    }
     let absent = format!("{} does not exist yet: the first `vvm run` creates it", args.target.storage);
     findings.insert(0, Finding::new("new storage", Health::Good, format!("{absent}; examined beside it:")));
     Ok(findings)

@@ -7,7 +7,16 @@ use tempfile::TempDir;
 /// A temporary storage, removed when this is dropped.
 pub(super) struct StandIn {
     pub(super) url: String,
+    /// How findings name it, and how they are to name it.
+    names: [String; 2],
     _folder: TempDir,
+}
+
+impl StandIn {
+    /// Names the file that does not exist yet instead.
+    pub(super) fn rename(&self, text: &str) -> String {
+        text.replace(&self.names[0], &self.names[1])
+    }
 }
 
 /// Splits the URL of an SQLite storage into its path and its options.
@@ -22,12 +31,16 @@ fn file(url: &str) -> Option<(&Path, &str)> {
 /// # Errors
 /// With a finding, if that can't be done there.
 pub(super) fn stand_in(url: &str) -> Result<StandIn, Finding> {
+    const NAME: &str = "doctor.db";
     let (path, options) = file(url).unwrap_or((Path::new(url), ""));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match tempfile::Builder::new().prefix(".vvm-doctor-").tempdir_in(folder) {
         Ok(made) => {
-            let url = format!("sqlite:{}{options}", made.path().join("doctor.db").display());
-            Ok(StandIn { url, _folder: made })
+            // Relative if the path is: the doctor warns of that.
+            let name = Path::new(made.path().file_name().unwrap_or_default()).join(NAME);
+            let url = format!("sqlite:{}{options}", path.with_file_name(&name).display());
+            let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(StandIn { url, names: [name.display().to_string(), own], _folder: made })
         }
         Err(cause) => {
             let says = format!(

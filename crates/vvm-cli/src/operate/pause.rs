@@ -41,14 +41,13 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         true => print(inspector, format_args!("paused by {}", pause.by())),
         false => print(inspector, format_args!("paused already, by {}, since {since}", pause.by())),
     }
-    say!("{name}: programs that lead without vvm or a vvm_host::Host, if any, ignore a pause");
     let began = clock.now();
     // Read after the pause was written: a candidate that settles the count later sees the pause.
     let (settled, slots) = inspector.keys().await?;
     if settled.is_none() {
         say!(
             "{name}: the slot count is not settled, so only slot 1 is checked: until now only programs \
-             led it that may ignore a pause"
+             led it that use elections without a vvm_host::Host, and these ignore a pause"
         );
     }
     let Wait::For(timeout) = args.wait else { return Ok(()) };
@@ -68,7 +67,8 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         if clock.now() >= give_up_at {
             return Err(Refusal::Unfinished(format!(
                 "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
-                 leader begins. To wait again, run `vvm pause` again; to end the pause, `vvm resume`"
+                 leader begins; but a program that leads without vvm or a vvm_host::Host ignores a pause. To \
+                 wait again, run `vvm pause` again; to end the pause, `vvm resume`"
             )));
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;

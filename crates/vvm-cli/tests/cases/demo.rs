@@ -43,6 +43,16 @@ fn check_safety(trial: &Trial, output: &Output, summary: &Value) {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
+#[test]
+fn demo_whose_reader_has_gone_ends_without_a_word() {
+    let trial = VVM.trial();
+    let mut child = demo(&trial, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()));
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+}
+
 /// A running demo with a temporary folder of its own.
 struct Running {
     child: Child,

@@ -52,8 +52,8 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert!(table.contains("EPOCH  HOLDER\n"), "{table}");
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
     // The first operator is shown.
-    let (code, out, _) = pause(&trial, &["--by", "bob"]);
-    assert_eq!(code, 0);
+    let (code, out, error) = pause(&trial, &["--by", "bob"]);
+    assert_eq!((code, &*error), (0, ""));
     assert!(out.contains("paused already, by alice: new schema, since 20"), "{out}");
     let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
     assert_eq!(code, 75, "{error}");
@@ -88,7 +88,7 @@ fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
     let (out, error) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
     assert_eq!(output.status.code(), Some(0), "{error}");
     assert!(error.contains("the slot count is not settled, so only slot 1 is checked"), "{error}");
-    assert!(error.contains("a vvm_host::Host, if any, ignore a pause"), "{error}");
+    assert!(error.contains("a vvm_host::Host, and these ignore a pause"), "{error}");
     // Without USER, the name is that of the user database.
     let user = Command::new("id").arg("-un").output().unwrap().stdout;
     assert!(out.contains(&format!("paused by {}@", String::from_utf8(user).unwrap().trim())), "{out}");
@@ -127,6 +127,7 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
     let (code, out, error) = pause(&trial, &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
+    assert!(error.contains("ignores a pause"), "{error}");
     assert_eq!(pause(&trial, &["--wait", "no"]).0, 0);
     leader.stderr.wait_for("stopping the work");
     std::fs::write(trial.folder().join("go"), "").unwrap();

@@ -257,6 +257,9 @@ async fn read_only_folder_is_refused() {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
             assert!(matches!(&error, OpenError::ReadOnlyFolder(named) if named == folder), "{error:?}");
         }
+        // This user owns both, so there is no other user to run it as.
+        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
+        assert!(error.contains("mode 0555") && !error.contains("run it as"), "{error}");
     }
     if let Some(file) = file {
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,6 +1,6 @@
 //! [`OpenError`]: why a database file can't be opened.
 
-use super::owner::{owner, owner_and_mode, this_user};
+use super::owner::{owner_and_mode, this_user, way_in};
 use rusqlite::{ErrorCode, ffi};
 use rustix::{
     fs::{Access, access},
@@ -70,11 +70,11 @@ pub enum OpenError {
     /// This user may only read it, and no other process has it open.
     #[error(
         "{} can't be written by this user ({}), who can read it only while a candidate has it open: try \
-         again then, or run it as {}", .0.display(), this_user(), owner(.0)
+         again then, or {}", .0.display(), this_user(), way_in(.0)
     )]
     OnlyWhileInUse(PathBuf),
     /// This user may not read it.
-    #[error("{} can't be read by this user ({}): run it as {}", .0.display(), this_user(), owner(.0))]
+    #[error("{} can't be read by this user ({}): {}", .0.display(), this_user(), way_in(.0))]
     Unreadable(PathBuf),
     /// It is not a database.
     #[error("{} is not a database: name another file, or move it away", .0.display())]

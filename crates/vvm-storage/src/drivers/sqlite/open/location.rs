@@ -93,6 +93,12 @@ impl Location {
                  below /var/lib",
                 self.path.display()
             ));
+        } else if ["/tmp", "/var/tmp"].iter().any(|shared| self.path.starts_with(shared)) {
+            concerns.push(format!(
+                "{} is in a temporary folder: a systemd unit with PrivateTmp=yes has its own one at the same \
+                 path, so two units would have two files. Keep it in a folder below /var/lib",
+                self.path.display()
+            ));
         }
         if let Some(mode) = self.mode.filter(|mode| mode & 0o007 != 0) {
             let path = self.path.display();
@@ -129,7 +135,12 @@ mod tests {
         assert!(concerns("/x.db", FileSystem::OVERLAY)[0].contains("Keep it on a volume"));
         let relative = concerns("x.db", FileSystem::EXT4);
         assert!(relative[0].contains("the path x.db is relative: it means /var/lib/x.db"), "{relative:?}");
-        assert_eq!(concerns("/x.db", FileSystem::EXT4), [""; 0]);
+        for temporary in ["/tmp/x.db", "/var/tmp/a/x.db"] {
+            assert!(concerns(temporary, FileSystem::EXT4)[0].contains("PrivateTmp=yes"));
+        }
+        for fine in ["/x.db", "/tmpx/x.db"] {
+            assert_eq!(concerns(fine, FileSystem::EXT4), [""; 0]);
+        }
     }
 
     #[test]

@@ -13,16 +13,35 @@ pub(super) fn owner_and_mode(path: &Path) -> String {
 /// Returns owner and mode of the file at `path`, and whether its folder has another owner.
 pub(in super::super) fn owners(path: &Path) -> String {
     let found = owner_and_mode(path);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (file_owner, folder_owner) = (owner(path), owner(folder));
+    let (file_owner, folder_owner) = (owner(path), owner(folder(path)));
     if file_owner == folder_owner {
         return found;
     }
     format!("{found}; its folder belongs to {folder_owner}: can the candidates' user write the file?")
 }
 
+/// Returns what to do about a database that this user can't write or read: run as its owner, unless the user
+/// is the owner. Then file or folder have the wrong rights.
+pub(super) fn way_in(path: &Path) -> String {
+    let owner = owner(path);
+    if owner != this_user() {
+        return format!("run it as {owner}");
+    }
+    let folder = folder(path);
+    format!(
+        "correct the rights of the file ({}), of its folder {} ({}), or its mount",
+        owner_and_mode(path),
+        folder.display(),
+        owner_and_mode(folder)
+    )
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Returns the name of a file's owner.
-pub(super) fn owner(path: &Path) -> String {
+fn owner(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "its owner".to_owned(), |metadata| user(metadata.uid()))
 }
 
