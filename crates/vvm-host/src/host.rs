@@ -230,6 +230,7 @@ impl Host {
             let ended = match storage {
                 Ok(storage) => {
                     let (status, stop) = (Arc::clone(&campaigns.status), campaigns.stop.clone());
+                    status.storage_opened(storage.opened().map(|opened| opened.to_string()));
                     let storage = HostStorage::new(storage, wakeups, status, stop);
                     let storage = Arc::new(storage.reporting_claims(on_claim));
                     let ended = campaigns.run(&storage, services, &mut after).await;

@@ -21,6 +21,7 @@ use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
 use parking_lot::Mutex;
 use seen::Others;
 use std::{
+    collections::VecDeque,
     fmt,
     num::NonZeroU32,
     sync::{
@@ -61,7 +62,14 @@ pub struct HostStatus {
     work_ended: Mutex<Option<Arc<str>>>,
     /// The operator who paused the name, and the reason, as last seen.
     paused_by: Mutex<Option<Arc<str>>>,
+    /// Where the storage is, once it is open.
+    location: Mutex<Option<String>>,
+    /// The last changes, the newest first, for the page.
+    changes: Mutex<VecDeque<(Instant, String)>>,
 }
+
+/// How many changes are kept: as many as a person reads.
+const CHANGES: usize = 50;
 
 /// Why the storage does not work.
 #[derive(Debug, Default)]
@@ -86,7 +94,20 @@ impl HostStatus {
             problem: Mutex::default(),
             work_ended: Mutex::default(),
             paused_by: Mutex::default(),
+            location: Mutex::default(),
+            changes: Mutex::default(),
         }
+    }
+
+    /// Records where the storage is.
+    pub(crate) fn storage_opened(&self, location: Option<String>) {
+        *self.location.lock() = location;
+    }
+
+    fn note(&self, change: String) {
+        let mut changes = self.changes.lock();
+        changes.push_front((self.clock.now(), change));
+        changes.truncate(CHANGES);
     }
 
     /// Returns what this process does now.
@@ -273,7 +294,9 @@ impl HostStatus {
             })
         });
         if changed {
-            events::role(&self.candidate, &self.role());
+            let role = self.role();
+            self.note(role.to_string());
+            events::role(&self.candidate, &role);
         }
         changed
     }
@@ -333,6 +356,7 @@ impl HostStatus {
             && matches!(self.role(), Role::Campaigning)
             && let Some(leader) = self.others().into_iter().find(|seen| seen.slot == slot)
         {
+            self.note(leader.to_string());
             events::new_leader(&self.candidate, &leader);
         }
         if change.was_written {

@@ -65,6 +65,10 @@ fn leader_and_standby_answer_probes_and_routers_by_role() {
     assert!(margin > 0.0 && margin <= 16.0, "{margin}");
     let epoch = sample(at_leader, &labelled(&trial, "vvm_epoch", "slot=\"1\"")).unwrap();
     assert_eq!(epoch as u64, status(at_leader)["leadership"]["epoch"].as_u64().unwrap());
+    let shown = status(at_leader);
+    assert!(!shown["storage"]["location"].as_str().unwrap().is_empty(), "{shown}");
+    assert!(shown["changes"][0]["says"].as_str().unwrap().starts_with("leading, slot 1"), "{shown}");
+    assert_eq!(status(at_standby)["changes"][0]["says"], "waiting for leadership");
     assert_eq!(sample(at_standby, &labelled(&trial, "vvm_epoch", "slot=\"1\"")), None);
     assert_eq!(sample(at_standby, &labelled(&trial, "vvm_leading", "")), Some(0.0));
 

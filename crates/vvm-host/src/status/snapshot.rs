@@ -3,6 +3,7 @@
 use super::{HostStatus, Role, WhyStopping, telemetry::loss_word};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use vvm_clock::Instant;
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -23,16 +24,20 @@ impl HostStatus {
         let failures = telemetry.failures().filter(|(.., count)| *count > 0);
         let failures = failures
             .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure), Value::from(count)));
+        let now = self.clock.now();
+        let change = |(at, says): &(Instant, String)| json!({"ms_ago": millis(at.until(now)), "says": says});
+        let changes = self.changes.lock().iter().map(change).collect::<Vec<_>>();
         let uptime = self.began.until(self.clock.now());
         let losses = telemetry.losses().filter(|(_, count)| *count > 0);
         let mut shown = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "name": candidate.name, "holder": candidate.holder.as_str(),
             "slots": candidate.slots, "ttl_ms": millis(candidate.ttl.get()), "uptime_ms": millis(uptime),
-            "role": role.word(), "says": role.to_string(), "ready": not_ready.is_none(),
+            "role": role.word(), "says": self.activity(), "ready": not_ready.is_none(),
             "leadership": self.leadership_shown(&role),
             "others": others.collect::<Vec<_>>(),
             "storage": {
+                "location": *self.location.lock(),
                 "answered_ms_ago": millis(self.unanswered_for()),
                 "trouble": self.storage_problem().as_deref(),
             },
@@ -45,6 +50,8 @@ impl HostStatus {
             "leaderships": telemetry.leaderships.get(), "take_overs": telemetry.take_overs.get(),
             "restarts": telemetry.restarts.get(), "check_failures": telemetry.check_failures.get(),
             "failures": failures.collect::<Map<_, _>>(),
+            // The newest first.
+            "changes": changes,
             "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
         });
         if let Some(reason) = not_ready {

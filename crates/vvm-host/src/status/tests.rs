@@ -259,6 +259,9 @@ fn loss_is_counted_once_and_its_reason_stays() {
         assert_eq!(scene.losses(), [("stolen", 1)]);
         let shown = scene.status.snapshot();
         assert_eq!(shown["leadership"]["loss"], "stolen");
+        let changes = shown["changes"].as_array().unwrap();
+        assert!(changes[0]["says"].as_str().unwrap().starts_with("stopping, slot 1"), "{shown}");
+        assert!(changes.len() > 1 && changes.len() <= CHANGES, "{shown}");
         assert_eq!(
             (&shown["leadership"]["margin_ms"], &shown["others"][0]["holder"]),
             (&0.into(), &"there".into())
