@@ -19,7 +19,7 @@ pub(super) fn play(run: &mut Run) -> Result<(), RunError> {
     let first = run.until("renewals of the first leader", renewed(RENEWALS))?;
 
     // Right after a renewal, when the record has longest to stand.
-    run.begin("3/6  kill -9 of the leader, as in a crash. Its record must stand unchanged for one TTL.")?;
+    run.begin("3/6  kill -9 of all processes of the leader, as if its machine died: a TTL must pass.")?;
     run.act(first, What::Crashed)?;
     let second = run.until("a leader after the crash", next_after(What::Crashed))?;
     run.start(first)?;
