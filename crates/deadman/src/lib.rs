@@ -30,20 +30,18 @@
 #![deny(unsafe_code)]
 
 mod armed;
-mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod recording;
-mod subject;
 #[allow(unsafe_code, reason = "POSIX timers, the signal mask, adjtimex and `_exit` have no safe interface")]
 mod system;
 mod trigger;
 
 pub use armed::{Armed, Deadman};
-pub use error::ArmError;
-pub use subject::Subject;
 pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 #[cfg(target_os = "linux")]
 pub use system::{KernelTimer, WallClockState};
+pub use trigger::ArmError;
+pub use trigger::Subject;
 pub use trigger::Trigger;
 
 /// The README's example is a doc test.

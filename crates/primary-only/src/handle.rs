@@ -1,6 +1,6 @@
 //! [`Handle`]: a reference to one instance.
 
-use crate::{InstanceStatus, Outcome, Service, instance::Instance};
+use crate::{InstanceStatus, Outcome, Service, status::Instance};
 use std::{fmt, sync::Arc};
 
 /// A reference to an instance in this term. Clones refer to the same instance. It keeps nothing running.

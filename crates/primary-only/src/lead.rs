@@ -1,6 +1,6 @@
 //! [`Registry::lead`]: one term of all services.
 
-use crate::{LeadError, Registry, term::Term};
+use crate::{LeadError, Registry, turns::Term};
 use futures_util::future::join_all;
 use ielections::Standing;
 use std::sync::Arc;

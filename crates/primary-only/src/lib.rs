@@ -85,24 +85,18 @@
 
 mod collection;
 mod config;
-mod document_write;
 mod documented;
 mod envelope;
 mod failure;
 mod handle;
-mod instance;
 mod lead;
-mod outcome;
-mod rebuild;
 mod registry;
 mod roster;
-mod run_context;
 mod runner;
 mod service;
 mod service_handle;
 mod state_cell;
 mod status;
-mod term;
 mod turns;
 
 pub use collection::{InstanceId, NotACollection};
@@ -111,14 +105,14 @@ pub use documented::{DocumentedInstance, DocumentedState};
 pub use envelope::SchemaVersion;
 pub use failure::{BoxError, Failure};
 pub use handle::{Handle, NotPersisted};
-pub use outcome::Outcome;
 pub use registry::{RegisterError, Registry, RegistryBuilder};
-pub use run_context::{Interrupted, RunContext};
+pub use service::Outcome;
 pub use service::{Others, PrepareContext, Service, Task};
 pub use service_handle::{GetOrCreateError, GotOrCreated, ServiceHandle, Unavailable};
+pub use state_cell::{Interrupted, RunContext};
 pub use state_cell::{StateCell, StateError};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
-pub use term::Deposed;
+pub use turns::Deposed;
 pub use turns::LeadError;
 
 /// The README's example is a doc test.

@@ -2,7 +2,9 @@
 
 use crate::{
     InstanceStatus, NotACollection, RegistryConfig, Service, ServiceHandle, ServiceStatus,
-    collection::Collection, roster::Roster, term::Term, turns::Turns,
+    collection::Collection,
+    roster::Roster,
+    turns::{Term, Turns},
 };
 use async_trait::async_trait;
 use std::{collections::BTreeSet, fmt, sync::Arc};

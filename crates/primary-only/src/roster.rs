@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, InstanceStatus, Outcome, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
-    collection::Collection, instance::Instance, state_cell::Stored, term::Term,
+    collection::Collection, state_cell::Stored, status::Instance, turns::Term,
 };
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -2,10 +2,10 @@
 
 use crate::{
     BoxError, Failure, Handle, InstanceStatus, Others, Service, ServiceState, ServiceStatus, Task,
-    instance::Instance,
     roster::{List, Queued, Roster},
     runner::Runner,
     state_cell::Stored,
+    status::Instance,
 };
 use ielections::BeyondDocumentLimits;
 use std::{

@@ -1,12 +1,14 @@
 //! [`StateCell`]: the only writer of an instance's document.
 
-use crate::{Deposed, SchemaVersion, document_write::write_until_known, envelope::seal, term::Term};
+use crate::{Deposed, SchemaVersion, documented::write_until_known, envelope::seal, turns::Term};
 use futures_util::future::BoxFuture;
 use ielections::{
     BeyondDocumentLimits, DocumentId, DocumentVersion, DocumentWrite, DocumentWriteError, Loss, OnlyIf,
+    Standing,
 };
 use serde::Serialize;
 use std::{fmt, sync::Arc};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
 /// The state of an instance, and its document.
@@ -247,3 +249,31 @@ impl<Doc: fmt::Debug> fmt::Debug for StateCell<Doc> {
             .finish_non_exhaustive()
     }
 }
+
+/// The arguments of [`Task::run`](crate::Task::run).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RunContext<Doc> {
+    /// The instance's state, and the only way to write it.
+    pub state: StateCell<Doc>,
+    /// Cancelled when the term ends.
+    ///
+    /// The leadership is released only after all runs have ended. Until then a run may still write its
+    /// document, so that the next leader repeats less work. To stop waiting:
+    /// `cx.stop.run_until_cancelled(work).await.ok_or(Interrupted)?`
+    pub stop: CancellationToken,
+    /// The leadership. Its epoch fences writes to other systems, and [`ensure`](Standing::ensure) checks that
+    /// a step fits into the time left.
+    pub standing: Standing,
+}
+
+impl<Doc> RunContext<Doc> {
+    pub(crate) fn new(state: StateCell<Doc>, stop: CancellationToken, standing: Standing) -> Self {
+        Self { state, stop, standing }
+    }
+}
+
+/// The error of a run that ends early because its term ends. `Ok` would mean that the task is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("interrupted: the term ends")]
+pub struct Interrupted;

@@ -5,8 +5,7 @@
 
 use crate::{
     BoxError, Failure, Problem, Service, ServiceContext,
-    state::State,
-    task::{EndedEarly, Joined, caught},
+    state::{EndedEarly, Joined, State, caught},
 };
 use ielections::{Key, Spawn, Standing};
 use std::{fmt, sync::Arc};

@@ -5,11 +5,11 @@
 use crate::{
     Leading, Problem,
     hosted::{Hosted, Planned},
-    monitor::Monitor,
-    state::State,
+    state::{EndedEarly, Joined, State},
 };
-use ielections::{Candidacy, Elections, Key, Leadership, Spawn};
+use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
 use std::{future::pending, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
 pub(crate) struct Launcher<K: Key> {
@@ -83,5 +83,37 @@ async fn timed_out(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration 
             limit
         }
         None => pending().await,
+    }
+}
+
+/// The monitor's task.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    stop: CancellationToken,
+    ended: Joined<()>,
+}
+
+impl Monitor {
+    pub(crate) const NAME: &str = "vvm leadership monitor";
+
+    pub(crate) fn start<K: Key>(standing: Standing, state: Arc<State<K>>, spawn: &dyn Spawn) -> Self {
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let ended = Joined::spawn(spawn, Self::NAME, async move {
+            let loss = tokio::select! {
+                biased;
+                loss = standing.lost() => loss,
+                () = stopping.cancelled() => return,
+            };
+            state.report(Problem::Lost(loss));
+        });
+        Self { stop, ended }
+    }
+
+    /// Stops the task, and waits for its end. Call it before the release, which the standing counts as a
+    /// loss.
+    pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
+        self.stop.cancel();
+        self.ended.join().await
     }
 }

@@ -39,28 +39,21 @@
 //! are in the crate `ielections`. The crate `vvm-host` adds storages, settings and HTTP.
 #![forbid(unsafe_code)]
 
-mod acquisition;
-mod config;
 mod hosted;
 mod launcher;
-mod leading;
-mod monitor;
-mod problem;
 mod running;
 mod service;
 mod shutdowner;
 mod state;
-mod stopping;
-mod task;
 mod vvm;
 
-pub use acquisition::Acquisition;
-pub use config::VvmConfig;
-pub use leading::Leading;
-pub use problem::{Failure, NotLeading, Problem};
 pub use running::RunningVvm;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
+pub use state::Leading;
+pub use state::{Failure, NotLeading, Problem};
+pub use vvm::Acquisition;
 pub use vvm::Vvm;
+pub use vvm::VvmConfig;
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

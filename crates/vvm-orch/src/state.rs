@@ -1,7 +1,15 @@
 //! [`State`]: shared by the tasks and handles of a VVM.
 
-use crate::{Leading, NotLeading, Problem};
-use std::sync::OnceLock;
+use futures_util::FutureExt;
+use ielections::{AcquireError, Loss, Spawn, Standing};
+use std::{
+    any::Any,
+    error::Error,
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Each cell is set once, and each token is cancelled once.
@@ -100,4 +108,184 @@ impl<K: Clone> State<K> {
     pub(crate) async fn stopped(&self) {
         self.done.cancelled().await;
     }
+}
+
+/// The error of a service, shared by all copies of a problem.
+pub type Failure = Arc<dyn Error + Send + Sync>;
+
+/// Why a VVM shut itself down, or could not shut down cleanly.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Problem {
+    /// No slot was acquired.
+    #[error("leadership was not acquired: {0}")]
+    NotAcquired(#[source] Arc<AcquireError>),
+    /// The leadership was lost, or must be released. With [`Loss::EngineEnded`] the kill deadline may still
+    /// be armed, and then ends the process.
+    #[error("leadership was lost: {0}")]
+    Lost(#[source] Loss),
+    /// A service did not become ready.
+    #[error("service {service} failed to start: {cause}")]
+    StartFailed {
+        /// The service's name.
+        service: Arc<str>,
+        /// Its error.
+        #[source]
+        cause: Failure,
+    },
+    /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
+    #[error("service {service} was not ready after {}", vvm_clock::Span(*after))]
+    StartTimedOut {
+        /// The service's name.
+        service: Arc<str>,
+        /// The limit.
+        after: Duration,
+    },
+    /// A service ended although it was not stopped.
+    #[error("service {service} ended by itself{}", cause(failure))]
+    Ended {
+        /// The service's name.
+        service: Arc<str>,
+        /// Its error, if it failed.
+        #[source]
+        failure: Option<Failure>,
+    },
+    /// A service was stopped, and failed while it stopped.
+    #[error("service {service} failed while stopping: {cause}")]
+    StopFailed {
+        /// The service's name.
+        service: Arc<str>,
+        /// Its error.
+        #[source]
+        cause: Failure,
+    },
+    /// A service panicked. Work that it had started may still run, so the leadership is not released (I4).
+    #[error(
+        "service {service} panicked: {panic}; the record is left to expire and the kill deadline stays armed"
+    )]
+    Panicked {
+        /// The service's name.
+        service: Arc<str>,
+        /// The panic's message.
+        panic: Arc<str>,
+    },
+    /// A service did not stop in time. The leadership is not released (I6), and the kill deadline ends the
+    /// process.
+    #[error("service {service} did not stop; the record is left to expire and the kill deadline stays armed")]
+    WontStop {
+        /// The service's name.
+        service: Arc<str>,
+    },
+    /// The runtime was shut down, and dropped a service half-way. As after a panic, its work may still run.
+    #[error(
+        "service {service} was dropped by its runtime; \
+         the record is left to expire and the kill deadline stays armed"
+    )]
+    Dropped {
+        /// The service's name.
+        service: Arc<str>,
+    },
+    /// A task of the VVM ended early: its runtime was shut down, or an argument's code panicked.
+    #[error("the VVM's task {task} ended early{}", cause(panic))]
+    Broken {
+        /// The task.
+        task: &'static str,
+        /// The panic's message, if it panicked.
+        panic: Option<Arc<str>>,
+    },
+}
+
+impl Problem {
+    pub(crate) fn broken(task: &'static str, early: EndedEarly) -> Self {
+        let panic = match early {
+            EndedEarly::Panicked(panic) => Some(panic),
+            EndedEarly::Dropped => None,
+        };
+        Self::Broken { task, panic }
+    }
+}
+
+fn cause(cause: &Option<impl std::fmt::Display>) -> String {
+    cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
+/// The VVM does not lead, and never will.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotLeading {
+    /// It had a problem.
+    #[error(transparent)]
+    Problem(#[from] Problem),
+    /// It was shut down.
+    #[error("the VVM was shut down")]
+    ShutDown,
+}
+
+/// A started task.
+#[derive(Debug)]
+pub(crate) struct Joined<T>(oneshot::Receiver<Result<T, Arc<str>>>);
+
+/// A task ended without a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum EndedEarly {
+    /// It panicked, with this message.
+    Panicked(Arc<str>),
+    /// Its runtime dropped it.
+    Dropped,
+}
+
+impl<T: Send + 'static> Joined<T> {
+    /// Starts a task for `work`.
+    pub(crate) fn spawn(
+        spawn: &dyn Spawn,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        let (sender, outcome) = oneshot::channel();
+        let work = caught(work);
+        let task = async move {
+            // The receiver may be gone.
+            let _ = sender.send(work.await);
+        };
+        spawn.spawn(name, Box::pin(task));
+        Self(outcome)
+    }
+
+    /// Waits for the task to end.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again. A call after a result returns [`EndedEarly::Dropped`].
+    pub(crate) async fn join(&mut self) -> Result<T, EndedEarly> {
+        match (&mut self.0).await {
+            Ok(outcome) => outcome.map_err(EndedEarly::Panicked),
+            Err(_) => Err(EndedEarly::Dropped),
+        }
+    }
+}
+
+/// Drives `work`, and turns a panic into its message.
+#[expect(
+    clippy::redundant_async_block,
+    reason = "it drops `work` within, so that a panic of a destructor is caught, too"
+)]
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
+    // Unwind safe: after a panic, nothing reads the state that it left.
+    AssertUnwindSafe(async move { work.await }).catch_unwind().await.map_err(message)
+}
+
+fn message(payload: Box<dyn Any + Send>) -> Arc<str> {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        Arc::from(*text)
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        Arc::from(text.as_str())
+    } else {
+        Arc::from("the payload is not text")
+    }
+}
+
+/// The leadership of a VVM whose services are ready.
+#[derive(Clone, Debug)]
+pub struct Leading<K> {
+    /// The slot.
+    pub slot: K,
+    /// The epoch, the time left and the loss.
+    pub standing: Standing,
 }

@@ -1,11 +1,15 @@
 //! [`Vvm`]: services and slots, launched once.
 
 use crate::{
-    Acquisition, RunningVvm, Service, VvmConfig, hosted::Planned, launcher::Launcher, shutdowner::Shutdowner,
-    state::State, task::Joined,
+    RunningVvm, Service,
+    hosted::Planned,
+    launcher::Launcher,
+    shutdowner::Shutdowner,
+    state::{Joined, State},
 };
-use ielections::{Candidacy, Elections, Key, Terms, Timing, Ttl};
-use std::{fmt, sync::Arc};
+use ielections::{AcquireTimeout, Candidacy, Elections, Env, Holder, Key, Spawn, Terms, Timing, Ttl};
+use std::{fmt, sync::Arc, time::Duration};
+use vvm_clock::Clock;
 
 /// A VVM before its launch.
 ///
@@ -91,5 +95,76 @@ impl<K: Key> Vvm<K> {
 impl<K: Key> fmt::Debug for Vvm<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Vvm").field("config", &self.config).field("services", &self.services).finish()
+    }
+}
+
+/// The configuration of one VVM.
+#[derive(Clone, Debug)]
+pub struct VvmConfig<K> {
+    /// The slots; the VVM leads one of them. The reference has `[1, numVVM]`.
+    pub slots: Vec<K>,
+    /// The leader's name, for operators. The reference has `ip`.
+    pub holder: Holder,
+    /// How long one service may take to become ready. `None`, the default, means no limit, because a service
+    /// may have a lot of state to read. A loss or a shutdown ends a start at any time.
+    pub start_timeout: Option<Duration>,
+    /// How long all services together may take to stop. After a loss, the kill deadline cuts it short.
+    pub stop_timeout: Duration,
+    /// The longest time between two looks at the slots while campaigning. `None` means the default of
+    /// [`Terms::new`](ielections::Terms::new).
+    pub poll: Option<Duration>,
+    /// The clock of the elections, which measures the durations above.
+    pub clock: Arc<dyn Clock>,
+    /// Starts the tasks of the VVM and its services.
+    pub spawn: Arc<dyn Spawn>,
+}
+
+impl<K> VvmConfig<K> {
+    /// The default `stop_timeout`. Container runtimes wait ten seconds between SIGTERM and SIGKILL (`docker
+    /// stop`); two of them remain to release the record.
+    pub const STOP_TIMEOUT: Duration = Duration::from_secs(8);
+
+    /// Returns the default configuration in the environment of the elections.
+    pub fn new(slots: Vec<K>, holder: Holder, env: &Env) -> Self {
+        Self {
+            slots,
+            holder,
+            start_timeout: None,
+            stop_timeout: Self::STOP_TIMEOUT,
+            poll: None,
+            clock: Arc::clone(&env.clock),
+            spawn: Arc::clone(&env.spawn),
+        }
+    }
+}
+
+/// How long a VVM campaigns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acquisition {
+    /// For this long. [`Duration::ZERO`] means one look, and a claim if a slot is open.
+    Within(Duration),
+    /// Until a slot is acquired or the VVM is shut down.
+    Forever,
+    /// Until every slot is seen to have a live leader, which can take one TTL. If the storage does not
+    /// answer, for 1.4 TTL.
+    UntilLeaderSeen,
+}
+
+impl Acquisition {
+    /// The default of the reference (`DefaultLeadershipAcquisitionDuration`).
+    pub const DEFAULT: Self = Self::Within(Duration::from_secs(120));
+
+    pub(crate) fn timeout(self) -> AcquireTimeout {
+        match self {
+            Self::Within(duration) => AcquireTimeout::Within(duration),
+            Self::Forever => AcquireTimeout::Forever,
+            Self::UntilLeaderSeen => AcquireTimeout::UntilLeaderSeen,
+        }
+    }
+}
+
+impl Default for Acquisition {
+    fn default() -> Self {
+        Self::DEFAULT
     }
 }

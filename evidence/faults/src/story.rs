@@ -1,5 +1,5 @@
-//! `--story`: two processes take turns, and one of them crashes. Each step is checked. [`candidate`] has one
-//! process, [`test_storage`] the storages.
+//! `--story`: two processes take turns, and one of them crashes. Each step is checked. `Candidate` has one
+//! process, `TestStorage` the storages.
 
 use crate::{Server, interruption::Interruption, place};
 use rustix::process::{Pid, Signal, kill_process};

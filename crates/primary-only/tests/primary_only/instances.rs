@@ -1,10 +1,14 @@
 //! Instances: each runs once, ends on every path, and is listed only while its document exists.
 
 use crate::{
-    probe::{Probe, Steps},
+    probe::{Probe, ProbeTask, Steps},
     rig::run,
 };
-use primary_only::{InstanceState, NotPersisted, Outcome, StateError};
+use async_trait::async_trait;
+use primary_only::{
+    BoxError, InstanceState, NotPersisted, Outcome, RegisterError, RegistryBuilder, RegistryConfig, Service,
+    StateError,
+};
 
 #[test]
 fn basic_create_instance() {
@@ -243,5 +247,51 @@ fn update_of_a_document_with_another_writer_is_a_conflict() {
         assert_eq!(outcome.to_string(), "failed: a conflict");
         assert_eq!(&cluster.documents().await[0].body[..], b"mine");
         term.end().await.unwrap();
+    });
+}
+
+/// A service with the collection of the probe.
+struct Renamed;
+
+impl Service for Renamed {
+    type Id = String;
+    type Doc = Steps;
+    type Task = ProbeTask;
+
+    const NAME: &'static str = "renamed";
+    const COLLECTION: &'static str = Probe::NAME;
+
+    fn build(&self, id: &String, doc: &Steps) -> Result<ProbeTask, BoxError> {
+        Probe::default().build(id, doc)
+    }
+}
+
+struct Nameless;
+
+#[async_trait]
+impl Service for Nameless {
+    type Id = String;
+    type Doc = Steps;
+    type Task = ProbeTask;
+
+    const NAME: &'static str = "nameless";
+    const COLLECTION: &'static str = "";
+
+    fn build(&self, id: &String, doc: &Steps) -> Result<ProbeTask, BoxError> {
+        Probe::default().build(id, doc)
+    }
+}
+
+#[test]
+fn double_register_service() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let mut builder = RegistryBuilder::new(RegistryConfig::new(&process.env));
+        builder.register(Probe::default()).unwrap();
+        assert_eq!(builder.register(Probe::default()).unwrap_err(), RegisterError::Name("probe"));
+        assert_eq!(builder.register(Renamed).unwrap_err(), RegisterError::Collection("probe"));
+        assert!(matches!(builder.register(Nameless).unwrap_err(), RegisterError::NotACollection(_)));
+        let services: Vec<_> = builder.build().status().iter().map(|status| status.service).collect();
+        assert_eq!(services, ["probe"]);
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! The tests of MongoDB's `primary_only_service_test.cpp` have these counterparts:
 //!
-//! - DoubleRegisterService: `registering::double_register_service`
+//! - DoubleRegisterService: `instances::double_register_service`
 //! - CancellationOnStepdown: `stepping::cancellation_on_step_down`
 //! - ResetCancellationSourceOnStepupAndCompleteSuccessfully:
 //!   `stepping::instance_completes_in_the_term_after_an_interruption`
@@ -21,7 +21,7 @@
 //!   `orchestrated::lookup_and_get_all_after_shutdown`
 //! - GetOrCreateInstanceInterruptible: `service_handle::get_or_create_instance_interruptible`
 //! - DoubleCreateInstance: `instances::double_create_instance`
-//! - ReportServerStatusInfo: `reporting::report_service_status`
+//! - ReportServerStatusInfo: `orchestrated::report_service_status`
 //! - CreateWhenNotPrimary: `service_handle::create_when_not_primary`
 //! - CreateInstanceWithoutIDFails: does not compile: the id is an argument
 //! - StepDownBeforePersisted: `stepping::step_down_before_persisted`
@@ -30,10 +30,10 @@
 //! - RecreateInstancesFails: `rebuilding::recreate_instances_fails`
 //! - OpCtxInterruptedAfterStepdown and its two siblings: no counterpart: there are no operation contexts.
 //!   `cx.stop` ends a run's waits (`stepping::cancellation_on_step_down`), the fence its writes (`fencing`)
-//! - ReportCurOpInfo: `reporting::report_of_each_instance`
+//! - ReportCurOpInfo: `orchestrated::report_of_each_instance`
 //! - StateTransitionFromRebuildingShouldWakeUpConditionVariable:
 //!   `service_handle::end_of_rebuild_wakes_waiting_calls`
-//! - LogSlowServices: `reporting::duration_of_a_rebuild_is_reported`
+//! - LogSlowServices: `orchestrated::duration_of_a_rebuild_is_reported`
 //! - RebuildServiceFails: `rebuilding::rebuild_service_fails`
 #![allow(
     clippy::unwrap_used,
@@ -44,14 +44,9 @@
 mod faults;
 mod fencing;
 mod instances;
-mod joining;
 mod orchestrated;
 mod probe;
-mod races;
 mod rebuilding;
-mod registering;
-mod reporting;
 mod rig;
 mod service_handle;
 mod stepping;
-mod tasks;

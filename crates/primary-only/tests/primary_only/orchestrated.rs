@@ -1,8 +1,15 @@
 //! A registry as a service of a VVM.
 
-use crate::rig::{Cluster, Process, depose, run};
+use crate::{
+    probe::{Probe, Steps},
+    rig::{Cluster, LedTerm, Process, depose, run},
+};
+use futures_util::FutureExt;
 use ielections::{Holder, Slot, Ttl, TtlStorage};
-use primary_only::{Outcome, Unavailable};
+use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
+use serde_json::json;
+use std::time::Duration;
+use vvm_clock::Clock;
 use vvm_orch::{Acquisition, Problem, RunningVvm, Vvm, VvmConfig, service_fn};
 use vvm_storage::ElectionKey;
 
@@ -129,5 +136,219 @@ fn later_vvm_continues_with_the_same_registry() {
         }
         assert_eq!(process.probe.journal.count("x runs"), 3);
         assert_eq!(process.probe.journal.count("x ends"), 3);
+    });
+}
+
+/// Starts a term with an instance that ignores `stop`.
+async fn with_deaf_instance(process: &Process) -> LedTerm {
+    let go = process.probe.go.clone();
+    process.probe.act("x", move |mut cx| {
+        let go = go.clone();
+        async move {
+            cx.state.insert().await?;
+            go.wait("end").await;
+            Err(primary_only::Interrupted.into())
+        }
+    });
+    let term = process.lead().await;
+    let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+    got.handle.persisted().await.unwrap();
+    term
+}
+
+#[test]
+fn lead_returns_after_the_last_instance_has_ended() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let mut term = with_deaf_instance(&process).await;
+        term.stop.cancel();
+        cluster.sleep(60).await;
+        assert!((&mut term.led).now_or_never().is_none());
+        // The service refuses calls meanwhile.
+        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
+        assert_eq!(process.tasks.runners(), 1);
+        process.probe.go.give("end");
+        assert_eq!(term.led.await.unwrap(), Ok(()));
+        assert_eq!(process.tasks.runners(), 0);
+        term.leadership.release().await;
+    });
+}
+
+#[test]
+fn next_term_waits_for_instances_of_the_last_one() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let term = with_deaf_instance(&process).await;
+        let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        // `lead` was dropped, and did not wait for the instance.
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
+        assert!(matches!(process.service.status().state, ServiceState::NotLeading));
+        term.leadership.release().await;
+
+        let next = process.lead().await;
+        cluster.sleep(2).await;
+        assert!(matches!(process.service.status().state, ServiceState::Rebuilding));
+        assert!(process.service.lookup(&"x".into()).now_or_never().is_none());
+        process.probe.go.give("end");
+        let again = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        assert!(!again.is(&instance));
+        assert!(matches!(instance.completed().await, Outcome::Interrupted));
+        let lines = process.probe.journal.lines();
+        assert_eq!(lines[..4], ["prepares", "x runs", "x ends", "prepares"]);
+        next.end().await.unwrap();
+    });
+}
+
+/// Shows I10.
+#[test]
+fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let term = with_deaf_instance(&process).await;
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
+        term.leadership.release().await;
+
+        let began = cluster.clock.now();
+        let next = process.lead().await;
+        let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
+        assert_eq!(failure.to_string(), "instances of an earlier term still run: x of probe");
+        assert_eq!(cluster.clock.now().since(began), RegistryConfig::JOIN_TIMEOUT);
+        process.probe.go.give("end");
+        next.end().await.unwrap();
+        assert_eq!(process.probe.journal.count("x runs"), 1);
+
+        // The term after that rebuilds.
+        let last = process.lead().await;
+        assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
+        last.end().await.unwrap();
+    });
+}
+
+#[test]
+fn term_that_ends_during_the_wait_for_an_earlier_instance_still_joins_it() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let term = with_deaf_instance(&process).await;
+        term.led.abort();
+        assert!(term.led.await.unwrap_err().is_cancelled());
+        term.leadership.release().await;
+
+        let mut next = process.lead().await;
+        cluster.sleep(1).await;
+        next.stop.cancel();
+        cluster.sleep(60).await;
+        assert!((&mut next.led).now_or_never().is_none());
+        process.probe.go.give("end");
+        assert_eq!(next.led.await.unwrap(), Ok(()));
+        assert_eq!(process.tasks.runners(), 0);
+        next.leadership.release().await;
+    });
+}
+
+#[test]
+fn report_service_status() {
+    run(async |cluster| {
+        let process = cluster.process_with("a", Probe::at_most(1));
+        let status = || serde_json::to_value(process.registry.status()).unwrap();
+        let paused = json!([{
+            "service": "probe", "state": "not-leading", "instances": 0, "running": 0, "waiting": 0,
+            "rebuilt_in_seconds": null, "quarantined": [],
+        }]);
+        assert_eq!(status(), paused);
+        let term = process.lead().await;
+        for id in ["x", "y"] {
+            process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
+        }
+        process.probe.journal.shows("x runs", 1).await;
+        let running = json!([{
+            "service": "probe", "state": "running", "instances": 2, "running": 1, "waiting": 1,
+            "rebuilt_in_seconds": 0.0, "quarantined": [],
+        }]);
+        assert_eq!(status(), running);
+        term.end().await.unwrap();
+        let mut paused = paused;
+        paused[0]["rebuilt_in_seconds"] = json!(0.0);
+        assert_eq!(status(), paused);
+
+        process.probe.prepare_by(|_| async { Err("no index".into()) });
+        let term = process.lead().await;
+        drop(process.service.get_all().await);
+        assert_eq!(status()[0]["state"], "rebuild-failed");
+        assert_eq!(status()[0]["failure"], "preparing it failed: no index");
+        term.end().await.unwrap();
+    });
+}
+
+#[test]
+fn report_of_each_instance() {
+    run(async |cluster| {
+        let process = cluster.process_with("a", Probe::at_most(2));
+        process.probe.act("b", |_| async { Ok(()) });
+        process.probe.act("c", |mut cx| async move {
+            cx.state.insert().await?;
+            Err("no luck".into())
+        });
+        let term = process.lead().await;
+        let mut handles = Vec::new();
+        for (id, doc) in [
+            ("a", Steps { taken: 3, ..Steps::new() }),
+            ("b", Steps::new()),
+            ("c", Steps::new()),
+            ("d", Steps::requesting("to panic when asked")),
+            ("e", Steps::new()),
+        ] {
+            handles.push(process.service.get_or_create(id.into(), doc).await.unwrap().handle);
+        }
+        handles[2].completed().await;
+        handles[3].persisted().await.unwrap();
+        let reports = serde_json::to_value(process.registry.instances()).unwrap();
+        // `b` has ended without a document, so it is not listed.
+        assert_eq!(
+            reports,
+            json!([
+                {
+                    "service": "probe", "id": "a", "state": "running", "persisted": true,
+                    "report": { "began_with": 3 },
+                },
+                {
+                    "service": "probe", "id": "c", "state": "ended", "outcome": "failed: no luck",
+                    "persisted": true, "report": { "began_with": 0 },
+                },
+                {
+                    "service": "probe", "id": "d", "state": "running", "persisted": true,
+                    "report": reports[2]["report"],
+                },
+                {
+                    "service": "probe", "id": "e", "state": "waiting", "persisted": false,
+                    "report": { "began_with": 0 },
+                },
+            ])
+        );
+        let first = process.registry.first_instances(2);
+        assert_eq!(first.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        assert!(reports[2]["report"].as_str().unwrap().starts_with("it panicked: "));
+        term.end().await.unwrap();
+        assert!(process.registry.instances().is_empty());
+    });
+}
+
+#[test]
+fn duration_of_a_rebuild_is_reported() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let clock = cluster.clock.clone();
+        process.probe.prepare_by(move |_| {
+            let clock = clock.clone();
+            async move {
+                vvm_clock::Clock::sleep(&clock, Duration::from_secs(30)).await;
+                Ok(())
+            }
+        });
+        let term = process.lead().await;
+        process.service.get_all().await.unwrap();
+        assert_eq!(process.service.status().rebuilt_in, Some(Duration::from_secs(30)));
+        term.end().await.unwrap();
     });
 }

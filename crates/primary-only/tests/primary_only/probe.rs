@@ -1,6 +1,6 @@
 //! A service whose instances run a test's code, and record their runs.
 
-use crate::tasks::{Change, Journal};
+use crate::stepping::{Change, Journal};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use primary_only::{BoxError, Interrupted, Others, PrepareContext, RunContext, Service, Task};

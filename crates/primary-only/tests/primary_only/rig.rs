@@ -4,7 +4,7 @@
 use crate::{
     faults::FaultyDocuments,
     probe::{Probe, Steps},
-    tasks::CountingSpawn,
+    stepping::CountingSpawn,
 };
 use ielections::{
     Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,

@@ -1,15 +1,19 @@
 //! Loss of the leadership while services run, start and stop.
 
 use crate::{
+    environment::{Dropping, by_itself},
     probe::{Act, Journal, Probe},
-    rig::{Cluster, TTL, run},
+    rig::{Cluster, Process, TTL, run},
 };
 use ielections::{
-    Loss, Timing,
+    AcquireError, Elections, Env, Loss, Spawn, Terms, Timing,
+    env::Task,
     testing::mock::{Fault, Verb},
 };
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{NotLeading, Problem};
+use vvm_orch::{Acquisition, NotLeading, Problem, Vvm, VvmConfig};
 
 #[test]
 fn loss_stops_the_services_at_once() {
@@ -137,5 +141,160 @@ fn closed_elections_end_the_vvm_and_release_after_the_work() {
         // It was renewed until the release, so five TTLs passed without a kill.
         assert_eq!(process.killer.fired(), []);
         process.leaves_nothing(&cluster).await;
+    });
+}
+
+#[test]
+fn campaign_until_a_leader_is_seen_ends_within_a_ttl() {
+    run(async |cluster| {
+        let leader = cluster.process("leader").launch(vec![]);
+        leader.leading().await.unwrap();
+        let began = cluster.clock.now();
+        let running = cluster.process("other").vvm(vec![]).launch(TTL, Acquisition::UntilLeaderSeen);
+        let Some(Problem::NotAcquired(error)) = running.problem().await else { panic!() };
+        let AcquireError::LeaderSeen { leader: Some(seen) } = &*error else { panic!("{error:?}") };
+        assert_eq!(seen.as_str(), "leader");
+        assert!(cluster.clock.now().since(began) <= TTL.get());
+        leader.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn campaign_with_zero_duration_looks_once() {
+    run(async |cluster| {
+        let leader = cluster.process("leader").launch(vec![]);
+        leader.leading().await.unwrap();
+        let began = cluster.clock.now();
+        let none = Acquisition::Within(Duration::ZERO);
+        let running = cluster.process("other").vvm(vec![]).launch(TTL, none);
+        assert!(matches!(running.problem().await, Some(Problem::NotAcquired(_))));
+        assert_eq!(cluster.clock.now(), began);
+        leader.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn standby_without_a_limit_leads_after_the_leader_releases() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let leader = cluster.process("leader").launch(vec![Probe::new("first", &journal).boxed()]);
+        let epoch = leader.leading().await.unwrap().standing.epoch();
+        let process = cluster.process("standby");
+        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
+        config.poll = Some(Duration::from_millis(200));
+        let services = vec![Probe::new("second", &journal).boxed()];
+        let standby =
+            Vvm::provide(config, process.elections.clone(), services).launch(TTL, Acquisition::Forever);
+        // Longer than the default campaign.
+        cluster.sleep(500).await;
+        assert!(standby.first_problem().is_none());
+        leader.shutdown().await.unwrap();
+        let handed_over_at = cluster.clock.now();
+        assert!(standby.leading().await.unwrap().standing.epoch() > epoch);
+        assert!(cluster.clock.now().since(handed_over_at) <= Duration::from_millis(200));
+        // The services' journal shows I1.
+        let turns = ["first is cancelled", "first ends", "second starts", "second is ready"];
+        assert_eq!(journal.lines()[2..], turns);
+        standby.shutdown().await.unwrap();
+    });
+}
+
+/// Without the hint, the standby's next look is up to a second away.
+#[test]
+fn standby_with_a_hint_leads_at_once_after_a_release() {
+    run(async |cluster| {
+        let leader = cluster.process("leader").launch(vec![]);
+        leader.leading().await.unwrap();
+        let standby = cluster.process("standby").vvm(vec![]).launch(TTL, Acquisition::Forever);
+        cluster.sleep(30).await;
+        leader.shutdown().await.unwrap();
+        let released_at = cluster.clock.now();
+        standby.look_now();
+        standby.leading().await.unwrap();
+        assert!(cluster.clock.now().since(released_at) <= Terms::HINT_GAP);
+        standby.shutdown().await.unwrap();
+        standby.look_now();
+    });
+}
+
+#[test]
+fn candidacy_without_slots_is_a_problem() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let config = VvmConfig::new(vec![], process.holder.clone(), &process.env);
+        let running =
+            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, Acquisition::Forever);
+        let problem = running.problem().await.unwrap();
+        assert!(problem.to_string().contains("name at least one"), "{problem}");
+    });
+}
+
+/// Returns a process, and a token that ends its elections' task.
+fn process(cluster: &Cluster) -> (Process, CancellationToken) {
+    let mut process = cluster.process("leader");
+    let at = CancellationToken::new();
+    let others = Arc::clone(&process.env.spawn);
+    let spawn = Arc::new(Dropping { only: Some("elections"), at: at.clone(), others });
+    process.elections = Arc::new(Elections::new(
+        Arc::clone(&process.storage) as Arc<_>,
+        Env { spawn, ..process.env.clone() },
+    ));
+    (process, at)
+}
+
+/// Shows I4.
+#[test]
+fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let (process, at) = process(&cluster);
+        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        let led = running.leading().await.unwrap();
+        at.cancel();
+        let Err(problem) = by_itself(running).await else { panic!() };
+        assert!(matches!(problem, Problem::Lost(Loss::EngineEnded)), "{problem:?}");
+        assert!(problem.to_string().contains("ends at the kill deadline"), "{problem}");
+        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.killer.earliest().unwrap().0, led.standing.kill_at());
+        assert!(cluster.record().await.is_some());
+        cluster.reach(led.standing.kill_at()).await;
+        assert_eq!(process.killer.fired().len(), 1);
+    });
+}
+
+/// Cancels a token when the leadership monitor has ended.
+#[derive(Debug)]
+struct EndsWithTheMonitor {
+    at: CancellationToken,
+    others: Arc<dyn Spawn>,
+}
+
+impl Spawn for EndsWithTheMonitor {
+    fn spawn(&self, name: &'static str, task: Task) {
+        let at = self.at.clone();
+        let and_then = async move {
+            task.await;
+            if name == "vvm leadership monitor" {
+                at.cancel();
+            }
+        };
+        self.others.spawn(name, Box::pin(and_then));
+    }
+}
+
+#[test]
+fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
+    run(async |cluster| {
+        let (process, at) = process(&cluster);
+        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
+        config.spawn = Arc::new(EndsWithTheMonitor { at, others: Arc::clone(&process.env.spawn) });
+        let running =
+            Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, Acquisition::DEFAULT);
+        running.leading().await.unwrap();
+        let Err(problem) = running.shutdown().await else {
+            panic!("the deadline is armed, and no problem says so")
+        };
+        assert!(matches!(problem, Problem::Lost(Loss::EngineEnded)), "{problem:?}");
+        assert!(process.killer.earliest().is_some());
     });
 }

@@ -6,14 +6,10 @@
     reason = "clippy exempts tests, but not their helpers"
 )]
 
-mod campaign;
-mod engine_ended;
 mod environment;
 mod loss;
 mod probe;
-mod reference;
 mod rig;
 mod services;
-mod shutdown;
 mod starting;
 mod stopping;

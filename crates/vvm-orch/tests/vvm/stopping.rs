@@ -2,11 +2,16 @@
 
 use crate::{
     probe::{Act, Journal, Probe},
-    rig::{TTL, run},
+    rig::{Cluster, TTL, run},
+};
+use futures_util::{FutureExt, future::join_all};
+use ielections::{
+    Timing,
+    testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
 use vvm_clock::Clock;
-use vvm_orch::Problem;
+use vvm_orch::{NotLeading, Problem};
 
 /// Shows I6.
 #[test]
@@ -125,5 +130,197 @@ fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
         let (kill_at, _) = process.killer.earliest().unwrap();
         assert_eq!(cluster.clock.now(), kill_at);
         process.tasks.only_these_are_left(&[("vvm service", 2)]).await;
+    });
+}
+
+#[test]
+fn shutdown_before_the_campaign_calls_no_storage() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let running = process.launch(vec![]);
+        // No task of the VVM was polled yet.
+        running.shutdown().await.unwrap();
+        assert_eq!(process.storage.calls(), 0);
+        assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
+        assert!(running.problem().await.is_none());
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+/// Shows I10.
+#[test]
+fn shutdown_while_campaigning_is_immediate_and_does_not_affect_the_leader() {
+    run(async |cluster| {
+        let leader = cluster.process("leader").launch(vec![]);
+        let epoch = leader.leading().await.unwrap().standing.epoch();
+        let standby = cluster.process("standby");
+        let running = standby.launch(vec![]);
+        cluster.sleep(30).await;
+        let began = cluster.clock.now();
+        running.shutdown().await.unwrap();
+        assert_eq!(cluster.clock.now(), began);
+        standby.tasks.all_end().await;
+        assert_eq!(cluster.record().await.map(|entry| entry.epoch), Some(epoch));
+        leader.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn shutdown_while_services_start_stops_them_in_reverse() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let interrupted = Act::EndOnStop(Err("interrupted"));
+        let running = process.launch(Probe::three_with(interrupted, &journal));
+        journal.shows("b starts").await;
+        running.shutdown().await.unwrap();
+        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
+        assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
+        assert_eq!(cluster.record().await, None);
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+/// Shows I9.
+#[test]
+fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        running.leading().await.unwrap();
+        let alive =
+            [("elections", 1), ("vvm leadership monitor", 1), ("vvm service", 1), ("vvm shutdowner", 1)];
+        process.tasks.only_these_are_left(&alive).await;
+        running.shutdown().await.unwrap();
+        assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
+        process.leaves_nothing(&cluster).await;
+        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+    });
+}
+
+/// Shows I8.
+#[test]
+fn every_shutdown_after_a_problem_returns_the_problem() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![Probe::new("a", &journal).start(Act::End(Err("no"))).boxed()]);
+        running.problem().await;
+        for _ in 0..3 {
+            assert!(matches!(running.shutdown().await, Err(Problem::StartFailed { .. })));
+        }
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+/// Shows I10.
+#[test]
+fn concurrent_shutdowns_all_wait_for_the_end() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let slow = Act::EndSlowly(cluster.clock.clone(), process.stop_timeout / 2);
+        let running = process.launch(vec![Probe::new("a", &journal).work(slow).boxed()]);
+        running.leading().await.unwrap();
+        let calls = (0..10).map(|_| {
+            let (running, journal) = (running.clone(), journal.clone());
+            tokio::spawn(async move {
+                running.shutdown().await.unwrap();
+                journal.lines().pop().unwrap()
+            })
+        });
+        for last in join_all(calls).await {
+            assert_eq!(last.unwrap(), "a ends");
+        }
+        assert_eq!(journal.lines().iter().filter(|line| *line == "a is cancelled").count(), 1);
+        process.leaves_nothing(&cluster).await;
+    });
+}
+
+#[test]
+fn dropped_shutdown_call_does_not_stop_the_shutdown() {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        let running = process.launch(vec![]);
+        running.leading().await.unwrap();
+        assert!(running.shutdown().now_or_never().is_none());
+        process.leaves_nothing(&cluster).await;
+        assert_eq!(cluster.record().await, None);
+    });
+}
+
+#[test]
+fn only_dropping_the_last_handle_shuts_down() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        running.leading().await.unwrap();
+        drop(running.clone());
+        cluster.sleep(100).await;
+        assert_eq!(journal.lines().last().unwrap(), "a is ready");
+        drop(running);
+        process.leaves_nothing(&cluster).await;
+        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(cluster.record().await, None);
+    });
+}
+
+#[test]
+fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
+    for (verb, bound) in
+        [(Verb::Scan, Duration::ZERO), (Verb::InsertIfNotExist, Timing::of(TTL).attempt_timeout())]
+    {
+        run(async |cluster| {
+            let process = cluster.process("leader");
+            process.storage.fail_always(verb, Fault::Hang);
+            let running = process.launch(vec![]);
+            cluster.sleep(1).await;
+            assert_eq!(process.storage.under_way(), 1);
+            let began = cluster.clock.now();
+            running.shutdown().await.unwrap();
+            assert!(cluster.clock.now().since(began) <= bound, "{verb:?}");
+            process.tasks.all_end().await;
+            assert_eq!(cluster.record().await, None);
+        });
+    }
+}
+
+/// Shows I10.
+#[test]
+fn shutdown_gives_up_the_release_if_the_storage_hangs() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        running.leading().await.unwrap();
+        Verb::RECORDS.into_iter().for_each(|verb| process.storage.fail_always(verb, Fault::Hang));
+        // After this time a renewal hangs.
+        cluster.sleep(6).await;
+        let began = cluster.clock.now();
+        running.shutdown().await.unwrap();
+        let timing = Timing::of(TTL);
+        // The renewal and its read-back share one attempt's time. Then come three deletes with pauses.
+        let bound = timing.attempt_timeout() * 4 + timing.retry_pause() * 2;
+        let took = cluster.clock.now().since(began);
+        assert!(took <= bound, "{took:?}");
+        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        // The record expires. The work has stopped, so the deadline is disarmed.
+        assert!(cluster.record().await.is_some());
+        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+        process.tasks.all_end().await;
+    });
+}
+
+#[test]
+fn vvm_without_a_launch_starts_nothing() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        drop(process.vvm(vec![Probe::new("a", &journal).boxed()]));
+        process.tasks.only_these_are_left(&[("elections", 1)]).await;
+        assert_eq!((journal.lines(), process.storage.calls()), (vec![], 0));
+        assert_eq!(Cluster::record(&cluster).await, None);
     });
 }

@@ -1,5 +1,5 @@
 //! [`LeadershipLog`]: claims, leaderships and losses of all candidates, on one clock. Overlaps are detected
-//! during the run; [`verdict`] checks everything at the end.
+//! during the run; the verdict checks everything at the end.
 
 use super::{
     AMBIGUOUS,
