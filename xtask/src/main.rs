@@ -7,7 +7,6 @@ mod ci;
 mod dist;
 mod evidence;
 mod inconclusive;
-mod package;
 mod test_timed;
 mod tidy;
 mod workspace;
@@ -175,7 +174,7 @@ fn main() -> ExitCode {
                 && evidence::run_with_features(Dist, "bench", "postgres", &passed.arguments)
         }
         Command::Dist(options) => dist::run(&options),
-        Command::Package => package::run(),
+        Command::Package => workspace::run(),
         Command::Bench(passed) => {
             evidence::build(Dist, "vvm-cli") && evidence::run(Dist, "bench", &passed.arguments)
         }

@@ -108,3 +108,27 @@ impl Package {
 pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
+
+/// Returns whether every package builds.
+pub(crate) fn run() -> bool {
+    let workspace = match Workspace::read() {
+        Ok(workspace) => workspace,
+        Err(error) => {
+            eprintln!("package: {error}");
+            return false;
+        }
+    };
+    let published = workspace.packages.iter().filter(|package| package.folder().starts_with("crates"));
+    let mut package = cargo();
+    package.args(["package", "--locked"]).current_dir(&workspace.root);
+    published.for_each(|one| {
+        package.args(["--package", &one.name]);
+    });
+    match package.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("package: cargo could not be started: {error}");
+            false
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! program's own target has these flags, so `--target` is always named.
 
 use super::{
-    error::{DistError, output, read},
+    draft::{DistError, output, read},
     source::{Source, cargo_home},
 };
 use crate::workspace::cargo;
@@ -102,7 +102,7 @@ fn places(root: &Path, cargo_home: &Path) -> [(PathBuf, &'static str); 2] {
 /// Compiles the part that keeps a static glibc from loading shared libraries; its source says why.
 fn name_service(source: &Source) -> Result<PathBuf, DistError> {
     let object = source.root.join("target").join(&source.target.triple).join("name_service.o");
-    super::error::write(&object, b"")?;
+    super::draft::write(&object, b"")?;
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
     command.args(["-c", "-O2", "-fPIE", "-o"]).arg(&object);

@@ -2,8 +2,8 @@
 //! (deb(5)). It depends on nothing, because its program is static, and has no scripts.
 
 use super::{
-    error::DistError,
-    file::File,
+    draft::DistError,
+    tarball::File,
     tarball::{gzip, tar},
 };
 

@@ -2,9 +2,9 @@
 //! load` and `docker load` read. Neither a daemon nor another image is needed.
 
 use super::{
-    error::DistError,
-    file::File,
-    sums::sha256,
+    draft::DistError,
+    tarball::File,
+    tarball::sha256,
     tarball::{gzip, tar},
 };
 use serde_json::{Value, json};

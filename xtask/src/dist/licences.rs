@@ -4,7 +4,7 @@
 
 use super::{
     build::Storages,
-    error::{DistError, output, read},
+    draft::{DistError, output, read},
     source::Source,
 };
 use crate::workspace::cargo;

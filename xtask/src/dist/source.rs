@@ -1,6 +1,6 @@
 //! What is built: a folder with the sources, the time of its commit, its version, and the target.
 
-use super::error::{DistError, output, read};
+use super::draft::{DistError, output, read};
 use crate::workspace::Workspace;
 use std::{
     env, fs, io,

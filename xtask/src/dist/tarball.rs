@@ -1,11 +1,13 @@
 //! Archives whose bytes follow from their files alone: sorted, of user 0, with the time of the commit.
 
-use super::{
-    error::DistError,
-    file::{File, folders},
-};
+use super::draft::DistError;
+use data_encoding::HEXLOWER;
 use flate2::{Compression, write::GzEncoder};
-use std::io::{self, Write as _};
+use sha2::{Digest as _, Sha256};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write as _},
+};
 use tar::{Builder, EntryType, Header};
 
 /// Returns a tar archive of these files and their folders.
@@ -57,6 +59,53 @@ pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>, DistError> {
     Ok(encoder.finish()?)
 }
 
+/// Returns the sum of these bytes, in hexadecimal digits.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+/// Returns the content of `SHA256SUMS` for these files.
+pub(super) fn sums(files: &[File]) -> String {
+    let mut lines: Vec<_> =
+        files.iter().map(|file| (&file.path, format!("{}  {}\n", sha256(&file.bytes), file.path))).collect();
+    lines.sort();
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// A file with its path, relative to the archive's root.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) path: String,
+    pub(super) is_program: bool,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl File {
+    pub(super) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), is_program: false, bytes: bytes.into() }
+    }
+
+    pub(super) fn program(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { is_program: true, ..Self::new(path, bytes) }
+    }
+
+    pub(super) fn mode(&self) -> u32 {
+        if self.is_program { 0o755 } else { 0o644 }
+    }
+
+    /// Returns the same file below a folder.
+    pub(super) fn below(mut self, folder: &str) -> Self {
+        self.path = format!("{folder}/{}", self.path);
+        self
+    }
+}
+
+/// Returns the folders of these files, each behind those that contain it.
+pub(super) fn folders(files: &[File]) -> BTreeSet<&str> {
+    let of = |file: &'_ File| file.path.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>();
+    files.iter().flat_map(|file| of(file).into_iter().map(|at| &file.path[..at])).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +138,13 @@ mod tests {
         }
         let expected = [("b/", 0o755), ("b/a/", 0o755), ("b/a/notes", 0o644), ("b/vvm", 0o755), ("c", 0o644)];
         assert_eq!(found, expected.map(|(path, mode)| (path.to_owned(), mode)));
+    }
+
+    #[test]
+    fn sums_are_sorted_by_file() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let files = [File::new("b", "abc"), File::new("a", "")];
+        assert_eq!(sums(&files), format!("{empty}  a\n{abc}  b\n"));
     }
 }

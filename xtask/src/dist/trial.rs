@@ -9,7 +9,7 @@ mod names;
 mod transcript;
 mod wheel;
 
-use super::{error::DistError, source::Source};
+use super::{draft::DistError, source::Source};
 use std::{
     fs,
     path::{Path, PathBuf},

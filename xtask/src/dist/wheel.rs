@@ -3,7 +3,7 @@
 //!
 //! No tool makes it: it has no Python code, and needs no tag of an interpreter.
 
-use super::{error::DistError, file::File};
+use super::{draft::DistError, tarball::File};
 use data_encoding::BASE64URL_NOPAD;
 use sha2::{Digest as _, Sha256};
 use std::io::{Cursor, Write as _};

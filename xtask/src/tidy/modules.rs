@@ -4,17 +4,12 @@
 //! file may re-export names of its children. This is a scanner, so it does not see names that macros
 //! generate.
 
-mod levels;
-mod paths;
-
-pub(super) use levels::circles;
-
-use super::{
-    rust_source::{RustSource, words},
-    tree::Tree,
+use super::tree::Tree;
+use crate::tidy::rust_source::{RustSource, words};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
 };
-use paths::Path;
-use std::collections::BTreeMap;
 
 /// The modules of one crate.
 #[derive(Debug)]
@@ -70,7 +65,7 @@ impl<'tree> Modules<'tree> {
         let mut files: Vec<Module<'tree>> = Vec::new();
         for (file, rust) in tree.rust().filter(|(_, rust)| !rust.is_test(1)) {
             let Some(name) = file.strip_prefix(folder).and_then(module_name) else { continue };
-            let (paths, code) = paths::of(rust);
+            let (paths, code) = of(rust);
             files.push(Module { file, name, rust, paths, code });
         }
         let places = files.iter().enumerate().map(|(place, module)| (module.name.clone(), place)).collect();
@@ -183,6 +178,209 @@ fn module_name(file: &str) -> Option<Vec<&str>> {
     }
 }
 
+/// Parts of one folder that depend on each other.
+#[derive(Debug)]
+pub(in crate::tidy) struct Circle<'tree> {
+    /// Their modules, the one that most of the others depend on last.
+    pub(in crate::tidy) parts: Vec<String>,
+    /// The upward imports: without them there is no circle. A simple order keeps them few.
+    pub(in crate::tidy) upward: Vec<Import<'tree>>,
+}
+
+/// A child of the folder, with everything below it.
+type Part<'tree> = &'tree str;
+
+/// Returns every circle in `imports`.
+pub(in crate::tidy) fn circles<'tree>(imports: Vec<Import<'tree>>) -> Vec<Circle<'tree>> {
+    let mut levels: BTreeMap<Vec<&str>, Vec<(Part<'_>, Part<'_>, Import<'_>)>> = BTreeMap::new();
+    for import in imports {
+        let depth = import.from.iter().zip(&import.to).take_while(|(from, to)| from == to).count();
+        if let (Some(from), Some(to)) = (import.from.get(depth).copied(), import.to.get(depth).copied()) {
+            levels.entry(import.from[..depth].to_vec()).or_default().push((from, to, import));
+        }
+    }
+    levels.into_iter().flat_map(|(folder, imports)| of_folder(&folder, imports)).collect()
+}
+
+fn of_folder<'tree>(
+    folder: &[&str],
+    mut imports: Vec<(Part<'tree>, Part<'tree>, Import<'tree>)>,
+) -> Vec<Circle<'tree>> {
+    let mut arrows: BTreeMap<Part<'_>, BTreeSet<Part<'_>>> = BTreeMap::new();
+    for (from, to, _) in &imports {
+        arrows.entry(*from).or_default().insert(*to);
+    }
+    let reached: BTreeMap<Part<'_>, BTreeSet<Part<'_>>> =
+        arrows.keys().map(|part| (*part, reachable(&arrows, part))).collect();
+    let reaches = |from: Part<'_>, to: Part<'_>| reached.get(&from).is_some_and(|parts| parts.contains(&to));
+    let mut left: BTreeSet<Part<'_>> = arrows.keys().copied().filter(|part| reaches(*part, *part)).collect();
+    let mut circles = Vec::new();
+    while let Some(part) = left.first().copied() {
+        let members: BTreeSet<Part<'_>> =
+            left.iter().copied().filter(|other| reaches(part, *other) && reaches(*other, part)).collect();
+        left.retain(|other| !members.contains(other));
+        let inside = imports
+            .extract_if(.., |(from, to, _)| members.contains(from) && members.contains(to))
+            .collect::<Vec<_>>();
+        let order = order(members, &inside);
+        let height = |part: &Part<'_>| order.iter().position(|placed| placed == part);
+        let upward = inside.into_iter().filter(|(from, to, _)| height(from) > height(to));
+        let name = |part: &Part<'_>| [folder, &[*part]].concat().join("::");
+        circles.push(Circle {
+            parts: order.iter().map(name).collect(),
+            upward: upward.map(|(_, _, import)| import).collect(),
+        });
+    }
+    circles
+}
+
+fn reachable<'tree>(
+    arrows: &BTreeMap<Part<'tree>, BTreeSet<Part<'tree>>>,
+    from: Part<'tree>,
+) -> BTreeSet<Part<'tree>> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(part) = open.pop() {
+        open.extend(arrows.get(&part).into_iter().flatten().copied().filter(|next| found.insert(*next)));
+    }
+    found
+}
+
+/// Orders parts from top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993). The next part
+/// is the one with the most imports, less those of it, among the rest.
+fn order<'tree>(
+    mut left: BTreeSet<Part<'tree>>,
+    imports: &[(Part<'tree>, Part<'tree>, Import<'tree>)],
+) -> Vec<Part<'tree>> {
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let degree = |part: &Part<'_>| {
+            let among = imports.iter().filter(|(from, to, _)| left.contains(from) && left.contains(to));
+            among.map(|(from, to, _)| i32::from(from == part) - i32::from(to == part)).sum::<i32>()
+        };
+        let Some(next) = left.iter().copied().max_by_key(degree) else { break };
+        left.remove(&next);
+        order.push(next);
+    }
+    order
+}
+
+/// One path as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Path {
+    /// Without the last one if that is `self`; the last one is `*` for everything in a module.
+    segments: Vec<String>,
+    /// Counted from 1.
+    line: usize,
+    /// Of a `use`, the name that it brings into the file.
+    binds: Option<Binding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Binding {
+    name: String,
+    /// Whether other modules see the name as one of this module (`pub use`, with or without a scope).
+    is_public: bool,
+}
+
+/// Every path outside tests, and the code without its `use` items.
+fn of(rust: &RustSource) -> (Vec<Path>, String) {
+    let code = rust.code();
+    let mut paths = Vec::new();
+    let mut rest = code.to_owned();
+    for range in use_items(code) {
+        let is_public = is_public(&code[..range.start]);
+        let tree = &code[range.start + "use".len()..range.end];
+        for (segments, name) in leaves(tree) {
+            paths.push(Path {
+                segments,
+                line: rust.line(range.start),
+                binds: Some(Binding { name, is_public }),
+            });
+        }
+        rest.replace_range(range.clone(), &" ".repeat(range.len()));
+    }
+    paths.extend(expressions(&rest).map(|(at, segments)| Path {
+        segments,
+        line: rust.line(at),
+        binds: None,
+    }));
+    paths.retain(|path| !rust.is_test(path.line));
+    (paths, rest)
+}
+
+/// From the keyword to the semicolon, which is left out. (`use<'a>` in a type is no item.)
+fn use_items(code: &str) -> Vec<Range<usize>> {
+    words(code, "use")
+        .filter(|at| code[at + "use".len()..].starts_with(char::is_whitespace))
+        .filter_map(|at| Some(at..at + code[at..].find(';')?))
+        .collect()
+}
+
+fn is_public(before: &str) -> bool {
+    let before = before.trim_end();
+    let scoped = before.strip_suffix(')').and_then(|open| open.rsplit_once('(')).map(|(front, _)| front);
+    scoped.unwrap_or(before).trim_end().ends_with("pub")
+}
+
+/// Each path of a tree like `a::{b, c::{self, d as e}}`, with the name that it binds.
+fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
+    let tree = tree.trim();
+    if let Some((head, group)) = tree.split_once('{') {
+        let prefix: Vec<String> = segments(head);
+        let group = group.strip_suffix('}').unwrap_or(group);
+        let inside = split_at_commas(group).into_iter().flat_map(leaves);
+        return inside
+            .map(|(path, name)| {
+                let whole: Vec<String> = prefix.iter().cloned().chain(path).collect();
+                // `a::{self}` binds the name `a`.
+                let name = if name == "self" { prefix.last().cloned().unwrap_or(name) } else { name };
+                (whole, name)
+            })
+            .collect();
+    }
+    let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
+    let mut path = segments(path);
+    let Some(last) = path.last().cloned() else { return Vec::new() };
+    if last == "self" {
+        path.pop();
+    }
+    vec![(path, alias.map_or(last, |alias| alias.trim().to_owned()))]
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn split_at_commas(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[start..]);
+    parts
+}
+
+/// `a::b::c` with where it begins, longest first, in code without `use` items.
+fn expressions(code: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
+    let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    code.match_indices("::").filter_map(move |(at, _)| {
+        let first = code[..at].rfind(|letter| !is_name(letter)).map_or(0, |before| before + 1);
+        let is_start = first < at && !code[..first].ends_with(':') && !code[..first].ends_with('.');
+        let end =
+            code[at..].find(|letter| !is_name(letter) && letter != ':').map_or(code.len(), |end| at + end);
+        is_start.then(|| (first, segments(&code[first..end])))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +425,74 @@ mod tests {
             ("crates/a/src/c.rs", "pub fn run() {}\npub const LIMIT: u8 = 1;\n"),
         ]);
         assert_eq!(found, ["b -> c: LIMIT", "b -> c: run"]);
+    }
+
+    fn import(from: &'static str, to: &'static str) -> Import<'static> {
+        let split = |name: &'static str| name.split('/').filter(|part| !part.is_empty()).collect();
+        Import { file: from, line: 1, name: to.to_owned(), from: split(from), to: split(to) }
+    }
+
+    fn found(imports: &[(&'static str, &'static str)]) -> Vec<(String, Vec<String>)> {
+        let circles = circles(imports.iter().map(|(from, to)| import(from, to)).collect());
+        let upward = |circle: &Circle<'_>| {
+            circle.upward.iter().map(|import| format!("{} -> {}", import.file, import.name)).collect()
+        };
+        circles.iter().map(|circle| (circle.parts.join(" "), upward(circle))).collect()
+    }
+
+    #[test]
+    fn tree_of_imports_has_no_circle() {
+        assert_eq!(found(&[("", "a"), ("a", "b/x"), ("a/x", "b"), ("b", "b/x"), ("b/y", "b/x")]), []);
+    }
+
+    #[test]
+    fn folders_that_depend_on_each_other_by_different_files_are_a_circle() {
+        let circle = found(&[("a/x", "b/x"), ("a/y", "b/x"), ("b/y", "a/z")]);
+        assert_eq!(circle, [("a b".to_owned(), vec!["b/y -> a/z".to_owned()])]);
+    }
+
+    #[test]
+    fn child_may_import_from_the_file_of_its_folder() {
+        assert_eq!(found(&[("a", "a/x"), ("a/x", "a"), ("a/x/y", "a"), ("b", "a"), ("a/x", "")]), []);
+    }
+
+    #[test]
+    fn siblings_in_a_folder_that_depend_on_each_other_are_a_circle() {
+        let circle = found(&[("a/x", "a/y"), ("a/x", "a/y/z"), ("a/y", "a/x")]);
+        assert_eq!(circle, [("a::x a::y".to_owned(), vec!["a/y -> a/x".to_owned()])]);
+    }
+}
+
+#[cfg(test)]
+mod paths_tests {
+    use super::*;
+
+    fn paths(text: &str) -> Vec<String> {
+        let (paths, _) = of(&RustSource::new(text));
+        let shown = |path: Path| match path.binds {
+            Some(Binding { name, is_public: true }) => format!("pub {} = {name}", path.segments.join("::")),
+            Some(Binding { name, .. }) => format!("{} = {name}", path.segments.join("::")),
+            None => path.segments.join("::"),
+        };
+        paths.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn each_leaf_of_a_use_tree_is_found_with_its_name() {
+        assert_eq!(
+            paths("use a::{b, c::{self, d as e}, f::*};\npub(crate) use super::g;\n"),
+            ["a::b = b", "a::c = c", "a::c::d = e", "a::f::* = *", "pub super::g = g"]
+        );
+    }
+
+    #[test]
+    fn path_in_an_expression_is_found_once_and_tests_are_skipped() {
+        let text = "fn a() { crate::b::c::<T>(d.e, Self::F) }\n#[cfg(test)]\nmod tests { use super::g; }\n";
+        assert_eq!(paths(text), ["crate::b::c", "Self::F"]);
+    }
+
+    #[test]
+    fn captured_lifetimes_are_not_a_use_item() {
+        assert_eq!(paths("fn a<'b>() -> impl B + use<'b> { c }\n"), [""; 0]);
     }
 }

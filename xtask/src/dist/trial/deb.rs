@@ -1,7 +1,7 @@
 //! The Debian package, installed by dpkg into a root folder of its own.
 
 use super::{fail_over, transcript::Transcript};
-use crate::dist::error::{DistError, write};
+use crate::dist::draft::{DistError, write};
 use std::{fs, path::Path, process::Command};
 
 /// # Errors

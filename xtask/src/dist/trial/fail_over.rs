@@ -1,7 +1,7 @@
 //! The first fail-over: two candidates on one machine, and the leader's process is killed.
 
 use super::transcript::Transcript;
-use crate::dist::error::DistError;
+use crate::dist::draft::DistError;
 use std::{path::Path, process::Command};
 
 /// Runs it with the program at `vvm`, with its files in `folder`.

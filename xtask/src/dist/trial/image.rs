@@ -4,7 +4,7 @@
 //! made of a static busybox.
 
 use super::transcript::{Running, Transcript};
-use crate::dist::error::{DistError, write};
+use crate::dist::draft::{DistError, write};
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,

@@ -4,7 +4,7 @@
 //! packaging/static/name_service.c keeps it from loading. A lookup is shown by the connection behind it.
 
 use super::transcript::Transcript;
-use crate::dist::error::{DistError, output, write};
+use crate::dist::draft::{DistError, output, write};
 use std::{
     fs,
     io::ErrorKind,

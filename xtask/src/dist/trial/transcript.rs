@@ -1,6 +1,6 @@
 //! Runs commands and prints them with what they said, as a session at a shell.
 
-use crate::dist::error::{DistError, line};
+use crate::dist::draft::{DistError, line};
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},

@@ -1,7 +1,7 @@
 //! The wheel, installed by pip into a fresh virtual environment.
 
 use super::{fail_over, transcript::Transcript};
-use crate::dist::error::DistError;
+use crate::dist::draft::DistError;
 use std::{path::Path, process::Command};
 
 /// # Errors
