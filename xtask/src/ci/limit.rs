@@ -7,7 +7,7 @@ use signal_hook::{
     flag,
 };
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Seek as _},
     os::unix::process::CommandExt as _,
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -25,15 +25,25 @@ const PACE: Duration = Duration::from_millis(50);
 
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on INT, TERM and HUP end the commands that run, instead of this process alone.
+/// From now on INT, TERM and HUP end the commands that run, instead of this process alone. A signal that is
+/// ignored stays so, as HUP does under `nohup`.
 ///
 /// # Errors
 /// The system refused the handlers.
 pub(crate) fn heed_interrupts() -> io::Result<()> {
-    [SIGHUP, SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
-        flag::register(signal, Arc::clone(&INTERRUPTED))?;
-        Ok(())
-    })
+    let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        if ignored & (1 << (signal - 1)) == 0 {
+            flag::register(signal, Arc::clone(&INTERRUPTED))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the mask of ignored signals in a process's status (proc_pid_status(5)).
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Whether this process was asked to end.
@@ -187,6 +197,12 @@ mod tests {
         assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
         seen.sort();
         assert_eq!(seen, ["case", "noise"]);
+    }
+
+    #[test]
+    fn signals_that_are_ignored_are_read_from_the_status() {
+        assert_eq!(ignored("Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001003\n"), 0x1003);
+        assert_eq!(ignored(""), 0);
     }
 
     #[test]
