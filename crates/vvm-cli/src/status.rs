@@ -35,8 +35,11 @@ struct Line {
     epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
-    /// The time since the record was written, if the storage can prove it.
+    /// The time since the record was written, if the storage can prove it or its server's clock shows it.
     age_ms: Option<u64>,
+    /// Whether the age is what the clock of the storage's server shows, which may jump.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    by_server_clock: bool,
     /// The operator who paused the name.
     paused_by: Option<String>,
     pause_reason: Option<String>,
@@ -80,6 +83,18 @@ async fn look(
     for slot in slots {
         seen.push((Observation::default().add(&slot, now), slot));
     }
+    let mut by_server_clock = vec![None; keys.len()];
+    if seen.iter().any(|(state, _)| *state == Liveness::Held) {
+        by_server_clock = storage.shown_ages(&keys).await?;
+        for ((state, slot), age) in seen.iter_mut().zip(&mut by_server_clock) {
+            match (slot.entry(), *age) {
+                (Some(entry), Some(age)) if *state == Liveness::Held => {
+                    *state = if age < entry.ttl.get() { Liveness::Led } else { Liveness::Stale };
+                }
+                _ => *age = None,
+            }
+        }
+    }
     // A scan may be stale: an observation counts from the first linearizable read.
     let mut observations = vec![Observation::default(); keys.len()];
     if !args.no_wait {
@@ -95,9 +110,11 @@ async fn look(
         clock.sleep(INTERVAL).await;
     }
     let mut lines = Vec::with_capacity(keys.len());
-    for (key, (state, slot)) in keys.iter().zip(&seen) {
+    for ((key, (state, slot)), shown) in keys.iter().zip(&seen).zip(by_server_clock) {
         let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
-        lines.push(Line { instances, ..Line::of(key, *state, slot, &requests) });
+        let line = Line::of(key, *state, slot, &requests);
+        let age_ms = shown.map(millis).or(line.age_ms);
+        lines.push(Line { instances, age_ms, by_server_clock: shown.is_some(), ..line });
     }
     Ok((lines, requests))
 }
@@ -140,6 +157,7 @@ impl Line {
             incarnation: entry.map(|entry| entry.incarnation().to_string()),
             ttl_ms: entry.map(|entry| millis(entry.ttl.get())),
             age_ms: age.map(millis),
+            by_server_clock: false,
             paused_by: requests.pause.as_ref().map(|pause| pause.author().to_owned()),
             pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
             stepping_down: step_down.and_then(Stepping::of),
@@ -205,6 +223,9 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         let ttl = line.ttl_ms.map(|ttl| format!("{:?}", Duration::from_millis(ttl)));
         let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
         row(style, [&slot, state, &text(&age), &text(&ttl), &text(&epoch), &text(&line.holder)])?;
+    }
+    if lines.iter().any(|line| line.by_server_clock) {
+        say!("AGE is by the clock of the storage's server");
     }
     instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
 }

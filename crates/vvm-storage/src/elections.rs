@@ -19,7 +19,7 @@ use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
     Vacant, WriteError,
 };
-use std::{future::ready, pin::Pin, sync::Arc};
+use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
 
 /// The future of a driver's verb. It is returned as it is where nothing follows it, because another `async
 /// fn` around it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
@@ -63,6 +63,23 @@ impl ElectionsTtlStorage {
     /// May be dropped at any time.
     pub async fn describe(&self) -> Result<Description, ReadError> {
         self.sysvvm.describe().await
+    }
+
+    /// Returns how long ago each record was written by the database's own clock. See
+    /// [`SysVvmStorage::shown_ages`](crate::SysVvmStorage::shown_ages).
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn shown_ages(&self, keys: &[ElectionKey]) -> Result<Vec<Option<Duration>>, ReadError> {
+        let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
+        let mut ages = Vec::with_capacity(keys.len());
+        for batch in partitions.chunks(self.limits.scan_batch.max(1)) {
+            ages.extend(self.sysvvm.shown_ages(batch).await?);
+        }
+        Ok(ages)
     }
 
     /// Reads all slots, or fails.

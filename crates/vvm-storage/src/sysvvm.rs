@@ -3,7 +3,7 @@
 use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmHints};
 use async_trait::async_trait;
 use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
 /// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
 ///
@@ -79,6 +79,13 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// few requests. What the user may not read is left out, or is a concern.
     async fn describe(&self) -> Result<Description, ReadError> {
         Ok(Description::default())
+    }
+
+    /// Returns how long ago each record was written by the database's own clock, for people: that clock may
+    /// jump, so no candidate may rely on it. `None` for a slot without a record, and if the database keeps no
+    /// times.
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        Ok(vec![None; at.len()])
     }
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.

@@ -9,7 +9,7 @@ use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError, pass_on,
 };
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 macro_rules! verbs_passed_on_to {
     ($beneath:ident) => {
@@ -58,6 +58,8 @@ macro_rules! verbs_passed_on_to {
             fn setting(at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
             /// See [`SysVvmStorage::describe`].
             fn describe() -> Result<Description, ReadError>;
+            /// See [`SysVvmStorage::shown_ages`].
+            fn shown_ages<'at>(at: &'at [Partition]) -> Result<Vec<Option<Duration>>, ReadError>;
             /// See [`SysVvmStorage::close`].
             fn close() -> ();
         }

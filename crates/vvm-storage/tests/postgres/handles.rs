@@ -1,10 +1,10 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
 use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
-use ielections::{Claim, ReadError, Swap, WriteError};
+use ielections::{Claim, Fence, ReadError, Swap, WriteError, documents::DocumentVersion};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{
-    SysVvmStorage, init_storage,
+    SysVvmDocuments, SysVvmStorage, init_storage,
     postgres::{OpenError, PostgresStorage},
 };
 
@@ -206,6 +206,38 @@ async fn schema_that_is_dropped_under_a_handle_is_replaced() {
     init_storage(&url(&database)).await.unwrap();
     let renewal = storage.renew(at, &held, &entry(1, 2, TTL)).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    let (at, held) = ([slot_of("held"), slot_of("vacant")], entry(1, 1, TTL));
+    let ages = async || storage.shown_ages(&at).await.unwrap();
+    assert_eq!(storage.claim(at[0].clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert!(matches!(ages().await[..], [Some(_), None]), "{:?}", ages().await);
+    let server = client(&database).await;
+    let age = "ALTER TABLE sysvvm.leader DISABLE TRIGGER written; \
+        UPDATE sysvvm.leader SET written_at = clock_timestamp() - interval '1 hour'; \
+        ALTER TABLE sysvvm.leader ENABLE TRIGGER written";
+    server.batch_execute(age).await.unwrap();
+    let hour = Duration::from_secs(3600);
+    assert!(ages().await[0].unwrap() >= hour);
+    // Documents are written beside the record.
+    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
+    storage.write_documents(&at[0], &fence, &[]).await.unwrap();
+    assert!(ages().await[0].unwrap() >= hour);
+    assert_eq!(storage.renew(at[0].clone(), &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+    assert!(ages().await[0].unwrap() < hour);
+    // As a schema was before it had these times.
+    let older = "DROP TRIGGER written ON sysvvm.leader; ALTER TABLE sysvvm.leader DROP COLUMN written_at";
+    server.batch_execute(older).await.unwrap();
+    assert_eq!(ages().await, [None, None]);
+    assert_eq!(
+        storage.renew(at[0].clone(), &entry(1, 2, TTL), &entry(1, 3, TTL)).await.unwrap(),
+        Swap::Swapped
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

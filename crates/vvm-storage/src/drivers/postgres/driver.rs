@@ -331,6 +331,15 @@ impl SysVvmStorage for PostgresStorage {
         description::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        let answer = self.connections.ask(&rows::ages(at).to_string()).await;
+        let ages = answer.and_then(|answer| {
+            Ok(answer.rows(0).iter().map(rows::age).collect::<Result<HashMap<_, _>, Damaged>>()?)
+        });
+        let ages = ages.map_err(DriverError::of_read)?;
+        Ok(at.iter().map(|at| ages.get(at.as_bytes()).copied()).collect())
+    }
+
     async fn close(&self) {
         self.connections.close().await;
     }

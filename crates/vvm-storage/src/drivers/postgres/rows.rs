@@ -31,8 +31,12 @@ pub(super) fn creation(max_ttl: Ttl) -> String {
     format!(
         "CREATE SCHEMA sysvvm; COMMENT ON SCHEMA sysvvm IS '{FORMAT}'; \
          CREATE TABLE sysvvm.leader (pk bytea PRIMARY KEY, epoch bigint NOT NULL, incarnation bytea, \
-            write bigint, ttl_nanos bigint, holder bytea, last_batch bigint NOT NULL DEFAULT 0) \
-            WITH (fillfactor = 50); \
+            write bigint, ttl_nanos bigint, holder bytea, last_batch bigint NOT NULL DEFAULT 0, \
+            written_at timestamptz) WITH (fillfactor = 50); \
+         CREATE FUNCTION sysvvm.written() RETURNS trigger LANGUAGE plpgsql AS \
+            $$ BEGIN NEW.written_at := clock_timestamp(); RETURN NEW; END $$; \
+         CREATE TRIGGER written BEFORE INSERT OR UPDATE OF write ON sysvvm.leader \
+            FOR EACH ROW EXECUTE FUNCTION sysvvm.written(); \
          CREATE TABLE sysvvm.setting (pk bytea PRIMARY KEY, value bytea NOT NULL); \
          CREATE TABLE sysvvm.document (pk bytea, id bytea, version bigint NOT NULL, body bytea NOT NULL, \
             PRIMARY KEY (pk, id)); \
@@ -81,6 +85,16 @@ pub(super) fn locked(at: &Partition) -> Statement<'_> {
 pub(super) fn peek(at: &[Partition]) -> Statement<'_> {
     let text = format!("SELECT encode(pk, 'hex'), {SLOT} FROM sysvvm.leader WHERE pk = ANY ($1)");
     Statement::new(text, [Keys(at.iter().map(Partition::as_bytes).collect())])
+}
+
+/// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.
+/// Null in a schema that was created before it had these times.
+pub(super) fn ages(at: &[Partition]) -> Statement<'_> {
+    let text = "SELECT encode(pk, 'hex'), GREATEST(0, extract(epoch FROM \
+            clock_timestamp() - (to_jsonb(l) ->> 'written_at')::timestamptz) * 1000)::bigint::text \
+         FROM sysvvm.leader l WHERE pk = ANY ($1) AND incarnation IS NOT NULL \
+            AND to_jsonb(l) ->> 'written_at' IS NOT NULL";
+    Statement::new(text.into(), [Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records
@@ -170,6 +184,11 @@ pub(super) fn fence(row: Option<&Row>) -> Result<FenceState, Damaged> {
 /// The slot that [`locked`] shows.
 pub(super) fn slot(row: Option<&Row>) -> Result<Slot, Damaged> {
     Ok(fence(row)?.slot)
+}
+
+/// Key and age that [`ages`] shows.
+pub(super) fn age(row: &Row) -> Result<(Vec<u8>, Duration), Damaged> {
+    Ok((row.bytes(0)?, Duration::from_millis(row.number(1)?.cast_unsigned())))
 }
 
 /// Key and slot that [`peek`] shows.
