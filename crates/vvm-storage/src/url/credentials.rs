@@ -7,7 +7,6 @@ use super::{Place, parse};
 /// among them. Empty if `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     match parse(url) {
-        Ok(Place::Postgres(_)) if has_password(url) => &["VVM_STORAGE_PASSWORD", "VVM_STORAGE"],
         Ok(Place::Scylla(_) | Place::Postgres(_) | Place::Etcd(_)) => &["VVM_STORAGE_PASSWORD"],
         Ok(Place::DynamoDb(_)) => &[
             "AWS_ACCESS_KEY_ID",
@@ -51,7 +50,9 @@ mod tests {
         assert!(aws.contains(&"AWS_SECRET_ACCESS_KEY") && !aws.contains(&"AWS_PROFILE"));
         assert_eq!(credentials("scylla://host/keyspace"), ["VVM_STORAGE_PASSWORD"]);
         #[cfg(feature = "postgres")]
-        assert!(credentials("postgresql://me:secret@host/db").contains(&"VVM_STORAGE"));
+        for (url, is_secret) in [("postgresql://me:secret@host/db", true), ("postgres://me@host/db", false)] {
+            assert_eq!(has_password(url), is_secret, "{url}");
+        }
         assert!(credentials("sqlite:elections.db").is_empty());
     }
 }
