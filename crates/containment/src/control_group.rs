@@ -95,6 +95,25 @@ impl ControlGroup {
         Ok(self.tell("cgroup.freeze", "0")?)
     }
 
+    /// Returns whether neither the group nor one inside has a member. Kills those that it finds, and waits
+    /// for [`PAUSE`] at most until they have ended: the caller calls again.
+    pub(crate) fn is_empty_or_killed(&self) -> bool {
+        let events = match self.open("cgroup.events", OFlags::RDONLY) {
+            Ok(events) => Some(events),
+            // Only a group without members can be removed.
+            Err(Errno::NOENT) => return true,
+            Err(_) => None,
+        };
+        // Read before the kill: a change after that is not missed.
+        if events.as_ref().is_some_and(|events| is_populated(events) == Ok(false)) {
+            return true;
+        }
+        // If it fails, the next call tries again.
+        let _ = self.kill();
+        await_change(events.as_ref(), PAUSE);
+        false
+    }
+
     /// Removes the group, and those that the command has made inside.
     ///
     /// Waits while the members change, and a little longer: a reaped process may count as a member for a
@@ -119,7 +138,7 @@ impl ControlGroup {
             if in_vain >= LOOKS {
                 return outcome;
             }
-            await_change(&events, PAUSE);
+            await_change(Some(&events), PAUSE);
         }
         Err(Errno::BUSY.into())
     }
@@ -159,12 +178,20 @@ impl ControlGroup {
     }
 }
 
+/// Returns whether a group whose events these are has a member that has not ended, itself or inside.
+fn is_populated(events: &OwnedFd) -> rustix::io::Result<bool> {
+    let mut text = [0; 128];
+    let length = read(events, &mut text)?;
+    Ok(!text[..length].split(|byte| *byte == b'\n').any(|line| line == b"populated 0"))
+}
+
 /// Waits until the events of a group change (cgroups(7): `POLLPRI`), at the latest until `longest` has
 /// passed.
-fn await_change(events: &OwnedFd, longest: Duration) {
+fn await_change(events: Option<&OwnedFd>, longest: Duration) {
     let longest = Timespec::try_from(longest).ok();
+    let mut events = events.map(|events| PollFd::new(events, PollFlags::PRI));
     // After an error, the caller looks again.
-    let _ = poll(&mut [PollFd::new(events, PollFlags::PRI)], longest.as_ref());
+    let _ = poll(events.as_mut_slice(), longest.as_ref());
 }
 
 impl AsFd for ControlGroup {

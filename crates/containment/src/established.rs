@@ -2,7 +2,7 @@
 //!
 //! Why killing and reaping suffices: this process is a sub-reaper, so processes that its descendants leave
 //! behind become its children, in any session and group and of any user. Without a child there is no
-//! descendant (I6).
+//! descendant (I6). A control group also has members that left the descent: it must have none.
 
 use crate::{
     control_group::ControlGroup,
@@ -69,6 +69,12 @@ impl Containment {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.retain(|keeper| !has_ended(keeper));
         keepers.push(keeper);
+    }
+
+    /// Returns whether the control group, if there is one, has no member. Kills those that it finds, and
+    /// waits a moment for their end.
+    pub(crate) fn has_no_member(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| group.is_empty_or_killed())
     }
 
     /// Removes the control group, if there is one. No process may be left in it.

@@ -1,7 +1,7 @@
 //! The keeper: parent of the command and of all processes that it leaves behind, and the only one to reap
 //! them. It is a sub-reaper between supervisor and command, or process 1 of the command's namespace. It kills
 //! by order, and when supervisor or guardian are gone. It sends [`Gone`](FromKeeper::Gone) when no descendant
-//! is left (I6).
+//! and no member of the control group is left (I6).
 
 pub(crate) mod message;
 
@@ -216,25 +216,28 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Watches until no descendant is left.
+    /// Watches until no descendant and no member of the control group is left.
     fn watch(mut self, mut signals: Signals) {
         loop {
             // Only empties the queue.
             let _ = signals.pending();
             // Before reaping, so that `Executed` is sent before `Ended`.
             self.listen_to_shim();
-            if self.reap() == Reaping::Childless {
-                // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant.
+            let mut is_childless = self.reap() == Reaping::Childless;
+            // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant. A
+            // member of the group that is none can start none.
+            if is_childless && self.containment.has_no_member() {
                 let _ = self.link.send(&FromKeeper::Gone);
                 return;
             }
             self.listen();
             self.killing |= !self.link_open || self.is_due() || has_ended(&self.guardian);
-            if self.killing && self.kill() {
-                let _ = self.link.send(&FromKeeper::Gone);
-                return;
+            if self.killing {
+                is_childless = self.kill();
             }
-            self.wait(&signals);
+            if !is_childless {
+                self.wait(&signals);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, File},
     process::{Child, Command},
+    thread,
 };
 
 /// Makes the freezer of a trial. `None` if this machine does not allow it.
@@ -83,23 +84,31 @@ fn populated_group_inside_the_delegated_one_keeps_the_record() {
     assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
 }
 
+/// Returns the entry to a foreign PID namespace, for standard input. `None` if this user may not make one.
+fn foreign_namespace(trial: &Trial) -> Option<(Stranger, File)> {
+    let make = ["unshare", "--pid", "--fork", "--kill-child"];
+    if !is_permitted(&[&make[..], &["true"]].concat()) {
+        println!("not tested: this user may not enter a PID namespace");
+        return None;
+    }
+    let foreign = Stranger::of(trial, &[&make[..], &["sleep", "1003"]].concat());
+    let entry = File::open(format!("/proc/{}/ns/pid", trial.process("sleep 1003"))).unwrap();
+    Some((foreign, entry))
+}
+
+/// A command that has `sleep 1000` leave the descent of `vvm`: its parent is in the namespace of standard
+/// input, and ends.
+const LEAVES_THE_DESCENT: &str =
+    "nsenter --pid=/proc/self/fd/0 sh -c '(setsid sleep 1000 &)' > /dev/null 2>&1
+    echo entered $?; exec sleep 1001";
+
 /// As documented: at level guardian it escapes the proof. At level cgroup it dies with its group. At level
 /// pidns the kernel lets a process enter only its own namespace and those inside.
 #[test]
 fn process_that_enters_a_foreign_pid_namespace_escapes_at_level_guardian() {
-    let make = ["unshare", "--pid", "--fork", "--kill-child"];
-    if !is_permitted(&[&make[..], &["true"]].concat()) {
-        println!("not tested: this user may not enter a PID namespace");
-        return;
-    }
     let trial = VVM.trial();
-    let _foreign = Stranger::of(&trial, &[&make[..], &["sleep", "1003"]].concat());
-    let entry = File::open(format!("/proc/{}/ns/pid", trial.process("sleep 1003"))).unwrap();
-    // The parent of the last one is in the foreign namespace, and ends.
-    let script =
-        "nsenter --pid=/proc/self/fd/0 sh -c '(setsid sleep 1000 &)' > /dev/null 2>&1; echo entered $?
-                  exec sleep 1001";
-    let mut leader = trial.run_script(script).with(["--ttl", "60s"]).stdin(entry).start();
+    let Some((_foreign, entry)) = foreign_namespace(&trial) else { return };
+    let mut leader = trial.run_script(LEAVES_THE_DESCENT).with(["--ttl", "60s"]).stdin(entry).start();
     let has_entered = leader.stdout.wait_for("entered") == "entered 0";
     assert_eq!(has_entered, VVM.level() != Level::PidNamespace);
     if has_entered {
@@ -110,4 +119,41 @@ fn process_that_enters_a_foreign_pid_namespace_escapes_at_level_guardian() {
     assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
     let escaped = trial.processes().with("sleep 1000");
     assert_eq!(escaped.len(), usize::from(VVM.level() == Level::Guardian), "{escaped:?}");
+}
+
+/// (I6) The keeper has no child any more, but its group has a member.
+#[test]
+fn record_is_held_until_a_process_that_left_the_descent_has_ended() {
+    if VVM.level() != Level::ControlGroup {
+        return;
+    }
+    for stop in ["step-down", "pause", "TERM"] {
+        let trial = VVM.trial();
+        let Some((_foreign, entry)) = foreign_namespace(&trial) else { return };
+        let Some(freezer) = freezer(&trial) else { return };
+        let mut leader = trial.run_script(LEAVES_THE_DESCENT).with(["--ttl", "60s"]).stdin(entry).start();
+        assert_eq!(leader.stdout.wait_for("entered"), "entered 0");
+        let (escaped, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
+        let mut standby = trial.run_script("echo works; exec sleep 1002").with(["--ttl", "60s"]).start();
+        standby.stderr.wait_for("waiting for leadership");
+        let led = trial.slots();
+        freezer.freeze(escaped);
+        let guardian = leader.guardian;
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| match stop {
+                "TERM" => kill_process(guardian, Signal::TERM).unwrap(),
+                verb => assert_eq!(trial.ask(verb, &["--name", &trial.name()]).0, 0, "{verb}"),
+            });
+            eventually("the command is dead", || has_ended(command));
+            for _ in 0..20 {
+                assert_eq!(trial.slots()[0]["holder"], led[0]["holder"], "{stop}");
+            }
+            drop(freezer);
+            asked.join().unwrap();
+        });
+        if stop != "pause" {
+            standby.stdout.wait_for("works");
+        }
+        assert!(has_ended(escaped), "{stop}");
+    }
 }
