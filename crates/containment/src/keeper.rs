@@ -221,9 +221,8 @@ impl Keeper<'_> {
         loop {
             // Only empties the queue.
             let _ = signals.pending();
-            // Before reaping, so that `Executed` is sent before `Ended`.
             self.listen_to_shim();
-            let mut is_childless = self.reap() == Reaping::Childless;
+            let mut is_childless = self.reap();
             // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant. A
             // member of the group that is none can start none.
             if is_childless && self.containment.has_no_member() {
@@ -241,12 +240,13 @@ impl Keeper<'_> {
         }
     }
 
-    fn reap(&mut self) -> Reaping {
+    /// Reaps what has ended. Returns whether no child is left.
+    fn reap(&mut self) -> bool {
         loop {
             match reap() {
                 Reap::One(reaped) => self.note(reaped),
-                Reap::NoneYet => return Reaping::SomeLive,
-                Reap::Childless => return Reaping::Childless,
+                Reap::NoneYet => return false,
+                Reap::Childless => return true,
             }
         }
     }
@@ -276,6 +276,8 @@ impl Keeper<'_> {
     fn note(&mut self, reaped: Reaped) {
         // That the supervisor is gone shows at the next receive.
         if self.command.take_if(|command| command.pid == reaped.pid).is_some() {
+            // Its shim may have sent its last message after the last look.
+            self.listen_to_shim();
             let _ = self.link.send(&FromKeeper::Ended(reaped.ended));
         }
         if let Some(place) = self.helpers.iter().position(|(_, pid)| *pid == reaped.pid) {
@@ -389,12 +391,9 @@ impl Keeper<'_> {
     }
 }
 
-#[derive(PartialEq, Eq)]
-enum Reaping {
-    SomeLive,
-    Childless,
-}
-
 fn errno_of(cause: &io::Error) -> Errno {
     Errno::from_io_error(cause).unwrap_or(Errno::IO)
 }
+
+#[cfg(test)]
+mod tests;
