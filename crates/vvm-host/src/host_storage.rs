@@ -41,6 +41,8 @@ pub(crate) struct HostStorage {
     /// Hints of the storage before this moment wait in it.
     next_hint_at: Mutex<Instant>,
     on_claim: Option<OnClaim>,
+    /// The incarnation that `on_claim` heard last, if its record may stand.
+    reported: Mutex<Option<Incarnation>>,
 }
 
 impl HostStorage {
@@ -63,6 +65,7 @@ impl HostStorage {
             wakeups,
             next_hint_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
+            reported: Mutex::new(None),
         }
     }
 
@@ -125,18 +128,29 @@ impl HostStorage {
 
     fn claims(&self, key: &ElectionKey, entry: &Entry) {
         let (slot, epoch, incarnation, ttl) = (key.slot, entry.epoch, entry.incarnation(), entry.ttl);
-        self.report(Some(LeftBehind { slot, epoch, incarnation, ttl }));
+        self.report(LeftBehind { slot, epoch, incarnation, ttl });
     }
 
     /// Reports the record of a leadership. Not always that of the last claim: one before it, whose answer was
     /// lost, may be applied later and win.
     pub(crate) fn leads(&self, key: &ElectionKey, standing: &Standing, ttl: Ttl) {
         let (slot, epoch, incarnation) = (key.slot, standing.epoch(), standing.incarnation());
-        self.report(Some(LeftBehind { slot, epoch, incarnation, ttl }));
+        self.report(LeftBehind { slot, epoch, incarnation, ttl });
     }
 
-    fn report(&self, claim: Option<LeftBehind>) {
-        self.on_claim.iter().for_each(|on_claim| on_claim(claim));
+    /// Reports a record. The lock keeps the order of reports.
+    fn report(&self, claim: LeftBehind) {
+        let mut reported = self.reported.lock();
+        *reported = Some(claim.incarnation);
+        self.on_claim.iter().for_each(|on_claim| on_claim(Some(claim)));
+    }
+
+    /// Reports that no record of `incarnation` stands, unless another one was reported since.
+    fn report_gone(&self, incarnation: Incarnation) {
+        let mut reported = self.reported.lock();
+        if reported.take_if(|reported| *reported == incarnation).is_some() {
+            self.on_claim.iter().for_each(|on_claim| on_claim(None));
+        }
     }
 }
 
@@ -160,7 +174,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let claim =
             self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
-            self.report(None);
+            self.report_gone(entry.incarnation());
             self.health.status.saw(key, found);
         }
         Ok(claim)
@@ -180,7 +194,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
                 self.health.status.telemetry.take_overs.inc();
             }
             Claim::Refused(found) => {
-                self.report(None);
+                self.report_gone(entry.incarnation());
                 self.health.status.saw(key, found);
             }
         }
@@ -210,7 +224,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Delete, WriteError> {
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
         let deleted = self.health.watch(Call::Write, deleted).await?;
-        self.report(None);
+        self.report_gone(incarnation);
         if matches!(deleted, Delete::Deleted) {
             self.wakeups.wake();
         }
