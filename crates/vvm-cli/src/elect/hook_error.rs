@@ -1,6 +1,7 @@
 //! [`HookError`]: why a hook failed.
 
-use std::{io, process::ExitStatus};
+use std::{io, process::ExitStatus, time::Duration};
+use vvm_clock::Span;
 
 /// A hook that failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -9,8 +10,8 @@ pub(super) enum HookError {
     System(io::ErrorKind),
     #[error("ended with {0}")]
     Failed(ExitStatus),
-    #[error("took longer than --hook-timeout and was killed")]
-    TooLong,
+    #[error("took longer than --hook-timeout {} and was killed", Span(*.0))]
+    TooLong(Duration),
     #[error("was killed because the leadership ended")]
     Overtaken,
 }

@@ -196,7 +196,7 @@ impl HookThread {
             }
             if now >= limit {
                 kill(&mut child);
-                return Err(HookError::TooLong);
+                return Err(HookError::TooLong(self.timeout));
             }
             self.wait(Some((&child, now.until(limit))), Some(gives_way));
         }

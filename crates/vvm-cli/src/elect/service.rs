@@ -31,17 +31,25 @@ impl HookService {
     }
 
     /// Runs the on-loss hook, and records for status and history how it ended.
-    async fn lose(&self, slot: u32, loss: Option<&Loss>) {
+    async fn lose(&self, slot: u32, loss: Option<&Loss>, led: &Result<(), HookError>) {
         let name = &self.name;
         let lost = loss.map(|loss| format!("no longer leading: {loss}; ")).unwrap_or_default();
         say_text!("{name} slot {slot}: {lost}running the on-loss hook");
         let outcome = self.hooks.lose().await;
+        let why = match led {
+            // By the end of the leadership.
+            Ok(()) | Err(HookError::Overtaken) => self.why_stopping(),
+            Err(failure) => format!("the on-lead hook {failure}"),
+        };
         match &outcome {
-            Ok(()) => say_text!("{name} slot {slot}: the on-loss hook has succeeded"),
-            // The thread has printed it.
-            Err(failure) => {
-                self.status.work_ended(format!("{}; the on-loss hook {failure}", self.why_stopping()))
+            Ok(()) => {
+                say_text!("{name} slot {slot}: the on-loss hook has succeeded");
+                if led.is_err() {
+                    self.status.work_ended(why);
+                }
             }
+            // The thread has printed it.
+            Err(failure) => self.status.work_ended(format!("{why}; the on-loss hook {failure}")),
         }
         *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }
@@ -72,14 +80,14 @@ impl Service<ElectionKey> for HookService {
             () = cx.stop.cancelled() => Ok(()),
         };
         Ok(Box::pin(async move {
-            match led {
+            match &led {
                 Ok(()) => cx.stop.cancelled().await,
                 Err(failure) => {
                     // The first one counts.
-                    let _ = self.failed.set(failure);
+                    let _ = self.failed.set(failure.clone());
                 }
             }
-            self.lose(leadership.slot, cx.standing.loss()).await;
+            self.lose(leadership.slot, cx.standing.loss(), &led).await;
             Ok(())
         }))
     }

@@ -230,12 +230,16 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
 
 #[test]
 fn failing_on_lead_hook_releases_the_leadership() {
-    for (on_lead, why) in [("exit 3", "exit status: 3"), ("sleep 1000", "took longer than --hook-timeout")] {
+    let hooks =
+        [("exit 3", "ended with exit status: 3"), ("sleep 1000", "took longer than --hook-timeout 200ms")];
+    for (on_lead, why) in hooks {
         let trial = VVM.trial();
         let elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "200ms"]);
         let (code, said, errors) = elect.finish();
         assert_eq!((code, said.len()), (1, 1), "{errors:#?}");
         assert!(errors.iter().any(|line| line.contains(why)), "{errors:#?}");
+        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        assert!(history.contains(&format!("  the on-lead hook {why}")), "{history}");
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
     }
 }
