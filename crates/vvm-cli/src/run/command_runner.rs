@@ -243,7 +243,8 @@ impl LeadershipWork {
     /// Reports how long the stop that a signal requested may take. Other stops have lines of their own.
     fn announce_stop(&self) {
         let CommandRunner { args, control, .. } = &self.runner;
-        if !control.stop.is_cancelled() || control.guardian_died.is_cancelled() {
+        let is_killed = control.guardian_died.is_cancelled() || control.guardian_lapsed.is_cancelled();
+        if is_killed || !control.stop.is_cancelled() {
             return;
         }
         let pre_stop = args.work.pre_stop.as_ref().map_or(Duration::ZERO, |_| args.work.pre_stop_timeout);

@@ -20,6 +20,10 @@ use vvm_containment::{Ended, Supervised, Unproven};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
 
+/// What happened if the guardian did not confirm a deadline until it passed.
+pub(super) const GUARDIAN_LAPSED: &str =
+    "the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline";
+
 /// Why a `vvm run` ends.
 #[derive(Debug)]
 pub(super) struct ExitReason {
@@ -105,10 +109,7 @@ impl ExitReason {
             Cause::GuardianDied => {
                 Self { outcome: Outcome::GuardianDied, farewell: Farewell::Exit(exit::KILLED), text: None }
             }
-            Cause::GuardianLapsed => {
-                let text = "the guardian was stopped (by Ctrl-Z?) or hung beyond the kill deadline";
-                Self::exit(Outcome::Deadline, exit::KILLED, text)
-            }
+            Cause::GuardianLapsed => Self::exit(Outcome::Deadline, exit::KILLED, GUARDIAN_LAPSED),
             Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
             Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, statuses.timeout, text),
             Cause::Storage(refusal) => Self::no_storage(refusal, statuses.timeout),

@@ -3,7 +3,7 @@
 use super::{
     command_runner::CommandRunner,
     control::Control,
-    exit_reason::Cause,
+    exit_reason::{Cause, GUARDIAN_LAPSED},
     guardian_deadline::GuardianSilent,
     leadership_run::{LeadershipRun, WorkEnd},
 };
@@ -109,6 +109,8 @@ pub(super) async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
                 let slot = run.leadership.get().map(|leadership| leadership.slot);
                 let epoch = run.leadership.get().map(|leadership| leadership.epoch.get());
                 tracing::warn!(target: "vvm", event, name, holder, slot, epoch);
+                // Before the stop, because the first reason counts.
+                status.stops(WhyStopping::GivenUp(GUARDIAN_LAPSED.into()));
                 // At once, while this process can still kill all of it.
                 control.kill.cancel();
                 control.stop.cancel();

@@ -195,4 +195,16 @@ fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
     assert_eq!((&lapsed["slot"], &lapsed["level"]), (&1.into(), &"warn".into()), "{lapsed}");
     assert_eq!(objects.last().unwrap()["outcome"], "deadline");
+    let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    let last = history.lines().last().unwrap();
+    assert!(
+        last.ends_with("  the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline"),
+        "{last}"
+    );
+
+    let mut running = trial.run_script("echo up; exec sleep 60").with(["--ttl", harness::SHORT_TTL]).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::STOP);
+    let finished = running.finish();
+    assert!(!finished.says("a second signal kills"), "{finished:#?}");
 }
