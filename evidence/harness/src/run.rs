@@ -168,12 +168,13 @@ impl Running {
     /// Kills guardian and host at one moment, as the end of a machine does: no process releases the record.
     pub fn crash(&self) {
         let host = self.host();
-        // A stopped guardian does nothing after the host, and a stopped host nothing after the guardian.
+        // A stopped guardian does nothing after the host. Not the guardian first: the kernel continues a
+        // stopped host whose process group that orphans.
         self.signal(Signal::STOP);
         kill_process(host, Signal::STOP).unwrap();
         eventually("both are stopped", || processes::is_still(self.guardian) && processes::is_still(host));
-        self.signal(Signal::KILL);
         kill_process(host, Signal::KILL).unwrap();
+        self.signal(Signal::KILL);
     }
 
     /// Waits for its end, and for the end of all processes that hold its outputs.
