@@ -15,7 +15,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A span in two units: `0.4s`, `1m05s`, `2h05m`, `3d04h`.
+/// A span in two units: `7ms`, `0.4s`, `1m05s`, `2h05m`, `3d04h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -23,6 +23,7 @@ impl fmt::Display for Span {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
+            0 if self.0.as_millis() < 100 => write!(out, "{}ms", self.0.as_millis()),
             0..60 => write!(out, "{}.{}s", seconds, self.0.subsec_millis() / 100),
             60..3_600 => write!(out, "{}m{:02}s", seconds / 60, seconds % 60),
             3_600..86_400 => write!(out, "{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
@@ -52,6 +53,7 @@ mod tests {
     #[test]
     fn span_is_shown_in_two_units() {
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
-        assert_eq!([450, 65_000, 7_500_000, 273_600_000].map(span), ["0.4s", "1m05s", "2h05m", "3d04h"]);
+        let spans = [7, 450, 65_000, 7_500_000, 273_600_000].map(span);
+        assert_eq!(spans, ["7ms", "0.4s", "1m05s", "2h05m", "3d04h"]);
     }
 }

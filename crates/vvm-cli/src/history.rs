@@ -89,17 +89,31 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
         let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let lasted = text(until.map(|until| Span(until.saturating_sub(started)).to_string()));
         let ended = text(ended.map(|ended| Moment(ended).to_string()));
-        // A record may contain anything, control sequences of terminals included.
-        let (holder, how) = (holder.escape_debug().to_string(), end.as_deref().unwrap_or("-").escape_debug());
+        let (holder, how) = (printable(holder), printable(end.as_deref().unwrap_or("-")));
         let (slot, epoch, started) = (slot.to_string(), epoch.to_string(), Moment(started).to_string());
-        row([&slot, &started, &ended, &lasted, &epoch, &holder, &how.to_string()])?;
+        row([&slot, &started, &ended, &lasted, &epoch, &holder, &how])?;
     }
     Ok(())
+}
+
+/// Escapes what a terminal would not print: a record may contain anything, its control sequences included.
+fn printable(text: &str) -> String {
+    let escaped = |char: char| match char {
+        '"' | '\'' => char.to_string(),
+        _ => char.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_stay_and_control_sequences_are_escaped() {
+        assert_eq!(printable("can't run \"a\u{1b}[2J\""), "can't run \"a\\u{1b}[2J\"");
+    }
+
     use crate::liveness::tests::record;
     use ielections::{Epoch, Vacant};
 
