@@ -1,16 +1,17 @@
 //! The history of a slot: its last leaderships, in a fenced document beside the record, for people.
 //!
 //! Only the leader can write it. It never delays work: the start is written while services run, the end
-//! within a short time or not at all. The next leader completes an entry without an end. Times come from
-//! wall clocks and may contradict each other; entries are in the order of their epochs.
+//! within a short time, or with the next start of the same process. The next leader completes an entry
+//! without an end. Starts come from wall clocks, and may contradict each other: entries are ordered by epoch.
 
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, Epoch, Fence, Incarnation, OnlyIf,
     ReadError, Standing, Ttl,
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
-use vvm_clock::{Clock, SystemWallClock, WallClock as _};
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 use vvm_storage::ElectionKey;
 
 /// How many leaderships are kept: 64 kB with the longest names and reasons.
@@ -37,7 +38,8 @@ pub struct PastLeadership {
     pub epoch: u64,
     /// Milliseconds since 1970, on the leader's wall clock.
     pub started_ms: u64,
-    /// When it ended, or when the next leader started; `None` while it lasts.
+    /// When it ended, or when the next leader started; `None` while it lasts. Never before the start: the
+    /// leader measures how long it led by a clock that does not jump.
     pub ended_ms: Option<u64>,
     /// How it ended.
     pub end: Option<String>,
@@ -47,14 +49,27 @@ pub struct PastLeadership {
 pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
     own: PastLeadership,
+    clock: Arc<dyn Clock>,
+    began: Instant,
+    unwritten: UnwrittenEnds,
 }
+
+/// Leaderships of this process whose ends could not be written: the storage did not answer, or another
+/// process led already. They are written with the next start.
+pub(crate) type UnwrittenEnds = Arc<Mutex<Vec<PastLeadership>>>;
 
 impl HistoryWriter {
     /// Writes under `standing`. Writes nothing if the storage has no documents.
-    pub(crate) fn new(standing: &Standing, holder: &str) -> Self {
+    pub(crate) fn new(
+        standing: &Standing,
+        holder: &str,
+        clock: &Arc<dyn Clock>,
+        unwritten: &UnwrittenEnds,
+    ) -> Self {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
         let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
-        Self { documents: standing.documents(), own }
+        let (documents, unwritten) = (standing.documents(), Arc::clone(unwritten));
+        Self { documents, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
     }
 
     /// Writes the start, and completes earlier entries that have no end.
@@ -62,44 +77,71 @@ impl HistoryWriter {
     /// # Cancel safety
     /// Dropped, the entry is written or not.
     pub(crate) async fn write_start(&self) {
-        self.write(None).await;
+        self.write(self.own.clone()).await;
     }
 
-    /// Writes the end, or gives up after `timeout`. Must come before the release: afterwards the fence
-    /// refuses the write.
+    /// Writes the end, or gives up after `timeout`: then the next start of this process writes it. Must come
+    /// before the release: afterwards the fence refuses the write.
     ///
     /// # Cancel safety
     /// Dropped, the entry is written or not.
-    pub(crate) async fn write_end(&self, how: &str, clock: &Arc<dyn Clock>, timeout: Duration) {
-        tokio::select! {
+    pub(crate) async fn write_end(&self, how: &str, timeout: Duration) {
+        let ended = self.ended(how);
+        let is_written = tokio::select! {
             biased;
-            () = self.write(Some(how)) => {}
-            () = clock.sleep(timeout) => tracing::debug!("the end was not written to the history in time"),
+            is_written = self.write(ended.clone()) => is_written,
+            () = self.clock.sleep(timeout) => {
+                tracing::debug!("the end was not written to the history in time");
+                false
+            }
+        };
+        if is_written {
+            return;
         }
+        let mut unwritten = self.unwritten.lock();
+        unwritten.push(ended);
+        let surplus = unwritten.len().saturating_sub(KEPT);
+        unwritten.drain(..surplus);
     }
 
-    async fn write(&self, end: Option<&str>) {
-        let Some(documents) = &self.documents else { return };
-        let Ok(id) = DocumentId::new(ID) else { return };
+    /// Returns this leadership with its end.
+    fn ended(&self, how: &str) -> PastLeadership {
+        let lasted = u64::try_from(self.clock.now().since(self.began).as_millis()).unwrap_or(u64::MAX);
+        let ended_ms = Some(self.own.started_ms.saturating_add(lasted));
+        PastLeadership { ended_ms, end: Some(shortened(how)), ..self.own.clone() }
+    }
+
+    /// Returns whether it was written.
+    async fn write(&self, own: PastLeadership) -> bool {
+        let Some(documents) = &self.documents else { return true };
+        let Ok(id) = DocumentId::new(ID) else { return true };
         let known = match documents.get(&id).await {
             Ok(document) => decode(document.as_ref()),
-            Err(refusal) => return tracing::debug!(%refusal, "the history can't be read"),
+            Err(refusal) => {
+                tracing::debug!(%refusal, "the history can't be read");
+                return false;
+            }
         };
-        if let Err(refusal) = documents.write(vec![put(id, &self.with(known, end))]).await {
+        if let Err(refusal) = documents.write(vec![put(id, &self.with(known, own))]).await {
             tracing::debug!(%refusal, "the history can't be written");
+            return false;
         }
+        self.unwritten.lock().clear();
+        true
     }
 
-    /// Returns the history with this leadership as its last entry.
-    fn with(&self, mut history: Vec<PastLeadership>, end: Option<&str>) -> Vec<PastLeadership> {
-        let own = &self.own;
-        history.retain(|past| past.epoch < own.epoch);
+    /// Returns the history with this leadership, `own`, as its last entry.
+    fn with(&self, mut history: Vec<PastLeadership>, own: PastLeadership) -> Vec<PastLeadership> {
+        let unwritten = self.unwritten.lock().clone();
+        history
+            .retain(|past| past.epoch < own.epoch && unwritten.iter().all(|known| known.epoch != past.epoch));
+        history.extend(unwritten);
+        history.sort_by_key(|past| past.epoch);
         for past in history.iter_mut().filter(|past| past.ended_ms.is_none()) {
-            past.ended_ms = Some(own.started_ms);
+            past.ended_ms = Some(own.started_ms.max(past.started_ms));
             past.end = Some(format!("ended without a word; followed by {}", own.holder));
         }
-        let (ended_ms, end) = (end.map(|_| now()), end.map(shortened));
-        history.push(PastLeadership { ended_ms, end, ..own.clone() });
+        history.push(own);
         let surplus = history.len().saturating_sub(KEPT);
         history.drain(..surplus);
         history
@@ -122,7 +164,7 @@ pub(crate) async fn write_end_of(
     let Ok(mut history) = read(documents, key).await else { return };
     let is_open = |past: &&mut PastLeadership| past.epoch == epoch.get() && past.end.is_none();
     let Some(past) = history.iter_mut().find(is_open) else { return };
-    (past.ended_ms, past.end) = (Some(now()), Some(shortened(how)));
+    (past.ended_ms, past.end) = (Some(now().max(past.started_ms)), Some(shortened(how)));
     let fence = Fence { epoch, incarnation, after: state.last };
     if let Err(refusal) = documents.write_documents(key, &fence, &[put(id, &history)]).await {
         tracing::debug!(%refusal, "the history can't be written");
@@ -166,24 +208,56 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing_time::MockClock;
 
     fn writer(epoch: u64) -> HistoryWriter {
         let (holder, started_ms) = (format!("holder {epoch}"), epoch * 10);
         let own = PastLeadership { holder, epoch, started_ms, ended_ms: None, end: None };
-        HistoryWriter { documents: None, own }
+        let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
+        let unwritten = UnwrittenEnds::default();
+        HistoryWriter { documents: None, own, began: clock.now(), clock, unwritten }
+    }
+
+    fn led(writer: &HistoryWriter, history: Vec<PastLeadership>) -> Vec<PastLeadership> {
+        writer.with(history, writer.own.clone())
     }
 
     #[test]
     fn next_leader_completes_an_entry_without_an_end() {
-        let first = writer(1).with(Vec::new(), None);
+        let first = led(&writer(1), Vec::new());
         assert_eq!((first[0].ended_ms, &first[0].end), (None, &None));
-        let second = writer(2).with(first, None);
+        let second = led(&writer(2), first);
         assert_eq!(second[0].ended_ms, Some(20));
         assert_eq!(second[0].end.as_deref(), Some("ended without a word; followed by holder 2"));
-        let ended = writer(2).with(second, Some("released"));
+        let ended = writer(2).with(second, writer(2).ended("released"));
         assert_eq!((ended.len(), ended[1].end.as_deref()), (2, Some("released")));
-        let third = writer(3).with(ended, None);
+        let third = led(&writer(3), ended);
         assert_eq!(third[1].end.as_deref(), Some("released"));
+    }
+
+    #[test]
+    fn end_is_never_before_the_start() {
+        let clock = MockClock::new();
+        let mut late = writer(1);
+        (late.clock, late.began) = (Arc::new(clock.clone()), clock.now());
+        clock.advance(Duration::from_millis(7));
+        assert_eq!(late.ended("released").ended_ms, Some(late.own.started_ms + 7));
+        // The wall clock of the next leader is behind.
+        let mut next = writer(2);
+        next.own.started_ms = 3;
+        assert_eq!(led(&next, led(&late, Vec::new()))[0].ended_ms, Some(late.own.started_ms));
+    }
+
+    /// The next leader did not know it.
+    #[test]
+    fn end_that_could_not_be_written_is_written_with_the_next_start() {
+        let history = led(&writer(3), led(&writer(1), Vec::new()));
+        let next = writer(4);
+        next.unwritten.lock().extend([writer(1).ended("lost"), writer(2).ended("lost at once")]);
+        let ends = led(&next, history).into_iter().map(|past| past.end).collect::<Vec<_>>();
+        let without_a_word = "ended without a word; followed by holder 4";
+        let expected = [Some("lost"), Some("lost at once"), Some(without_a_word), None];
+        assert_eq!(ends, expected.map(|end| end.map(str::to_owned)));
     }
 
     #[test]
@@ -192,7 +266,7 @@ mod tests {
         for epoch in 1..=200 {
             let mut writer = writer(epoch);
             writer.own.holder = "\u{1}".repeat(255);
-            history = writer.with(history, Some(&"\u{1f600}".repeat(10_000)));
+            history = writer.with(history, writer.ended(&"\u{1f600}".repeat(10_000)));
         }
         assert_eq!((history.len(), history[0].epoch), (KEPT, 137));
         // Far below the limits of Cassandra and DynamoDB for one document.

@@ -17,6 +17,7 @@ pub(crate) use seen::Seen;
 pub(crate) use since::Since;
 pub(crate) use telemetry::{Call, Failure, NO_ANSWER, Telemetry};
 
+use crate::history::UnwrittenEnds;
 use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
 use parking_lot::Mutex;
 use seen::Others;
@@ -60,6 +61,7 @@ pub struct HostStatus {
     problem: Mutex<Problem>,
     /// How the work of this leadership ended, for the history.
     work_ended: Mutex<Option<Arc<str>>>,
+    pub(crate) unwritten_ends: UnwrittenEnds,
     /// The operator who paused the name, and the reason, as last seen.
     paused_by: Mutex<Option<Arc<str>>>,
     /// Where the storage is, once it is open.
@@ -93,6 +95,7 @@ impl HostStatus {
             answered_at: AtomicU64::new(0),
             problem: Mutex::default(),
             work_ended: Mutex::default(),
+            unwritten_ends: UnwrittenEnds::default(),
             paused_by: Mutex::default(),
             location: Mutex::default(),
             changes: Mutex::default(),
@@ -303,11 +306,18 @@ impl HostStatus {
 
     /// [`stops`](Self::stops) because of the loss, if the leadership is lost, else because of `otherwise`.
     pub fn stops_by(&self, standing: &Standing, otherwise: WhyStopping) {
-        self.stops(match standing.loss() {
-            // This process ended its leadership itself.
-            None | Some(Loss::Closing | Loss::HandedBack) => otherwise,
-            Some(loss) => WhyStopping::Lost(loss.clone()),
-        });
+        if !self.stops_if_lost(standing) {
+            self.stops(otherwise);
+        }
+    }
+
+    /// [`stops`](Self::stops) because of the loss, if the leadership is lost. Returns whether it is.
+    pub(crate) fn stops_if_lost(&self, standing: &Standing) -> bool {
+        // Otherwise this process ended its leadership itself.
+        let is_loss = |loss: &&Loss| !matches!(loss, Loss::Closing | Loss::HandedBack);
+        let loss = standing.loss().filter(is_loss);
+        loss.into_iter().for_each(|loss| self.stops(WhyStopping::Lost(loss.clone())));
+        loss.is_some()
     }
 
     /// Records that the host ends. The first reason stands.

@@ -5,7 +5,7 @@ use crate::{announce::say_text, leadership::Leadership};
 use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use vvm_host::status::{HostStatus, Role};
+use vvm_host::status::{HostStatus, Role, WhyStopping};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -36,10 +36,10 @@ impl HookService {
         let lost = loss.map(|loss| format!("no longer leading: {loss}; ")).unwrap_or_default();
         say_text!("{name} slot {slot}: {lost}running the on-loss hook");
         let outcome = self.hooks.lose().await;
-        let why = match led {
-            // By the end of the leadership.
-            Ok(()) | Err(HookError::Overtaken) => self.why_stopping(),
-            Err(failure) => format!("the on-lead hook {failure}"),
+        let why = match (led, loss) {
+            (Err(failure), _) if *failure != HookError::Overtaken => format!("the on-lead hook {failure}"),
+            (_, Some(loss)) => WhyStopping::Lost(loss.clone()).to_string(),
+            (_, None) => self.why_stopping(),
         };
         match &outcome {
             Ok(()) => {

@@ -161,11 +161,21 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&elect.stdout.wait_for("lead"));
+    let history = |epoch: u64| {
+        let (_, out, _) = trial.ask("history", &["--name", &trial.name()]);
+        out.lines().find(|line| line.contains(&epoch.to_string())).map(str::to_owned)
+    };
+    eventually("the start is noted", || history(led).is_some());
     let outage = trial.outage();
     assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
+    elect.stderr.wait_for("waiting for leadership");
     drop(outage);
     let again = epoch(&elect.stdout.wait_for("lead"));
     assert!(again > led);
+    eventually("the next start is noted", || history(again).is_some());
+    // The end could not be written while the storage did not answer.
+    let ended = history(led).unwrap();
+    assert!(ended.contains("leadership lost: "), "{ended}");
     elect.signal(Signal::TERM);
     let (code, said, _) = elect.finish();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));

@@ -45,7 +45,10 @@ impl Service<ElectionKey> for Preface {
                 }
             }
         }
-        let history = HistoryWriter::new(&cx.standing, status.candidate.holder.as_str());
+        let history = {
+            let holder = status.candidate.holder.as_str();
+            HistoryWriter::new(&cx.standing, holder, &clock, &status.unwritten_ends)
+        };
         Ok(Box::pin(async move {
             // The other services do not wait for this write.
             tokio::select! {
@@ -57,8 +60,9 @@ impl Service<ElectionKey> for Preface {
                 } => {}
             }
             // Every other service has stopped. After the release the fence would refuse this write.
+            status.stops_if_lost(&cx.standing);
             let how = status.how_work_ended();
-            history.write_end(&how, &clock, end_timeout(ttl)).await;
+            history.write_end(&how, end_timeout(ttl)).await;
             Ok(())
         }))
     }
