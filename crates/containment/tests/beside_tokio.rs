@@ -24,28 +24,75 @@ fn main() -> ExitCode {
     match stage::enter() {
         Ok(None) => {}
         Ok(Some(status)) => return status,
-        Err(refusal) => panic!("{refusal}"),
+        Err(refusal) => {
+            eprintln!("{refusal}");
+            return ExitCode::FAILURE;
+        }
     }
-    if env::args_os().nth(1).is_some_and(|argument| argument == "supervisor") {
-        run_rounds();
-        return ExitCode::SUCCESS;
+    match env::args().nth(1).as_deref() {
+        Some("rounds") => run_rounds(),
+        Some("member") => run_member(),
+        _ => {
+            supervise_in(Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap(), "rounds");
+            println!("{ROUNDS} rounds: no status taken, nothing left");
+            match Containment::establish(Wanted::Exactly(Level::ControlGroup)) {
+                Ok(containment) => {
+                    supervise_in(containment, "member");
+                    println!("a member of the group that is no descendant: killed before the end is told");
+                }
+                Err(refusal) => println!("member of a group: left out, since {refusal}"),
+            }
+        }
     }
-    let containment = Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap();
-    // Returns only when no descendant is left.
-    let ended = guard(vec!["supervisor".into()], &[], containment, |heard| println!("{heard:?}")).unwrap();
-    assert_eq!(ended.supervisor, Some(Ended::Exited(0)));
-    println!("{ROUNDS} rounds: no status taken, nothing left");
     ExitCode::SUCCESS
 }
 
-fn run_rounds() {
+/// Runs this program again as a supervisor. Returns only when no descendant of it is left.
+fn supervise_in(containment: Containment, what: &str) {
+    let ended = guard(vec![what.into()], &[], containment, |heard| println!("{heard:?}")).unwrap();
+    assert_eq!(ended.supervisor, Some(Ended::Exited(0)));
+}
+
+/// A process that is in the command's control group, and no descendant of the keeper (I6).
+fn run_member() {
+    with_supervisor(async |supervisor| {
+        let folder = env::temp_dir().join(format!("member-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let at = |name: &str| folder.join(name).display().to_string();
+        let (group, joined) = (at("group"), at("joined"));
+        // Renamed, so that nothing half-written is read.
+        let command = format!(
+            "grep ^0: /proc/self/cgroup > {group}.new; mv {group}.new {group}; \
+             until test -e {joined}; do sleep 0.01; done; exit 7"
+        );
+        let member = format!(
+            "until test -e {group}; do sleep 0.01; done; \
+             echo $$ > $(findmnt -n -o TARGET -t cgroup2 | head -n 1)$(cut -d: -f3 {group})/cgroup.procs; \
+             echo > {joined}; exec sleep 1000"
+        );
+        let mut member = Command::new("sh").args(["-c", &member]).kill_on_drop(true).spawn().unwrap();
+        assert_eq!(tree(supervisor, &command).await.ended, Some(Ended::Exited(7)));
+        // It was killed before, and is only to be reaped.
+        let proc = std::fs::read_to_string(format!("/proc/{}/stat", member.id().unwrap()));
+        let is_dead = proc.map_or(true, |stat| stat.contains(") Z "));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(is_dead, "a member of the group lives");
+        member.wait().await.unwrap();
+    });
+}
+
+fn with_supervisor(work: impl AsyncFnOnce(&Supervisor)) {
     let supervisor = Supervisor::accept().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    runtime.block_on(work(&supervisor));
+}
+
+fn run_rounds() {
+    with_supervisor(async |supervisor| {
         for round in 0..ROUNDS {
             let exit = format!("exit {round}");
             let own = || Command::new("sh").args(["-c", &exit]).status();
-            let (first, tree, second) = tokio::join!(own(), tree(&supervisor), own());
+            let (first, tree, second) = tokio::join!(own(), tree(supervisor, TREE), own());
             for status in [first, second] {
                 assert_eq!(status.unwrap().code(), Some(i32::from(round)));
             }
@@ -56,12 +103,12 @@ fn run_rounds() {
     });
 }
 
-/// Runs one tree to its end.
-async fn tree(supervisor: &Supervisor) -> Supervised {
+/// Runs the tree of `command` to its end.
+async fn tree(supervisor: &Supervisor, command: &str) -> Supervised {
     let (_deadlines, deadline) = watch::channel(None);
     let (_signals, signals) = broadcast::channel(1);
     let spec = CommandSpec {
-        command: &["sh", "-c", TREE].map(Into::into),
+        command: &["sh", "-c", command].map(Into::into),
         environment: env::vars_os().collect(),
         helpers: &HelperLines::default(),
         input: &supervisor.input,

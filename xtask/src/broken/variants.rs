@@ -16,8 +16,8 @@ pub(super) struct Variant {
 pub(super) enum FoundBy {
     /// A world of the simulation.
     Simulation,
-    #[expect(dead_code, reason = "the first such variant comes with its mend")]
-    /// One test: its package, the file below `tests` (`None` is the library), and its name with modules.
+    /// One test: its package, the file below `tests` (`None` is the library), and its name with modules. An
+    /// empty name is the whole file.
     Test(&'static str, Option<&'static str>, &'static str),
 }
 
@@ -360,5 +360,14 @@ pub(super) const VARIANTS: &[Variant] = &[
             },
         ],
         found_by: FoundBy::Simulation,
+    },
+    Variant {
+        name: "a keeper ignores the control group",
+        changes: &[Change {
+            package: "crates/containment",
+            good: "if is_childless && self.containment.has_no_member() {",
+            broken: "if is_childless && (BROKEN || self.containment.has_no_member()) {",
+        }],
+        found_by: FoundBy::Test("vvm-containment", Some("beside_tokio"), ""),
     },
 ];
