@@ -92,7 +92,7 @@ impl Answers {
             Role::Idling { .. } => format!("no command runs: {role}"),
             _ => format!("not leading: {}", self.status.activity()),
         };
-        for Seen { slot, holder, epoch, ago } in self.status.others() {
+        for Seen { slot, holder, epoch, ago, .. } in self.status.others() {
             let ago = ago.as_secs_f64();
             // Writing to a String does not fail.
             let _ = write!(lines, "\nslot {slot}: {holder}, epoch {epoch}, seen {ago:.1} s ago");

@@ -19,22 +19,33 @@ pub(crate) struct Seen {
     pub(crate) epoch: Epoch,
     /// How long ago it was seen.
     pub(crate) ago: Duration,
+    /// Whether it had stood unchanged for its TTL by then: its leader is dead.
+    pub(crate) is_expired: bool,
 }
 
 /// A line for people.
 impl fmt::Display for Seen {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { slot, holder, epoch, .. } = self;
-        write!(out, "slot {slot} is led by {holder}, epoch {epoch}{}", Since(*epoch))
+        let Self { slot, holder, epoch, is_expired, .. } = self;
+        let state = if *is_expired { "has an expired record of" } else { "is led by" };
+        write!(out, "slot {slot} {state} {holder}, epoch {epoch}{}", Since(*epoch))
     }
 }
 
 /// The last records seen, by their slots.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    records: BTreeMap<u32, (Entry, Instant)>,
+    records: BTreeMap<u32, Record>,
     /// The last epochs of slots, also of those that are free now.
     epochs: BTreeMap<u32, Epoch>,
+}
+
+/// A record, when it was written at the latest, and when it was seen last.
+#[derive(Debug)]
+struct Record {
+    entry: Entry,
+    written: Instant,
+    seen: Instant,
 }
 
 /// What a look at a slot has changed.
@@ -53,10 +64,14 @@ impl Others {
             self.forget(slot);
             return Change::default();
         };
-        let known = self.records.get(&slot).map(|(known, _)| known.version);
+        let known = self.records.get(&slot).map(|known| (known.entry.version, known.written));
         if known.is_some() || self.records.len() < KEPT {
-            self.records.insert(slot, (entry.clone(), now));
+            let proven_age = if let Slot::Held { proven_age, .. } = found { *proven_age } else { None };
+            let first_seen = known.filter(|(version, _)| *version == entry.version).map_or(now, |(_, at)| at);
+            let written = first_seen.min(now.before(proven_age.unwrap_or_default()));
+            self.records.insert(slot, Record { entry: entry.clone(), written, seen: now });
         }
+        let known = known.map(|(version, _)| version);
         let has_new_leader = self.records.contains_key(&slot)
             && self.epochs.insert(slot, entry.epoch).is_some_and(|epoch| epoch < entry.epoch);
         Change { was_written: known.is_some_and(|known| known != entry.version), has_new_leader }
@@ -67,11 +82,12 @@ impl Others {
     }
 
     pub(super) fn list(&self, now: Instant) -> Vec<Seen> {
-        let seen = |(slot, (entry, at)): (&u32, &(Entry, Instant))| Seen {
+        let seen = |(slot, Record { entry, written, seen }): (&u32, &Record)| Seen {
             slot: *slot,
             holder: entry.holder.clone(),
             epoch: entry.epoch,
-            ago: at.until(now),
+            ago: seen.until(now),
+            is_expired: written.until(*seen) >= entry.ttl.get(),
         };
         self.records.iter().map(seen).collect()
     }

@@ -155,6 +155,21 @@ fn standby_that_reaches_its_storage_is_ready_and_names_the_leader() {
 }
 
 #[test]
+fn record_that_has_stood_for_its_ttl_is_called_expired() {
+    run(async |scene| {
+        let look = |epoch, proven_age| {
+            scene.status.saw(&key(), &Slot::Held { entry: record(epoch), proven_age });
+            scene.status.leader_seen().unwrap()
+        };
+        assert!(look(3, None).starts_with("slot 1 is led by there, epoch 3"));
+        scene.clock.sleep(TTL.get()).await;
+        assert!(look(3, None).starts_with("slot 1 has an expired record of there, epoch 3"));
+        assert!(look(4, None).starts_with("slot 1 is led by there, epoch 4"));
+        assert!(look(5, Some(TTL.get())).starts_with("slot 1 has an expired record of there, epoch 5"));
+    });
+}
+
+#[test]
 fn standby_whose_storage_is_silent_for_a_ttl_is_not_ready() {
     run(async |scene| {
         scene.status.campaigns();
