@@ -49,13 +49,13 @@
 //! | answer | to a write | to a read |
 //! |---|---|---|
 //! | 200, 201 with a tag | written | the object |
-//! | 200, 201 without a tag: not of an object store | `Unknown` | `Unavailable` |
+//! | 200, 201 without a tag, or with the one that was to be replaced: not of an object store | `Unknown` | `Unavailable` |
 //! | 412; 404 `NoSuchKey`, `BlobNotFound`; 409 `BlobAlreadyExists` | refused | 404: no object |
 //! | 404 `NoSuchBucket`, `ContainerNotFound` | `Replaced` | `Replaced` |
 //! | any other 409, 429 | `NotApplied` | `Unavailable` |
-//! | 408, 400 `RequestTimeout`, 500 and above | `Unknown` | `Unavailable` |
+//! | 303, 408, 400 `RequestTimeout`, 500 and above | `Unknown` | `Unavailable` |
 //! | 401, 403 | `Fatal` | `Fatal` |
-//! | any other | `Fatal` | `Fatal` |
+//! | any other, redirects among them: none is followed | `Fatal` | `Fatal` |
 //! | no connection, or no credentials: nothing was sent | `NotApplied` | `Unavailable` |
 //! | no answer within the request timeout, a broken connection | `Unknown` | `Unavailable` |
 //!

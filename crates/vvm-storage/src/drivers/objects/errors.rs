@@ -98,6 +98,8 @@ impl Answer {
             (409 | 429, _) => Failure::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
             (401 | 403, _) => Failure::Denied(said),
+            // It may say where the outcome of a request is that was applied.
+            (303, _) => Failure::Unanswered(said),
             // A success that is none: an answer of a proxy, as a rule.
             (200..300, _) => Failure::Unanswered(format!("{said} without a tag")),
             _ => Failure::Refused(said),
@@ -156,6 +158,7 @@ mod tests {
             (401, "", "Fatal"),
             (403, "AccessDenied", "Fatal"),
             (307, "", "Fatal"),
+            (303, "", "Unknown"),
             (500, "InternalError", "Unknown"),
             (501, "NotImplemented", "Unknown"),
             (503, "SlowDown", "Unknown"),

@@ -67,13 +67,13 @@ pub(super) fn connect_with(
     clock: Arc<dyn Clock>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Requests, OpenError> {
-    let options = client_options(address)?;
+    let (connector, options) = clients(address)?;
     let store: object_store::Result<Arc<dyn ObjectStore>> = match address.platform {
-        Platform::S3 => s3(address, options, variable).map(|store| Arc::new(store) as _),
-        Platform::Google => google(address, options, variable).map(|store| Arc::new(store) as _),
-        Platform::Azure => azure(address, options, variable).map(|store| Arc::new(store) as _),
+        Platform::S3 => s3(address, connector, options, variable).map(|store| Arc::new(store) as _),
+        Platform::Google => google(address, connector, options, variable).map(|store| Arc::new(store) as _),
+        Platform::Azure => azure(address, connector, options, variable).map(|store| Arc::new(store) as _),
     };
-    let store = store.map_err(OpenError::of_setup)?;
+    let store = store.map_err(|error| OpenError::of_setup(&error))?;
     Ok(Requests {
         store,
         platform: address.platform,
@@ -83,24 +83,43 @@ pub(super) fn connect_with(
     })
 }
 
-fn client_options(address: &Address) -> Result<ClientOptions, OpenError> {
-    let options = ClientOptions::new()
+/// Returns the client for objects, and the options of the one for credentials.
+fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
+    let (timeout, connect_timeout) = (address.request_timeout, address.request_timeout / CONNECT_SHARE);
+    let mut options = ClientOptions::new()
         .with_http1_only()
-        .with_timeout(address.request_timeout)
-        .with_connect_timeout(address.request_timeout / CONNECT_SHARE)
+        .with_timeout(timeout)
+        .with_connect_timeout(connect_timeout)
         .with_allow_http(address.is_http_allowed);
-    let Some(file) = &address.tls_ca else { return Ok(options) };
-    let unusable = |why: String| OpenError::Certificates { path: file.clone(), why };
-    let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
-    let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
-    if authorities.is_empty() {
-        return Err(unusable("the file has no certificate".into()));
+    let mut objects = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .user_agent(concat!("vvm/", env!("CARGO_PKG_VERSION")))
+        .http1_only()
+        .timeout(timeout)
+        .connect_timeout(connect_timeout)
+        .https_only(!address.is_http_allowed);
+    if let Some(file) = &address.tls_ca {
+        let unusable = |why: String| OpenError::Certificates { path: file.clone(), why };
+        let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
+        let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
+        if authorities.is_empty() {
+            return Err(unusable("the file has no certificate".into()));
+        }
+        options = authorities.into_iter().fold(options, ClientOptions::with_root_certificate);
+        let authorities = reqwest::Certificate::from_pem_bundle(&pem);
+        objects = objects.tls_certs_merge(authorities.map_err(|cause| unusable(cause.to_string()))?);
     }
-    Ok(authorities.into_iter().fold(options, ClientOptions::with_root_certificate))
+    let objects = objects.build().map_err(|cause| OpenError::of_setup(&cause))?;
+    Ok((TracedConnector(objects), options))
 }
 
 fn s3(
     address: &Address,
+    connector: TracedConnector,
     options: ClientOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<AmazonS3> {
@@ -115,12 +134,13 @@ fn s3(
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_client_options(options)
         .with_retry(sent_once())
-        .with_http_connector(TracedConnector)
+        .with_http_connector(connector)
         .build()
 }
 
 fn google(
     address: &Address,
+    connector: TracedConnector,
     options: ClientOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<GoogleCloudStorage> {
@@ -131,12 +151,13 @@ fn google(
         .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
         .with_client_options(options)
         .with_retry(sent_once())
-        .with_http_connector(TracedConnector)
+        .with_http_connector(connector)
         .build()
 }
 
 fn azure(
     address: &Address,
+    connector: TracedConnector,
     options: ClientOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<MicrosoftAzure> {
@@ -150,7 +171,7 @@ fn azure(
         .with_endpoint(address.endpoint.clone().unwrap_or(own))
         .with_client_options(options)
         .with_retry(sent_once())
-        .with_http_connector(TracedConnector)
+        .with_http_connector(connector)
         .build()
 }
 

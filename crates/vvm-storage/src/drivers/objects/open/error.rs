@@ -2,7 +2,7 @@
 
 use super::{super::errors::Failure, Address};
 use crate::{StorageUrl, drivers::http_connection::chain};
-use std::{io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf};
 
 /// Why a bucket could not be opened. Records are unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +121,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn of_setup(error: object_store::Error) -> Self {
-        let words: Vec<_> = chain(&error).map(ToString::to_string).collect();
+    pub(super) fn of_setup(error: &(dyn Error + 'static)) -> Self {
+        let words: Vec<_> = chain(error).map(ToString::to_string).collect();
         Self::Credentials(words.join(": "))
     }
 

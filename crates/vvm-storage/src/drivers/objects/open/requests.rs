@@ -85,6 +85,10 @@ impl Requests {
         };
         let outcome = self.within_time(request).await;
         match (outcome, trace.fate()) {
+            (Ok(Some(tag)), Fate::Answered(_)) if *expected == Expected::Tag(tag.clone()) => {
+                // Of another answer, of a cache for example: each content has a tag of its own (I7).
+                Err(Failure::Unanswered("an answer with the tag that was to be replaced".into()))
+            }
             (Ok(Some(tag)), Fate::Answered(_)) => Ok(CellWrite::Written(Some(tag))),
             (_, Fate::Answered(answer)) if answer.is_refusal() => Ok(CellWrite::Refused),
             (_, Fate::Answered(answer)) => Err(answer.failure()),

@@ -45,18 +45,24 @@ impl Trace {
     }
 }
 
-/// Makes clients that trace requests.
+/// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
+/// a PUT into a GET, whose answer would count as that of the PUT.
 #[derive(Debug)]
-pub(super) struct TracedConnector;
+pub(super) struct TracedConnector(pub(super) reqwest::Client);
 
 impl HttpConnector for TracedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Traced(ReqwestConnector::default().connect(options)?)))
+        let credentials = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Traced { objects: HttpClient::new(self.0.clone()), credentials }))
     }
 }
 
 #[derive(Debug)]
-struct Traced(HttpClient);
+struct Traced {
+    objects: HttpClient,
+    /// The client of the library, with its options: metadata of a machine are read in clear text.
+    credentials: HttpClient,
+}
 
 #[async_trait]
 impl HttpService for Traced {
@@ -65,7 +71,7 @@ impl HttpService for Traced {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let Some(trace) = request.extensions().get::<Trace>().cloned() else {
             // A request for credentials.
-            return self.0.execute(request).await;
+            return self.credentials.execute(request).await;
         };
         {
             let mut fate = trace.lock();
@@ -76,7 +82,7 @@ impl HttpService for Traced {
             }
             *fate = Fate::Sent;
         }
-        match self.0.execute(request).await {
+        match self.objects.execute(request).await {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 let (status, headers) = (parts.status, parts.headers.clone());

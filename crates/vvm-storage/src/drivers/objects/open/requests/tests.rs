@@ -76,6 +76,7 @@ async fn write_is_sent_once_and_mapped_by_its_answer() {
     for (answer, expected, outcome) in [
         (answer(200, "ETag: \"new\"\r\n", ""), tag(), "Ok(Written(Some(tag \"new\")))"),
         (answer(200, "", ""), tag(), "Err(Unanswered("),
+        (answer(200, "ETag: \"tag\"\r\n", ""), tag(), "Err(Unanswered("),
         (error(412, "PreconditionFailed"), tag(), "Ok(Refused)"),
         (error(412, "PreconditionFailed"), Expected::Absent, "Ok(Refused)"),
         (error(404, "NoSuchKey"), tag(), "Ok(Refused)"),
@@ -93,6 +94,20 @@ async fn write_is_sent_once_and_mapped_by_its_answer() {
         let found = format!("{:?}", put(&requests(&endpoint, ""), &expected).await);
         assert!(found.replace('\\', "").starts_with(outcome), "{answer:?}: {found}");
         assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    for (status, outcome) in [(301, "Err(Refused("), (303, "Err(Unanswered("), (307, "Err(Refused(")] {
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("Location: http://{}/\r\n", target.local_addr().unwrap());
+        let (endpoint, serving) = server(vec![answer(status, &location, "")]);
+        let found = format!("{:?}", put(&requests(&endpoint, ""), &Expected::Absent).await);
+        assert!(found.starts_with(outcome) && found.contains(&status.to_string()), "{status}: {found}");
+        assert_eq!(serving.join().unwrap(), 1);
+        target.set_nonblocking(true).unwrap();
+        assert!(target.accept().is_err(), "{status} was followed");
     }
 }
 
