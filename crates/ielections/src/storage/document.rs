@@ -64,15 +64,18 @@ impl DocumentVersion {
     /// The count of a new partition: no batch was written.
     pub const NONE: Self = Self(0);
 
+    /// The largest. A partition that has counted so far is damaged.
+    pub const MAX: u64 = i64::MAX as u64;
+
     /// A version that was read from a storage.
     pub const fn from_stored(number: u64) -> Self {
         Self(number)
     }
 
-    /// The version of the next batch.
+    /// The version of the next batch. Storages refuse a batch after [`MAX`](Self::MAX), so none repeats.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 
     /// The number.

@@ -4,14 +4,30 @@ use super::ElectionsTtlStorage;
 use crate::{ElectionKey, SysVvmDocuments};
 use async_trait::async_trait;
 use ielections::{
-    BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite,
-    Fence, FenceState, Page, ReadError, Scan, WriteError,
+    BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage,
+    DocumentVersion, DocumentWrite, Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
 /// The driver has no documents. Callers find out before they can write one.
 #[derive(Debug, thiserror::Error)]
 #[error("this storage has no documents")]
 struct NoDocuments;
+
+/// The count of batches has no next number: two batches would have the same one (I2).
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the count of batches of {key} is damaged in this storage: it is {found}. Find out what wrote it; \
+     restore a backup with all candidates stopped"
+)]
+struct DamagedCount {
+    key: ElectionKey,
+    found: DocumentVersion,
+}
+
+/// Refuses a count that no number follows.
+fn check_count(key: &ElectionKey, found: DocumentVersion) -> Result<(), DamagedCount> {
+    if found.get() < DocumentVersion::MAX { Ok(()) } else { Err(DamagedCount { key: key.clone(), found }) }
+}
 
 impl ElectionsTtlStorage {
     fn driver(&self) -> Result<&dyn SysVvmDocuments, NoDocuments> {
@@ -44,13 +60,16 @@ impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
     ) -> Result<BatchOutcome, WriteError> {
         let driver = self.driver().map_err(|none| WriteError::Fatal(none.into()))?;
         let partition = self.for_write(key, None)?;
+        check_count(key, fence.after).map_err(|damaged| WriteError::Fatal(damaged.into()))?;
         let beyond = |beyond: BeyondDocumentLimits| WriteError::Fatal(beyond.into());
         driver.document_limits().check(batch).map_err(beyond)?;
         driver.write_documents(&partition, fence, batch).await
     }
 
     async fn fence_state(&self, key: &ElectionKey) -> Result<FenceState, ReadError> {
-        self.driver_for_read()?.fence_state(&self.for_read(key)?).await
+        let state = self.driver_for_read()?.fence_state(&self.for_read(key)?).await?;
+        check_count(key, state.last).map_err(|damaged| ReadError::Fatal(damaged.into()))?;
+        Ok(state)
     }
 
     async fn document(&self, key: &ElectionKey, id: &DocumentId) -> Result<Option<Document>, ReadError> {

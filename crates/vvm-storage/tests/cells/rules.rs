@@ -4,7 +4,7 @@ use super::mem_cells::{Database, Forged};
 use bytes::Bytes;
 use ielections::{
     BatchOutcome, Claim, Delete, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
-    Incarnation, OnlyIf, ReadError, Slot, Swap, Ttl, Vacant, Version, WriteError,
+    Incarnation, OnlyIf, ReadError, Slot, Swap, Ttl, TtlStorage as _, Vacant, Version, WriteError,
 };
 use std::{
     num::NonZeroU32,
@@ -13,8 +13,8 @@ use std::{
 };
 use testing_time::MockClock;
 use vvm_storage::{
-    ClusterName, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments as _,
-    SysVvmStorage as _, cells::Cells,
+    ClusterName, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
+    SysVvmDocuments as _, SysVvmStorage as _, cells::Cells,
 };
 
 struct Scene {
@@ -58,6 +58,10 @@ impl Scene {
 
 fn slot() -> Partition {
     Partition::from_bytes([&[KEY_PREFIX_VVM_LEADER][..], b"payroll", &[0, 0, 0, 1]].concat())
+}
+
+fn key() -> ElectionKey {
+    ElectionKey { cluster: ClusterName::from("payroll"), slot: SlotNumber::new(NonZeroU32::MIN) }
 }
 
 fn entry(epoch: u64, write: u64) -> Entry {
@@ -246,6 +250,27 @@ async fn full_cell_refuses_a_batch_and_no_claim() {
     let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
     assert_eq!(scene.cells.claim(slot(), &vacant, &long).await.unwrap(), Claim::Claimed);
     assert_eq!(scene.cells.fence_state(&slot()).await.unwrap().last, DocumentVersion::from_stored(after));
+}
+
+/// Shows I2.
+#[tokio::test]
+async fn damaged_count_of_batches_is_refused() {
+    let scene = Scene::settled().await;
+    scene.led().await;
+    let value = String::from_utf8(scene.database.value(&slot()).unwrap().to_vec()).unwrap();
+    let storage = ElectionsTtlStorage::new(Arc::new(scene.another()));
+    for count in [i64::MAX as u64, u64::MAX] {
+        let damaged = value.replace("\"batches\":0", &format!("\"batches\":{count}"));
+        scene.database.put(&slot(), &damaged.into());
+        let documents = storage.documents().unwrap();
+        let state = documents.fence_state(&key()).await;
+        assert!(
+            matches!(&state, Err(ReadError::Fatal(why)) if why.to_string().contains("damaged")),
+            "{state:?}"
+        );
+        let batch = documents.write_documents(&key(), &fence(count), &[put("a", 1)]).await;
+        assert!(matches!(batch, Err(WriteError::Fatal(_))), "{batch:?}");
+    }
 }
 
 #[tokio::test]
