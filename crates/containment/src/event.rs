@@ -46,6 +46,13 @@ pub enum Event {
     NoTimeForPreStop,
     /// [`PreStop`](crate::Helper::PreStop) failed. The command is stopped all the same.
     PreStopFailed(Result<Ended, HelperError>),
+    /// The command has ended by itself, and the processes that it left behind are stopped.
+    LeftOver {
+        /// How many there are.
+        total: u32,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
     /// The keeper could not be asked to kill a helper.
     HelperNotKilled(io::Error),
 }
@@ -73,6 +80,16 @@ impl fmt::Display for Event {
             }
             Self::PreStopFailed(Err(cause)) => {
                 write!(out, "the pre-stop helper {cause}; the command is stopped all the same")
+            }
+            Self::LeftOver { total, names } => {
+                let (processes, more) = (if *total == 1 { "process" } else { "processes" }, names.len());
+                let more = if more < *total as usize { ", …" } else { "" };
+                write!(
+                    out,
+                    "the command has ended and left {total} {processes} behind, which {} stopped: {}{more}",
+                    if *total == 1 { "is" } else { "are" },
+                    names.join(", ").escape_debug()
+                )
             }
             Self::HelperNotKilled(cause) => {
                 write!(out, "the keeper can't be asked to kill a helper: {cause}")

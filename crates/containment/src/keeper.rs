@@ -3,6 +3,7 @@
 //! by order, and when supervisor or guardian are gone. It sends [`Gone`](FromKeeper::Gone) when no descendant
 //! and no member of the control group is left (I6).
 
+pub(crate) mod left_over;
 pub(crate) mod message;
 
 use crate::{
@@ -334,14 +335,9 @@ impl Keeper<'_> {
                 }
             }
             ToKeeper::Deadline(deadline) => self.set_deadline(deadline),
-            ToKeeper::TellRest => {
-                for member in self.containment.family.descendants() {
-                    for signal in [Signal::TERM, Signal::CONT] {
-                        // Gone, or out of reach: the kill reports that.
-                        let _ = self.containment.family.signal(member, signal);
-                    }
-                }
-            }
+            ToKeeper::TellRest => left_over::tell_to_end(self.containment.family, |name| {
+                let _ = self.link.send(name);
+            }),
             ToKeeper::Kill => {
                 self.killing = true;
                 let _ = self.link.send(&FromKeeper::Kills);

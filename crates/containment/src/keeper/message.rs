@@ -14,6 +14,9 @@ use rustix::{
 };
 use vvm_clock::Instant;
 
+/// The longest name of a process that the kernel keeps (proc(5): `comm`), with its end.
+pub(crate) const NAME: usize = 16;
+
 /// From the supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToKeeper {
@@ -64,6 +67,15 @@ pub(crate) enum FromKeeper {
     NotPassedOn(Signal, Errno),
     /// Up to four processes of another user, which the keeper may not kill.
     OutOfReach([Option<Pid>; 4]),
+    /// A process that the command has left behind.
+    LeftOver {
+        /// How many there are.
+        total: u32,
+        /// Whether no other is named after this one.
+        is_last: bool,
+        /// Its name, with zeros behind.
+        name: [u8; NAME],
+    },
     /// The keeper has received the order to kill.
     Kills,
     /// No descendant of the keeper is left (I6). The last message.
@@ -121,13 +133,17 @@ impl Message for FromKeeper {
             }
             Self::NotPassedOn(signal, errno) => frame(72, [signal_word(signal), errno_word(errno)]),
             Self::OutOfReach(processes) => frame(73, processes.map(optional_pid_word)),
+            Self::LeftOver { total, is_last, name } => {
+                let word = |at: usize| name[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                frame(76, [u64::from(total), u64::from(is_last), word(0), word(8)])
+            }
             Self::Kills => frame(74, []),
             Self::Gone => frame(75, []),
         }
     }
 
     fn from_frame(frame: &Frame) -> Option<Self> {
-        let [first, second, third, _] = frame.words;
+        let [first, second, third, fourth] = frame.words;
         Some(match frame.kind {
             64 => Self::Ready,
             65 => Self::Refused(Refusal { step: step(first)?, errno: errno(second)? }),
@@ -141,6 +157,12 @@ impl Message for FromKeeper {
             73 => Self::OutOfReach(frame.words.map(pid)),
             74 => Self::Kills,
             75 => Self::Gone,
+            76 => {
+                let mut name = [0; NAME];
+                let bytes = [third, fourth].map(u64::to_le_bytes);
+                name.iter_mut().zip(bytes.as_flattened()).for_each(|(place, byte)| *place = *byte);
+                Self::LeftOver { total: u32::try_from(first).ok()?, is_last: second != 0, name }
+            }
             _ => return None,
         })
     }
@@ -217,6 +239,7 @@ mod tests {
             FromKeeper::HelperEnded(Helper::Check, Ended::Signalled(9)),
             FromKeeper::NotPassedOn(Signal::TERM, Errno::PERM),
             FromKeeper::OutOfReach([Some(pid), None, None, None]),
+            FromKeeper::LeftOver { total: 7, is_last: true, name: *b"a fifteen bytes\0" },
             FromKeeper::Kills,
             FromKeeper::Gone,
         ];

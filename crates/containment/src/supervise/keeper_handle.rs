@@ -35,6 +35,8 @@ pub(crate) struct KeeperHandle {
     /// The keeper kills itself at this deadline, unless it receives a later one.
     deadline: watch::Receiver<Option<Instant>>,
     state: KeeperState,
+    /// The names of processes that the command left behind, if they are reported.
+    left_over: Option<Vec<String>>,
     /// How the keeper itself ended.
     gone: Option<Ended>,
 }
@@ -67,7 +69,7 @@ impl KeeperHandle {
         deadline: watch::Receiver<Option<Instant>>,
     ) -> Self {
         let state = KeeperState::default();
-        Self { process, link_open: true, helpers, on_event, deadline, state, gone: None }
+        Self { process, link_open: true, helpers, on_event, deadline, state, left_over: None, gone: None }
     }
 
     /// Forwards a signal to a command that has not ended.
@@ -81,8 +83,10 @@ impl KeeperHandle {
         }
     }
 
-    /// Has TERM sent to the processes that the command left behind.
-    pub(crate) fn tell_rest(&self) {
+    /// Has TERM sent to the processes that the command left behind. `is_reported` says whether there is an
+    /// event about them: a command that was stopped need not have waited for its processes.
+    pub(crate) fn tell_rest(&mut self, is_reported: bool) {
+        self.left_over = is_reported.then(Vec::new);
         // If the message is lost, the order to kill follows.
         let _ = self.process.send(&ToKeeper::TellRest);
     }
@@ -180,6 +184,16 @@ impl KeeperHandle {
             }
             FromKeeper::OutOfReach(processes) => {
                 self.on_event.report(Event::OutOfReach(processes.into_iter().flatten().collect()));
+            }
+            FromKeeper::LeftOver { total, is_last, name } => {
+                if let Some(names) = &mut self.left_over {
+                    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+                    names.push(String::from_utf8_lossy(name).into_owned());
+                    if is_last {
+                        let names = std::mem::take(names);
+                        self.on_event.report(Event::LeftOver { total, names });
+                    }
+                }
             }
             FromKeeper::Kills => state.kills = true,
             FromKeeper::Gone => state.nothing_left = true,

@@ -65,6 +65,10 @@ fn background_processes_of_a_command_end_before_vvm() {
     let finished = trial.run_script(script).with(["--stop-timeout", "300ms"]).finish();
     assert_eq!(finished.code(), 5);
     assert_eq!(finished.stdout, ["up", "told"]);
+    let left = "the command has ended and left ";
+    let line = finished.stderr.iter().find(|line| line.contains(left)).unwrap();
+    let (_, names) = line.split_once(" processes behind, which are stopped: ").unwrap();
+    assert!(names.split(", ").any(|name| name == "sh") && names.contains("sleep"), "{line}");
     assert_eq!(trial.processes().describe(), Vec::<String>::new());
 }
 
