@@ -1,5 +1,6 @@
 //! [`Signals`]: signals with their origin, to be polled for. Without a thread; the handler only writes.
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpid};
 use signal_hook::{
     iterator::{backend::SignalDelivery, exfiltrator::WithOrigin},
@@ -99,8 +100,7 @@ impl Signals {
     /// # Errors
     /// As [`catch`](Self::catch).
     pub fn of_children() -> io::Result<Self> {
-        let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, WithOrigin::default(), [Signal::CHILD.as_raw()]).map(Self)
+        Self::catch_these(&[Signal::CHILD])
     }
 
     /// Catches the signals of [`catch`](Self::catch) and `also`.
@@ -108,15 +108,25 @@ impl Signals {
     /// # Errors
     /// As [`catch`](Self::catch).
     pub fn catch_also(also: &[Signal]) -> io::Result<Self> {
-        let (read, write) = UnixStream::pair()?;
         let ignored = ignored_mask();
         let stays_ignored = |signal: &Signal| {
             matches!(*signal, Signal::HUP | Signal::INT | Signal::QUIT)
                 && ignored & (1 << (signal.as_raw() - 1)) != 0
         };
         let forwarded = FORWARDED.into_iter().filter(|signal| !stays_ignored(signal));
-        let wanted = forwarded.chain([Signal::CHILD]).chain(also.iter().copied());
-        SignalDelivery::with_pipe(read, write, WithOrigin::default(), wanted.map(Signal::as_raw)).map(Self)
+        let wanted = forwarded.chain([Signal::CHILD]).chain(also.iter().copied()).collect::<Vec<_>>();
+        Self::catch_these(&wanted)
+    }
+
+    /// Catches the signals, and unblocks them in this thread and in those that it starts: the process may
+    /// have inherited a mask.
+    fn catch_these(wanted: &[Signal]) -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        let numbers = wanted.iter().map(|signal| signal.as_raw());
+        let caught = SignalDelivery::with_pipe(read, write, WithOrigin::default(), numbers).map(Self)?;
+        let known = wanted.iter().filter_map(|signal| signal.as_raw().try_into().ok());
+        known.collect::<SigSet>().thread_unblock()?;
+        Ok(caught)
     }
 
     /// Returns the signals since the last call, if there are any. Never blocks. Several CHLD may merge into

@@ -1,7 +1,7 @@
 //! Signals: forwarded ones, stop requests, and repeated stop requests.
 
 use crate::VVM;
-use harness::{eventually, state};
+use harness::{eventually, has_ended, state};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
 
@@ -108,6 +108,23 @@ fn stop_request_while_waiting_for_leadership_ends_at_once() {
     }
     leader.signal(Signal::TERM);
     leader.finish();
+}
+
+/// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
+/// after 15 minutes.
+#[test]
+fn blocked_signals_are_unblocked_where_they_are_caught() {
+    let trial = VVM.trial();
+    let blocking = ["env", "--block-signal=CHLD", "--block-signal=TERM"];
+    let run = |script: &str| trial.run_script(script).with(["--ttl", "1h"]).through(blocking).start();
+    let ends = run("exit 3");
+    eventually("vvm has ended with its command", || has_ended(ends.guardian));
+    assert_eq!(ends.finish().code(), 3);
+    let mut stopped = run("echo up; exec sleep 1000");
+    stopped.stdout.wait_for("up");
+    stopped.signal(Signal::TERM);
+    eventually("vvm has ended", || has_ended(stopped.guardian));
+    assert_eq!(stopped.finish().signal(), 15);
 }
 
 #[test]
