@@ -324,6 +324,7 @@ const FOLDER: &str = "EMBED_FOLDER";
 
 /// Starts the test of this name as a process of its own.
 fn process_of(test: &str, folder: &Path) -> std::process::Child {
+    harness::settle();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder);
     command.stdout(Stdio::piped()).spawn().unwrap()

@@ -5,13 +5,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
-mod ignored;
 mod level;
 mod processes;
 mod program;
 mod proxy;
 mod run;
 mod storage;
+mod surroundings;
 mod terminal;
 mod trial;
 
@@ -26,6 +26,7 @@ pub use program::Freezer;
 pub use program::Program;
 pub use run::{Finished, Run, Running};
 pub use storage::{Obstruction, Outage, Usurper};
+pub use surroundings::settle;
 pub use terminal::Lines;
 pub use terminal::{PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};

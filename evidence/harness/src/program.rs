@@ -4,7 +4,7 @@ use super::{
     eventually,
     level::{own_group_of_version_1, remove_group},
 };
-use crate::{Attempt, Late, Level, Trial};
+use crate::{Attempt, Late, Level, Trial, surroundings};
 use rustix::process::Pid;
 use std::{env, fs, io, path::PathBuf, process::Command, sync::OnceLock};
 
@@ -32,7 +32,7 @@ impl Program {
 
     /// Returns a command that runs it with these arguments.
     pub fn command(self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.path());
+        let mut command = surroundings::command(self.path());
         command.args(arguments);
         command
     }

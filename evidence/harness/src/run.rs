@@ -1,12 +1,12 @@
 //! [`Run`], [`Running`] and [`Finished`]: one `vvm run`.
 
-use super::{Lines, Program, Trial, eventually, processes, trial::LOCAL_DIR};
+use super::{Lines, Program, Trial, eventually, processes, surroundings, trial::LOCAL_DIR};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     iter::successors,
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
 };
 
 /// A `vvm run` before its start.
@@ -115,7 +115,7 @@ impl Run {
     /// Starts it.
     pub fn start(self) -> Running {
         let line = self.command_line();
-        let mut child = Command::new(&line[0])
+        let mut child = surroundings::command(&line[0])
             .args(&line[1..])
             .envs(self.environment)
             .env("TRIAL", &self.mark)

@@ -1,6 +1,6 @@
 //! A terminal, bare or with a shell that has job control.
 
-use super::{HANG_LIMIT, Trial};
+use super::{HANG_LIMIT, Trial, surroundings};
 use rustix::{
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -55,7 +55,7 @@ impl PseudoTerminal {
 }
 
 fn shell(trial: &Trial) -> Command {
-    let mut shell = Command::new("setsid");
+    let mut shell = surroundings::command("setsid");
     shell.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
     shell.env("TRIAL", trial.mark()).env("PS1", "");
     shell
@@ -136,13 +136,14 @@ impl Lines {
         Self { what, receiver, seen: Vec::new() }
     }
 
-    /// Waits for a line that contains `text`, and returns it. Skips the lines before it.
+    /// Waits for a line that contains `text` as whole words, and returns it. Skips the lines before it. `up`
+    /// is not in `.tmpSupnbb`, a random folder.
     pub fn wait_for(&mut self, text: &str) -> String {
         loop {
             match self.receiver.recv_timeout(HANG_LIMIT) {
                 Ok(line) => {
                     self.seen.push(line.clone());
-                    if line.contains(text) {
+                    if has_words(&line, text) {
                         return line;
                     }
                 }
@@ -166,6 +167,21 @@ impl Lines {
     }
 }
 
+/// Whether `text` is in `line`, and no letter or digit continues its words.
+fn has_words(line: &str, text: &str) -> bool {
+    let joins = |one: Option<char>, other: Option<char>| {
+        one.zip(other).is_some_and(|(one, other)| one.is_alphanumeric() && other.is_alphanumeric())
+    };
+    // Sequences for a terminal end in letters.
+    let is_screen = line.contains('\x1b') && line.contains(text);
+    is_screen
+        || line.match_indices(text).any(|(at, _)| {
+            let (before, after) = (&line[..at], &line[at + text.len()..]);
+            !joins(before.chars().next_back(), text.chars().next())
+                && !joins(text.chars().next_back(), after.chars().next())
+        })
+}
+
 /// A failed test shows what its processes said.
 impl Drop for Lines {
     fn drop(&mut self) {
@@ -173,5 +189,17 @@ impl Drop for Lines {
             self.seen.extend(self.receiver.try_iter());
             eprintln!("{}: {:#?}", self.what, self.seen);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_words;
+
+    #[test]
+    fn word_is_not_found_in_the_name_of_a_random_folder() {
+        assert!(!has_words("'/tmp/.tmpSupnbb/leader.db'", "up"));
+        assert!(has_words("/tmp/.tmpSupnbb: up 4", "up") && has_words("up", "up") && has_words("", ""));
+        assert!(has_words("\x1b[?1049hpayroll", "\x1b[?1049h"));
     }
 }

@@ -1,14 +1,11 @@
 //! [`Trial`]: a folder with a storage, and a mark for the processes. Dropping it ends the processes.
 
 use super::{
-    Level, Processes, Program, Run, command_line, eventually, ignored, own_group, proxy, remove_group,
+    Level, Processes, Program, Run, command_line, eventually, own_group, proxy, remove_group, surroundings,
 };
 use crate::{HANG_LIMIT, storage};
 use rustix::process::Pid;
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 /// The variable with the folder of local wake-ups.
 pub(super) const LOCAL_DIR: &str = "VVM_LOCAL_DIR";
@@ -29,7 +26,7 @@ pub struct Trial {
 impl Trial {
     /// A trial of `program`, with an empty storage.
     pub(super) fn of(program: Program) -> Self {
-        ignored::ignore_nothing();
+        surroundings::settle();
         let folder = tempfile::tempdir().unwrap();
         // The name of the folder is unique.
         let mark = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
@@ -94,7 +91,7 @@ impl Trial {
 
     /// Runs another command on the storage, in the same way.
     pub fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
-        let mut asked = Command::new(self.program.path());
+        let mut asked = self.program.command(&[]);
         asked.env(LOCAL_DIR, self.local_dir());
         let output = asked.args([command, "--storage", &self.storage()]).args(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

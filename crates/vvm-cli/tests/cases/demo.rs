@@ -14,7 +14,7 @@ use vvm_clock::SystemClock;
 
 /// Returns a `vvm demo` with these options.
 fn demo(trial: &Trial, options: &[&str]) -> Command {
-    let mut command = Command::new(VVM.path());
+    let mut command = VVM.command(&[]);
     command.arg("demo").args(options);
     // The demo must ignore settings for `vvm run`.
     command.env("VVM_SLOTS", "2").env("VVM_TTL", "soon");
@@ -188,7 +188,7 @@ fn results_follow_the_restored_screen_of_a_narrow_terminal() {
 #[test]
 fn short_ttl_and_unknown_option_are_refused_at_once() {
     let refused = |options: &[&str]| {
-        let output = Command::new(VVM.path()).arg("demo").args(options).output().unwrap();
+        let output = VVM.command(&[]).arg("demo").args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{options:?}");
         assert!(output.stdout.is_empty(), "{options:?}: a step was shown before the refusal");
         String::from_utf8(output.stderr).unwrap()

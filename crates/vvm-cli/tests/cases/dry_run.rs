@@ -3,7 +3,7 @@
 use crate::VVM;
 use harness::{Run, Trial};
 use rustix::process::Signal;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn plan(trial: &Trial, options: &[&str]) -> (i32, String, String) {
     told(trial.run(["echo", "ran"]).with(options.iter().copied()))
@@ -107,7 +107,7 @@ fn dry_run_of_elect_shows_its_hooks_and_creates_nothing() {
     let plan = |storage: &str| -> Output {
         let arguments =
             ["elect", "--dry-run", "--name", "payroll", "--on-lead", "./promote", "--on-loss", "./demote"];
-        Command::new(VVM.path()).args(arguments).args(["--storage", storage]).output().unwrap()
+        VVM.command(&[]).args(arguments).args(["--storage", storage]).output().unwrap()
     };
     let output = plan(&trial.storage());
     let out = String::from_utf8(output.stdout).unwrap();

@@ -3,10 +3,7 @@
 use crate::VVM;
 use harness::{Trial, eventually};
 use rustix::process::Signal;
-use std::{
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 #[test]
 fn unusable_storage_is_69() {
@@ -84,7 +81,7 @@ fn leader_withdraws_a_step_down_request_that_has_expired() {
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
     let before = trial.slots();
-    let mut asking = Command::new(VVM.path());
+    let mut asking = VVM.command(&[]);
     asking.args(["step-down", "--storage", &trial.storage(), "--name", "payroll", "--to", "later"]);
     let mut asking = asking.stderr(Stdio::null()).spawn().unwrap();
     eventually("it is asked for", || trial.slots()[0]["stepping_down"]["to"] == "later");

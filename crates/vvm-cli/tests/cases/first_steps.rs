@@ -10,7 +10,7 @@ use std::{
 };
 
 fn vvm() -> Command {
-    Command::new(VVM.path())
+    VVM.command(&[])
 }
 
 fn said(output: &Output) -> String {

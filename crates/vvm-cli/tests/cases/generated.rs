@@ -4,7 +4,7 @@ use crate::VVM;
 use std::process::{Command, Output};
 
 fn vvm(arguments: &[&str]) -> Output {
-    Command::new(VVM.path()).args(arguments).output().unwrap()
+    VVM.command(&[]).args(arguments).output().unwrap()
 }
 
 fn text(arguments: &[&str]) -> String {

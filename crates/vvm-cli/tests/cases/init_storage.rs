@@ -8,7 +8,7 @@ fn init(storage: &str) -> Output {
 }
 
 fn command(storage: &str) -> Command {
-    let mut command = Command::new(VVM.path());
+    let mut command = VVM.command(&[]);
     command.args(["init-storage", "--storage", storage]);
     command
 }
@@ -62,9 +62,9 @@ fn password_is_accepted_in_the_environment_and_refused_on_the_command_line() {
     const URL: &str = "postgresql://me:hunter2@127.0.0.1:1/elections?connect_timeout=1";
     refused(URL, 64, "all users of this machine can read a command line");
     refused(&format!("{}&password=hunter2", URL.replace(":hunter2", "")), 64, "VVM_STORAGE");
-    let mut command = Command::new(VVM.path());
+    let mut command = VVM.command(&[]);
     command.arg("init-storage").env("VVM_STORAGE", URL);
-    let mut dry_run = Command::new(VVM.path());
+    let mut dry_run = VVM.command(&[]);
     dry_run.args(["run", "--dry-run", "--name", "x", "--", "true"]).env("VVM_STORAGE", URL);
     for (mut command, status) in [(command, 69), (dry_run, 0)] {
         let output = command.output().unwrap();

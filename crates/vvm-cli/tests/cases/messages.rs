@@ -4,10 +4,10 @@ use crate::VVM;
 use harness::{Finished, Lines, command_line, eventually, state};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn vvm(arguments: &[&str]) -> Output {
-    Command::new(VVM.path()).args(arguments).output().unwrap()
+    VVM.command(&[]).args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -197,7 +197,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
     let trial = VVM.trial();
     let (storage, local_dir) = (trial.storage(), trial.local_dir());
     let elect = |options: &[&str]| {
-        let mut elect = Command::new(VVM.path());
+        let mut elect = VVM.command(&[]);
         elect.args(["elect", "--storage", &storage, "--name", "payroll", "--on-lead", ":", "--on-loss", ":"]);
         elect.args(options).env("TRIAL", trial.mark()).env("VVM_LOCAL_DIR", &local_dir);
         elect

@@ -11,7 +11,7 @@ fn by_file(trial: &Trial, command: &str, options: &[&str]) -> Command {
     let path = trial.folder().join("vvm.toml");
     let settings = format!("storage = {:?}\nname = {:?}\n", trial.storage(), trial.name());
     std::fs::write(&path, settings).unwrap();
-    let mut vvm = Command::new(VVM.path());
+    let mut vvm = VVM.command(&[]);
     vvm.args([command, "--config"]).arg(path).args(options).env("TRIAL", trial.mark()).stdin(Stdio::null());
     vvm
 }
@@ -102,7 +102,7 @@ fn elect_leads_one_of_several_slots() {
     let elect = |holder: &str| {
         let options = ["--slots", "2", "--ttl", "30s", "--holder", holder];
         let hooks = ["--on-lead", "echo lead $VVM_LEADER_SLOT", "--on-loss", "true", "--hook-timeout", "5s"];
-        let mut elect = Command::new(VVM.path());
+        let mut elect = VVM.command(&[]);
         elect.args(["elect", "--storage", &storage, "--name", &name]).args(options).args(hooks);
         elect.env("TRIAL", trial.mark()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut elect = elect.stderr(Stdio::null()).spawn().unwrap();

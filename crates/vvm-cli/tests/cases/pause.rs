@@ -82,7 +82,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
 fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
     let trial = VVM.trial();
     let foreign = trial.usurp();
-    let mut pause = Command::new(VVM.path());
+    let mut pause = VVM.command(&[]);
     pause.args(["pause", "--storage", &trial.storage(), "--name", &trial.name(), "--wait", "no"]);
     let output = pause.env_remove("USER").output().unwrap();
     let (out, error) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();

@@ -4,7 +4,7 @@
 use crate::VVM;
 use harness::{Run, Trial, eventually};
 use rustix::{fs::CWD, process::Signal};
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 /// Prints the name that it leads.
 const WORKER: [&str; 3] = ["sh", "-c", "echo leads $VVM_LEADER_NAME"];
@@ -53,7 +53,7 @@ fn all_settings_can_come_from_a_file_named_by_a_variable() {
     let finished = run.environment("VVM_CONFIG", path.to_str().unwrap()).finish();
     assert_eq!((finished.code(), &finished.stdout[..]), (3, &["leads payroll".to_owned()][..]));
     // Other commands use the same file, and ignore settings that they don't have.
-    let shown = Command::new(VVM.path()).args(["status", "--config"]).arg(&path).output().unwrap();
+    let shown = VVM.command(&[]).args(["status", "--config"]).arg(&path).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert_eq!(
         shown.lines().filter(|line| line.contains("free") || line.contains("never")).count(),

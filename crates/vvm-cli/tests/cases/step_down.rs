@@ -4,7 +4,7 @@ use crate::VVM;
 use harness::{Running, Trial, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const WORK: &str = "echo $VVM_LEADER_HOLDER works; exec sleep 1000";
 
@@ -126,7 +126,7 @@ fn interrupted_request_is_withdrawn() {
     let trial = VVM.trial();
     let _leader = leader(&trial, "a");
     let before = trial.slots();
-    let mut asking = Command::new(VVM.path());
+    let mut asking = VVM.command(&[]);
     asking.args(["step-down", "--storage", &trial.storage(), "--name", &trial.name(), "--to", "later"]);
     let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
     eventually("it is asked for", || trial.slots()[0]["stepping_down"]["to"] == "later");

@@ -6,13 +6,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 fn watch(trial: &Trial, options: &[&str]) -> (Child, Lines) {
     let name = trial.name();
     let usual = ["--name", &name];
-    let mut child = Command::new(VVM.path())
+    let mut child = VVM
+        .command(&[])
         .args(["watch", "--storage", &trial.storage(), "--interval", "100ms"])
         .args(if options.contains(&"--name") { &[][..] } else { &usual[..] })
         .args(options)
@@ -140,7 +141,7 @@ fn suspended_watch_restores_the_terminal_and_follows_its_size() {
 fn watch_ends_when_the_reader_of_its_pipe_is_gone() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
-    let mut watch = Command::new(VVM.path());
+    let mut watch = VVM.command(&[]);
     watch.args(["watch", "--storage", &trial.storage(), "--name", &trial.name(), "--interval", "100ms"]);
     let mut watching = watch.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
