@@ -13,7 +13,7 @@ use rustix::{
 use serde_json::{Map, Value};
 use std::{fmt, io::Write as _, sync::OnceLock};
 use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_containment::own_group;
+use vvm_containment::{Level, own_group};
 
 /// What standard error contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -61,8 +61,25 @@ pub(crate) fn announce(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes an object with these members, the time, the level and the name of the event.
-pub(crate) fn write_event(level: &str, event: &str, members: Map<String, Value>) {
+/// The level of containment, where there is one.
+static CONTAINMENT: OnceLock<Level> = OnceLock::new();
+
+/// Has the level of containment in the events about a campaign and its end.
+pub(crate) fn contained(level: Level) {
+    // A process has one.
+    let _ = CONTAINMENT.set(level);
+}
+
+/// Writes an object with these members, the time, the level and the name of the event. An event that has no
+/// message for people gets one.
+pub(crate) fn write_event(level: &str, event: &str, mut members: Map<String, Value>) {
+    let has_containment = ["campaigning", "leading", "concluded"].contains(&event);
+    if let Some(containment) = CONTAINMENT.get().filter(|_| has_containment) {
+        members.insert("containment".into(), containment.to_string().into());
+    }
+    if !members.contains_key("message") {
+        members.insert("message".into(), message(event, &members).into());
+    }
     let at = now();
     let mut object = Map::from_iter([
         ("at".into(), format!("{at:.3}").into()),
@@ -72,6 +89,19 @@ pub(crate) fn write_event(level: &str, event: &str, members: Map<String, Value>)
     ]);
     object.extend(members);
     write_line(format!("{}\n", Value::Object(object)).as_bytes());
+}
+
+/// Returns `NAME slot SLOT: EVENT: OUTCOME: REASON`, with what the event has of it.
+fn message(event: &str, members: &Map<String, Value>) -> String {
+    let text = |name: &str| members.get(name).and_then(Value::as_str);
+    let mut message = text("name").unwrap_or("vvm").to_owned();
+    if let Some(slot) = members.get("slot").and_then(Value::as_u64) {
+        message += &format!(" slot {slot}");
+    }
+    let words = [Some(event), text("outcome"), text("why")].into_iter().flatten();
+    let words = words.map(|word| word.replace('_', " ")).chain(text("reason").map(str::to_owned));
+    words.for_each(|part| message += &format!(": {part}"));
+    message
 }
 
 fn now() -> Timestamp {

@@ -69,6 +69,7 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     }
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
+    announce::contained(containment.level());
     if args.candidate.dry_run {
         containment.dissolve();
         let command = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -83,6 +83,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
 fn host(args: RunArgs) -> Result<(), StartError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
     log::start();
+    announce::contained(containment.level());
     let signals = Signals::catch()?;
     // Its timers are for clients of databases: they do not count suspend, ours do.
     let runtime = async_runtime::start()?;

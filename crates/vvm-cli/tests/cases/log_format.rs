@@ -50,6 +50,19 @@ fn each_change_of_state_is_one_object() {
         assert_eq!((&object["slot"], object["epoch"].as_u64() > Some(1)), (&1.into(), true), "{object}");
     }
     assert_eq!((&objects[4]["why"], &objects[5]["outcome"]), (&"asked".into(), &"stopped".into()));
+    let messages = objects.iter().map(|object| object["message"].as_str().unwrap()).collect::<Vec<_>>();
+    let name = trial.name();
+    assert_eq!(
+        messages[3..5],
+        [format!("{name} slot 1: leading"), format!("{name} slot 1: stopping: asked")]
+    );
+    assert!(
+        messages[5].starts_with(&format!("{name} slot 1: concluded: stopped: the command ")),
+        "{messages:?}"
+    );
+    for place in [1, 3, 5] {
+        assert_eq!(objects[place]["containment"], VVM.level().name(), "{}", objects[place]);
+    }
 }
 
 #[test]
