@@ -19,6 +19,10 @@ const ROOM: u32 = 4;
 /// Files that guardian, host, storage and HTTP open together.
 const FILES: u64 = 64;
 
+/// Only this level leaves nothing then. The command notices it, so `auto` does not choose it.
+const FOR_BACKGROUND_PROCESSES: &str = "choose --containment pidns if the command starts background processes \
+    and need not see others: they can't outlive a kill of all vvm processes at once";
+
 /// Returns the findings about the storage, and its newest epoch.
 ///
 /// # Errors
@@ -140,6 +144,9 @@ pub(super) fn containment() -> Finding {
             Some(refusal) => format!("not {level} ({refusal})"),
         });
         figures.insert(level.to_string(), refusal.is_none().into());
+    }
+    if figures.get("pidns").is_some_and(|had| had == true) {
+        said.push(FOR_BACKGROUND_PROCESSES.into());
     }
     // All other levels need this one.
     let has_any = figures.get("guardian").is_some_and(|had| had == true);

@@ -4,10 +4,10 @@ use crate::VVM;
 use harness::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn doctor(trial: &Trial, options: &[&str]) -> Output {
-    let mut doctor = Command::new(VVM.path());
+    let mut doctor = VVM.command(&[]);
     doctor.args(["doctor", "--storage", &trial.storage(), "--name", &trial.name()]).args(options);
     doctor.output().unwrap()
 }
@@ -35,7 +35,10 @@ fn doctors_measure_at_the_same_time_without_changing_the_slots() {
                 assert!(ranks[0] > 0.0 && ranks.is_sorted(), "{trips:#}");
             }
             assert_eq!(finding(&found, "margins")["attempt_ms"], 6_000.0);
-            assert_eq!(finding(&found, "containment")["levels"]["guardian"], true);
+            let containment = finding(&found, "containment");
+            assert_eq!(containment["levels"]["guardian"], true);
+            let recommended = containment["says"].as_str().unwrap().contains("choose --containment pidns");
+            assert_eq!(recommended, containment["levels"]["pidns"] == true, "{containment:#}");
             let software = finding(&found, "storage")["software"].as_str().unwrap();
             assert!(!software.is_empty(), "{found:#}");
             assert!(finding(&found, "clock rate")["ppm"].as_f64().unwrap().abs() < 100_000.0);
@@ -80,7 +83,7 @@ fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
     let folder = trial.folder().join("new");
     let url = format!("sqlite:{}/leader.db?allow=overlay", folder.display());
     let doctor = || {
-        let mut doctor = Command::new(VVM.path());
+        let mut doctor = VVM.command(&[]);
         let output = doctor.args(["doctor", "--storage", &url, "--name", "payroll"]).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
@@ -92,7 +95,7 @@ fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
     assert!(out.contains(&format!("{}/leader.db", folder.display())) && !out.contains("doctor.db"), "{out}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the doctor left files");
     // What is unwise about a path is said before there is a file.
-    let mut relative = Command::new(VVM.path());
+    let mut relative = VVM.command(&[]);
     relative.args(["doctor", "--storage", "sqlite:leader.db?allow=overlay", "--name", "payroll"]);
     let output = relative.current_dir(&folder).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
@@ -112,7 +115,7 @@ fn file_that_every_user_can_read_is_a_caution() {
     let path = trial.folder().join("open.db");
     let url = format!("sqlite:{}?allow=overlay", path.display());
     let vvm = |arguments: &[&str]| {
-        let output = Command::new(VVM.path()).args(arguments).output().unwrap();
+        let output = VVM.command(&[]).args(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     vvm(&["init-storage", "--storage", &url]);
