@@ -9,6 +9,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<ExitCode, HostError> {
+//!     tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // what the host does, also as a standby
 //!     let host = Host::open(HostSettings::new("sqlite:payroll.db", "payroll")).await?;
 //!     let ended = host.run(|| {
 //!         vec![service_fn("payroll", async |cx| {
