@@ -150,7 +150,9 @@ impl MemoryGroup {
         fs::write(self.file("cgroup.procs"), victim.to_string()).unwrap();
         fs::write(format!("/proc/{victim}/oom_score_adj"), "1000").unwrap();
         let [first, rest @ ..] = self.enter();
-        let hungry = Command::new(first).args(rest).args(["tail", "/dev/zero"]).stderr(Stdio::null()).spawn();
+        // Without fewer points its own pages weigh as much as the victim's points: either could be chosen.
+        let eat = "echo -500 > /proc/self/oom_score_adj; exec tail /dev/zero";
+        let hungry = Command::new(first).args(rest).args(["sh", "-c", eat]).stderr(Stdio::null()).spawn();
         let _hungry = Hungry(hungry.unwrap());
         eventually("the kernel ends the victim for memory", || has_ended(victim));
         SystemClock::read()

@@ -56,6 +56,8 @@ fn crash_shows_as_the_end_of_renewals_in_json() {
         serde_json::from_str(&lines.wait_for(&format!("\"event\":\"{word}\""))).unwrap()
     };
     assert_eq!(event("held")["holder"], "first");
+    // The others do not release the record.
+    first.crash();
     for process in trial.processes().0 {
         if process != Pid::from_child(&watching) {
             let _gone = kill_process(process, Signal::KILL);

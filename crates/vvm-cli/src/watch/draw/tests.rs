@@ -19,7 +19,7 @@ fn drawn(now: u64, columns: usize, rows: usize) -> Vec<String> {
 #[test]
 fn wide_picture_has_a_line_with_all_parts_for_each_slot() {
     let expected = [
-        "  vvm watch payroll   looked 0.0s ago   q leaves",
+        "  vvm watch payroll   looked 0ms ago   q leaves",
         "",
         "  SLOT  HOLDER                     EPOCH          RENEWAL SEEN    LEFT OF TTL, SEEN FROM HERE",
         "     1  here:2040                  1795299437000  2.0s ago        ██████████████████░░ 18.0s of 20s",
@@ -37,7 +37,7 @@ fn wide_picture_has_a_line_with_all_parts_for_each_slot() {
 #[test]
 fn narrow_picture_is_cut_and_its_changes_are_wrapped() {
     let expected = [
-        "  vvm watch payroll   looked 0.0s ago",
+        "  vvm watch payroll   looked 0ms ago",
         "",
         "  SLOT  HOLDER            RENEWAL SEEN",
         "     1  here:2040         12.0s ago",
