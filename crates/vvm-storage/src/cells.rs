@@ -4,17 +4,19 @@
 //! - [`Cells`]: makes a [`SysVvmStorage`](crate::SysVvmStorage) of it, with documents.
 
 pub(crate) mod content;
-mod deleted;
 mod documents;
+mod history;
+mod placeholder;
 mod storage;
 mod verbs;
 
 pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
 
 use crate::{Partition, sysvvm::unsent};
-use content::{Damaged, SlotCell};
-use deleted::Deletions;
-use ielections::{ReadError, WriteError};
+use content::{Damaged, Origin, SlotCell};
+use history::{History, Mark};
+use ielections::{ReadError, Slot, Vacant, WriteError};
+use placeholder::Placeholders;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -27,17 +29,22 @@ use vvm_clock::Clock;
 /// write. A renewal costs one request, and so does a claim: the value that it replaces is known, from the
 /// write or the look before it. A claim that is refused reads.
 ///
-/// **An absent cell of a settled name is not vacant.** Settling a name creates the cells of all its slots
-/// first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its leader may
-/// still work. A candidate waits for the longest TTL that a record of the name ever had, from when it saw the
-/// absence, before it claims (I5). The leader is lost at its next renewal.
+/// **An absent cell of a name that was used before is not vacant.** Settling a name creates the cells of all
+/// its slots first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its
+/// leader may still work. The first candidate that sees this writes a *placeholder*: a record that nothing
+/// leads, with the longest TTL that a record of the name ever had. Candidates observe it like the record of a
+/// dead leader (I5). The leader is lost at its next renewal.
+///
+/// **A storage that shows an earlier state than before is refused from then on**, with
+/// [`Replaced`](ReadError::Replaced): it has lost a write, or accepted two under one condition.
 #[derive(Debug)]
 pub struct Cells<C> {
     storage: C,
     /// The cells that this handle wrote last, and the vacant ones that it saw last: to compose the next write
     /// from. Never used to answer.
     known: Mutex<HashMap<Partition, Known>>,
-    deletions: Deletions,
+    placeholders: Placeholders,
+    history: History,
 }
 
 /// A slot's content with the tag of exactly this content.
@@ -51,7 +58,7 @@ struct Known {
 impl Known {
     /// Whether the cell that elections wrote is gone. Another program may have made one in its place.
     fn is_lost(&self) -> bool {
-        self.expected == Expected::Absent || self.content.is_foreign
+        self.expected == Expected::Absent || self.content.origin == Origin::Displacing
     }
 }
 
@@ -78,9 +85,19 @@ struct TooLarge {
 }
 
 impl<C: CellStorage> Cells<C> {
-    /// Elections on `storage`. `clock` measures the wait after a deleted cell.
+    /// Elections on `storage`. `clock` measures how long a placeholder was observed.
     pub fn new(storage: C, clock: Arc<dyn Clock>) -> Self {
-        Self { storage, known: Mutex::default(), deletions: Deletions::new(clock) }
+        Self::on(storage, Placeholders::new(clock, true))
+    }
+
+    /// As [`new`](Self::new), for a process that only looks: it writes no placeholder, and shows one where a
+    /// candidate would write it.
+    pub fn to_look(storage: C, clock: Arc<dyn Clock>) -> Self {
+        Self::on(storage, Placeholders::new(clock, false))
+    }
+
+    fn on(storage: C, placeholders: Placeholders) -> Self {
+        Self { storage, known: Mutex::default(), placeholders, history: History::default() }
     }
 
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
@@ -134,8 +151,11 @@ impl<C: CellStorage> Cells<C> {
         if bytes > most {
             return Err(WriteError::Fatal(TooLarge { at: at.clone(), bytes, most }.into()));
         }
+        self.history.check().map_err(unsent)?;
+        let before = self.history.mark(at);
         match self.storage.write_slot(at, value, content.slot.entry(), expected).await? {
             CellWrite::Written(tag) => {
+                self.history.note(at, before, &content).map_err(unsent)?;
                 // Without a tag the next write reads first: a tag of another answer could be of other
                 // content.
                 if let Some(tag) = tag {
@@ -148,36 +168,60 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
+    /// Looks at a slot; may be stale.
+    async fn look(&self, at: &Partition) -> Result<Slot, ReadError> {
+        self.history.check()?;
+        let before = self.history.mark(at);
+        let Some(Cell { value, tag }) = self.storage.peek(at).await? else {
+            return Ok(self.standing(at).await?.content.slot);
+        };
+        let content = SlotCell::decode(at, &value).map_err(unreadable)?;
+        // A stale look proves nothing, and shows nothing new.
+        if before.is_some_and(|known| known.excludes(&Mark::of(&content)))
+            || content.origin == Origin::Displacing
+        {
+            return Ok(self.standing(at).await?.content.slot);
+        }
+        self.history.note(at, None, &content)?;
+        self.note_look(at, &content, &tag);
+        let content = match content.origin {
+            Origin::Placeholder => self.shorten(at, content, tag).await,
+            _ => content,
+        };
+        Ok(content.slot)
+    }
+
     /// Keeps a cell that a look has shown, if it may be claimed.
-    fn note_look(&self, at: &Partition, content: &SlotCell, tag: Tag) {
+    fn note_look(&self, at: &Partition, content: &SlotCell, tag: &Tag) {
         let mut known = self.known();
-        // A look may be stale, and a leader of this handle needs what it wrote.
+        // A leader of this handle needs what it wrote since the look was sent.
         if known.get(at).is_some_and(|known| known.content.slot.entry().is_some()) {
             return;
         }
-        if content.slot.entry().is_some() {
+        if let Some(entry) = content.slot.entry() {
             known.remove(at);
+            self.placeholders.saw(at, entry);
         } else {
-            known.insert(at.clone(), Known { content: content.clone(), expected: Expected::Tag(tag) });
+            known
+                .insert(at.clone(), Known { content: content.clone(), expected: Expected::Tag(tag.clone()) });
         }
     }
 
-    /// Reads the cell of a slot. A slot without one was never led.
+    /// Reads the cell of a slot. A slot without one was never led, as far as this handle knows.
     async fn fresh(&self, at: &Partition) -> Result<Known, ReadError> {
-        let cell = self.storage.read(at).await?;
-        let known = match cell {
-            None => Known { content: SlotCell::vacant(), expected: Expected::Absent },
-            Some(Cell { value, tag }) => Known {
-                content: SlotCell::decode(at, &value).map_err(unreadable)?,
-                expected: Expected::Tag(tag),
-            },
+        self.history.check()?;
+        let before = self.history.mark(at);
+        let Some(Cell { value, tag }) = self.storage.read(at).await? else {
+            let slot = Slot::Vacant(Vacant { last_epoch: self.history.epoch(at) });
+            let content = SlotCell { slot, ..SlotCell::vacant() };
+            return Ok(Known { content, expected: Expected::Absent });
         };
-        if known.is_lost() {
-            self.deletions.is_absent(at);
-        } else {
-            self.deletions.exists(at);
+        let content = SlotCell::decode(at, &value).map_err(unreadable)?;
+        self.history.note(at, before, &content)?;
+        if let Some(entry) = content.slot.entry() {
+            self.placeholders.saw(at, entry);
         }
-        Ok(known)
+        Ok(Known { content, expected: Expected::Tag(tag) })
     }
 
     /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.

@@ -20,8 +20,31 @@ const FORMAT: u32 = 1;
 pub(crate) struct SlotCell {
     pub(crate) slot: Slot,
     pub(crate) documents: DocumentSet,
-    /// Another program made this cell, in the place of one that may have been deleted.
-    pub(crate) is_foreign: bool,
+    pub(crate) origin: Origin,
+}
+
+/// What the record of a cell is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Origin {
+    /// A vacancy, or the record of a leader.
+    #[default]
+    Elections,
+    /// In the place of a record that was deleted, whose leader may still work.
+    Placeholder,
+    /// Another program wrote it.
+    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only other clients of Leases do"))]
+    Foreign,
+    /// Another program wrote it in the place of a record of ours that it overwrote, or that may have been
+    /// deleted.
+    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only other clients of Leases do"))]
+    Displacing,
+}
+
+impl Origin {
+    fn is_elections(&self) -> bool {
+        *self == Self::Elections
+    }
 }
 
 /// A setting, and the largest TTL that a record of its name ever had.
@@ -46,7 +69,7 @@ impl SlotCell {
     /// A slot that was never led.
     pub(crate) fn vacant() -> Self {
         let slot = Slot::Vacant(Vacant { last_epoch: None });
-        Self { slot, documents: DocumentSet::default(), is_foreign: false }
+        Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
     pub(crate) fn encode(&self, at: &Partition) -> Bytes {
@@ -66,7 +89,7 @@ impl SlotCell {
             record,
             batches: self.documents.last().get(),
             documents: documents.collect(),
-            foreign: self.is_foreign,
+            origin: self.origin,
         };
         let mut bytes = line(at, Body::Slot(slot));
         self.documents.iter().for_each(|(_, _, body)| bytes.extend_from_slice(body));
@@ -129,8 +152,8 @@ struct SlotLine {
     record: Option<Record>,
     batches: u64,
     documents: Vec<Document>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    foreign: bool,
+    #[serde(default, skip_serializing_if = "Origin::is_elections")]
+    origin: Origin,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -173,7 +196,7 @@ impl SlotLine {
             documents.restore(id, DocumentVersion::from_stored(batch), bodies.split_to(bytes));
         }
         if bodies.is_empty() {
-            Ok(SlotCell { slot, documents, is_foreign: self.foreign })
+            Ok(SlotCell { slot, documents, origin: self.origin })
         } else {
             Err("bytes after the last document".into())
         }
@@ -247,13 +270,13 @@ mod tests {
             only_if: OnlyIf::Always,
         };
         documents.apply(&[put(b"a\n", b""), put(b"\xff", b"line\nline"), put(b"c", b"{}")]);
-        SlotCell { slot: Slot::Held { entry, proven_age: None }, documents, is_foreign: false }
+        SlotCell { slot: Slot::Held { entry, proven_age: None }, documents, origin: Origin::Elections }
     }
 
     #[test]
     fn cell_is_decoded_as_it_was_encoded() {
         let at = partition();
-        for cell in [cell(), SlotCell::vacant(), SlotCell { is_foreign: true, ..cell() }] {
+        for cell in [cell(), SlotCell::vacant(), SlotCell { origin: Origin::Placeholder, ..cell() }] {
             assert_eq!(SlotCell::decode(&at, &cell.encode(&at)).unwrap(), cell);
         }
         let setting = SettingCell { value: vec![0, 255], longest_ttl: Duration::from_millis(1500) };

@@ -1,10 +1,9 @@
 //! The verbs of slots and settings, each one conditional write on one cell.
 
 use super::{
-    ATTEMPTS, Cell, CellStorage, CellWrite, Cells, Expected, KeepsChanging, Known,
-    content::{SettingCell, SlotCell},
-    deleted::Deleted,
-    unreadable,
+    ATTEMPTS, CellStorage, CellWrite, Cells, Expected, KeepsChanging, Known,
+    content::{Origin, SettingCell, SlotCell},
+    placeholder::Deleted,
 };
 use crate::{
     Description, Opened, Partition, SysVvmDocuments, SysVvmHints, SysVvmStorage, key, sysvvm::unsent,
@@ -14,8 +13,6 @@ use futures_util::stream::{self, StreamExt as _};
 use ielections::{
     Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, Vacant, WriteError,
 };
-use std::time::Duration;
-
 /// How many cells one scan reads at a time.
 const READS: usize = 32;
 
@@ -43,20 +40,16 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             let known = known.take().filter(|known| known.content.slot.is_as_expected(from));
             let seen = match known {
                 Some(known) => known,
-                None => self.fresh(&at).await.map_err(unsent)?,
+                None => self.standing(&at).await.map_err(unsent)?,
             };
             if !seen.content.slot.is_as_expected(from) {
                 return Ok(Claim::Refused(seen.content.slot));
             }
-            // (I5) Before the claim is sent, so that the TTL of every record is within the bound. An absent
-            // cell of a name that is not settled is vacant.
-            let is_settled = self.allow_ttl(&at, entry.ttl.get()).await?;
-            if is_settled
-                && seen.is_lost()
-                && let Some(wait) = self.wait_after_deletion(&at).await?
-            {
-                return Err(WriteError::NotApplied(Deleted { at, wait }.into()));
+            if seen.is_unwritten() {
+                return Err(WriteError::NotApplied(Deleted { at }.into()));
             }
+            // (I5) Before the claim is sent, so that the TTL of every record is within the bound.
+            self.allow_ttl(&at, entry.ttl.get()).await?;
             if self.replace(&at, 0, held(&seen.content, entry), seen.expected).await? {
                 return Ok(Claim::Claimed);
             }
@@ -92,7 +85,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        Ok(self.fresh(&at).await?.content.slot)
+        Ok(self.standing(&at).await?.content.slot)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
@@ -104,17 +97,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let reads = at.iter().zip(seen).map(async |(at, seen): (&Partition, &mut Option<Slot>)| {
-            *seen = Some(match self.storage.peek(at).await? {
-                None => SlotCell::vacant().slot,
-                Some(Cell { value, tag }) => {
-                    let content = SlotCell::decode(at, &value).map_err(unreadable)?;
-                    if !content.is_foreign {
-                        self.deletions.exists(at);
-                        self.note_look(at, &content, tag);
-                    }
-                    content.slot
-                }
-            });
+            *seen = Some(self.look(at).await?);
             Ok(())
         });
         let reads = reads.collect::<Vec<_>>();
@@ -130,8 +113,11 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         if let Some(stands) = self.setting(at.clone()).await.map_err(unsent)? {
             return Ok(stands);
         }
-        // Before the setting, so that a settled name has had all its cells.
-        let vacancies = key::slots_of_setting(&at, value).map(async |at| {
+        // Before the setting, so that a settled name has had all its cells. Not by a handle that has seen
+        // records of the name: then the setting was deleted, and what is absent gets a placeholder.
+        let was_used = self.placeholders.known_ttl(&at);
+        let slots = key::slots_of_setting(&at, value).take_while(|_| was_used.is_none());
+        let vacancies = slots.map(async |at| {
             self.storage.write(&at, SlotCell::vacant().encode(&at), Expected::Absent).await.map(drop)
         });
         let vacancies = vacancies.collect::<Vec<_>>();
@@ -139,7 +125,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         while let Some(created) = vacancies.next().await {
             created?;
         }
-        let setting = SettingCell { value: value.to_vec(), longest_ttl: Duration::ZERO };
+        let setting = SettingCell { value: value.to_vec(), longest_ttl: was_used.unwrap_or_default() };
         match self.storage.write(&at, setting.encode(&at), Expected::Absent).await? {
             CellWrite::Written(_) => Ok(setting.value),
             CellWrite::Refused => {
@@ -176,5 +162,5 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
 
 fn held(content: &SlotCell, entry: &Entry) -> SlotCell {
     let slot = Slot::Held { entry: entry.clone(), proven_age: None };
-    SlotCell { slot, documents: content.documents.clone(), is_foreign: false }
+    SlotCell { slot, documents: content.documents.clone(), origin: Origin::Elections }
 }

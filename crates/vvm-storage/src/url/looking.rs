@@ -24,7 +24,12 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
         #[cfg(feature = "object-store")]
         Place::Objects(url) => {
             let cells = crate::objects::ObjectCells::open_to_look(url, Arc::clone(&clock)).await?;
-            Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
+            Ok(Arc::new(crate::cells::Cells::to_look(cells, clock)))
+        }
+        #[cfg(feature = "kubernetes")]
+        Place::Kubernetes(url) => {
+            let leases = crate::kubernetes::LeaseStorage::open(url).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(leases, clock)))
         }
         _ => open(url, clock).await,
     }

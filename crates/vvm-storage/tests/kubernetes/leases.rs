@@ -164,11 +164,14 @@ async fn leader_whose_lease_was_deleted_is_replaced_and_the_slot_waits() {
     assert!(matches!(error, WriteError::Replaced(_)), "{error:?}");
     assert!(error.to_string().contains("deleted while it was held"), "{error}");
     assert!(try_kubectl(&["get", "lease", &scene.name], "").is_err(), "the renewal created it again");
-    assert_eq!(scene.read().await, vacant(0));
+    // A placeholder, which the next candidate finds.
+    let stands = scene.read().await;
+    let placeholder = stands.entry().unwrap();
+    assert!(placeholder.epoch > first.epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
     let another = open(&url()).await;
-    let error = another.claim(scene.slot.clone(), &vacant(0), &entry(6, 1)).await.unwrap_err();
-    assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
-    assert!(error.to_string().contains("was deleted from the storage"), "{error}");
+    let claim = another.claim(scene.slot.clone(), &vacant(0), &entry(6, 1)).await.unwrap();
+    assert_eq!(claim, Claim::Refused(stands));
+    assert!(scene.spec()["holderIdentity"].as_str().unwrap().contains("the record was deleted"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,12 +227,13 @@ async fn slot_is_claimed_after_a_foreign_holder_with_a_later_epoch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
-    let (scene, _) = Scene::led().await;
+    let (scene, first) = Scene::led().await;
     // Taken over and released again: our leader may not have noticed.
     scene.patch(r#"{"holderIdentity":"","leaseDurationSeconds":1}"#);
-    assert_eq!(scene.read().await, vacant(6));
-    let error = scene.claim(&vacant(6), &entry(7, 1)).await.unwrap_err();
-    assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
+    let claim = scene.claim(&vacant(6), &entry(7, 1)).await.unwrap();
+    let Claim::Refused(stands) = claim else { panic!("{claim:?}") };
+    let placeholder = stands.entry().unwrap();
+    assert!(placeholder.epoch > entry(6, 1).epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

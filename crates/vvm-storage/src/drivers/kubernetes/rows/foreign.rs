@@ -4,7 +4,10 @@
 //! record. Nothing of ours stands on such a record (I2).
 
 use super::spec::Spec;
-use crate::{Partition, cells::content::SlotCell};
+use crate::{
+    Partition,
+    cells::content::{Origin, SlotCell},
+};
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
@@ -15,10 +18,12 @@ type Cause = Box<dyn Error + Send + Sync>;
 /// Returns the value that says what `spec` says. `stored` is the value of our last write.
 ///
 /// (I1) If a record of ours was overwritten, or our Lease was deleted and another made in its place, our
-/// leader may still be at work. Then the cell is foreign: a claim waits for the longest TTL of the name.
+/// leader may still be at work. Then the cell displaces it: the longest TTL of the name is waited for.
 pub(super) fn value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Result<Bytes, Cause> {
     let known = stored.map(|stored| SlotCell::decode(at, stored)).transpose()?;
-    let is_foreign = known.as_ref().is_none_or(|known| known.is_foreign || known.slot.entry().is_some());
+    let displaces =
+        known.as_ref().is_none_or(|known| known.origin == Origin::Displacing || known.slot.entry().is_some());
+    let origin = if displaces { Origin::Displacing } else { Origin::Foreign };
     let known = known.unwrap_or_else(SlotCell::vacant);
     // After its release, too: to a candidate that saw the epoch, the storage would have gone back in time.
     let epoch = Epoch::following(known.slot.last_epoch(), Duration::ZERO)?;
@@ -26,7 +31,7 @@ pub(super) fn value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Resu
         None => Slot::Vacant(Vacant { last_epoch: Some(epoch) }),
         Some(holder) => Slot::Held { entry: entry(holder, spec, epoch)?, proven_age: None },
     };
-    Ok(SlotCell { slot, is_foreign, ..known }.encode(at))
+    Ok(SlotCell { slot, origin, ..known }.encode(at))
 }
 
 /// The record that the spec shows. Its version changes with each renewal, and its epoch is after ours.

@@ -1,7 +1,7 @@
 //! What a Lease shows, and what is made of a Lease that another program wrote.
 
 use super::*;
-use crate::cells::content::SlotCell;
+use crate::cells::content::{Origin, SlotCell};
 use ielections::{Epoch, Holder, Incarnation, Slot, Ttl, Version};
 
 fn slot() -> Partition {
@@ -84,16 +84,19 @@ fn spec_of_another_program_counts_instead_of_the_value() {
         patched
     };
     let taken = read(&patched(r#"{"holderIdentity":"other","leaseDurationSeconds":15}"#));
-    assert!(taken.is_foreign && taken.slot.last_epoch() == Epoch::new(6).ok());
+    assert!(taken.origin == Origin::Displacing && taken.slot.last_epoch() == Epoch::new(6).ok());
     let vacant = read(&patched(r#"{"holderIdentity":""}"#));
-    assert!(vacant.is_foreign && vacant.slot.entry().is_none(), "our leader may be at work");
+    assert!(
+        vacant.origin == Origin::Displacing && vacant.slot.entry().is_none(),
+        "our leader may be at work"
+    );
     assert_eq!(vacant.slot.last_epoch(), taken.slot.last_epoch(), "no epoch goes back with a release");
     for damaged in [r#"{"holderIdentity":"a"}"#, r#"{"holderIdentity":"a","leaseDurationSeconds":0}"#] {
         assert!(patched(damaged).cell(&slot()).is_err(), "{damaged}");
     }
     // Without annotations: never written by elections, or deleted and made anew.
     lease.metadata.annotations.clear();
-    assert!(read(&lease).is_foreign);
+    assert!(read(&lease).origin == Origin::Displacing);
     let setting = Partition::from_bytes(*b"\x02payroll");
     assert!(lease.cell(&setting).is_err());
 }

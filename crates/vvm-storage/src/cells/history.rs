@@ -1,0 +1,139 @@
+//! What a handle has seen and written: a storage that shows an earlier state is refused from then on.
+//!
+//! A server that loses an acknowledged write, or lets two win, shows it as soon as a reader knows more. No
+//! leadership is safe on it. Absence is not judged here: records are deleted by hand, too.
+
+use super::content::{Origin, SlotCell};
+use crate::Partition;
+use ielections::{DocumentVersion, Epoch, ReadError, Version};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+/// What one handle knows of each cell.
+#[derive(Default, Debug)]
+pub(super) struct History {
+    marks: Mutex<HashMap<Partition, Mark>>,
+    unfit: OnceLock<Unfit>,
+}
+
+/// How far a cell has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark {
+    epoch: Option<Epoch>,
+    /// `None` after a release.
+    version: Option<Version>,
+    batches: DocumentVersion,
+    /// Its epoch alone is counted by us.
+    is_foreign: bool,
+}
+
+/// The storage went back.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "this server is unfit for elections: {at} was at {known} before and is at {found} now. It lost a write, \
+     accepted two under one condition, or was restored from a backup. Stop all candidates; then use another \
+     server, or a version of it that obeys conditions (`vvm doctor` tries it)"
+)]
+struct Unfit {
+    at: Partition,
+    known: Mark,
+    found: Mark,
+}
+
+impl Mark {
+    pub(super) fn of(content: &SlotCell) -> Self {
+        Self {
+            epoch: content.slot.last_epoch(),
+            version: content.slot.entry().map(|entry| entry.version),
+            batches: content.documents.last(),
+            is_foreign: matches!(content.origin, Origin::Foreign | Origin::Displacing),
+        }
+    }
+
+    /// Whether a cell that was here can't be at `found` later.
+    pub(super) fn excludes(&self, found: &Self) -> bool {
+        if self.epoch != found.epoch {
+            // A placeholder has no batches.
+            return found.epoch < self.epoch;
+        }
+        if self.is_foreign || found.is_foreign {
+            return false;
+        }
+        let went_back = match (self.version, found.version) {
+            // An epoch is claimed once, and released once.
+            (Some(known), Some(found)) => known.incarnation != found.incarnation || found.write < known.write,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        went_back || found.batches < self.batches
+    }
+}
+
+impl History {
+    /// # Errors
+    /// If the storage was found unfit.
+    pub(super) fn check(&self) -> Result<(), ReadError> {
+        match self.unfit.get() {
+            None => Ok(()),
+            Some(unfit) => Err(ReadError::Replaced(unfit.clone().into())),
+        }
+    }
+
+    /// What is known of a cell, for comparison with the answer to a call that is sent after this.
+    pub(super) fn mark(&self, at: &Partition) -> Option<Mark> {
+        self.lock().get(at).copied()
+    }
+
+    /// The last epoch of a cell that this handle knows.
+    pub(super) fn epoch(&self, at: &Partition) -> Option<Epoch> {
+        self.mark(at)?.epoch
+    }
+
+    /// Notes a state that was shown or written, by a call that was sent when `before` was known.
+    ///
+    /// # Errors
+    /// If it is an earlier one.
+    pub(super) fn note(
+        &self,
+        at: &Partition,
+        before: Option<Mark>,
+        content: &SlotCell,
+    ) -> Result<(), ReadError> {
+        let found = Mark::of(content);
+        if let Some(known) = before.filter(|known| known.excludes(&found)) {
+            let unfit = self.unfit.get_or_init(|| Unfit { at: at.clone(), known, found });
+            tracing::error!("{unfit}");
+            return self.check();
+        }
+        let mut marks = self.lock();
+        // Another call of this handle may know more by now.
+        if marks.get(at).is_none_or(|known| !known.excludes(&found)) {
+            marks.insert(at.clone(), found);
+        }
+        Ok(())
+    }
+
+    /// Each change is one insertion, so a panic elsewhere leaves the map whole.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Partition, Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.epoch {
+            None => out.write_str("no epoch")?,
+            Some(epoch) => write!(out, "epoch {epoch}")?,
+        }
+        match self.version {
+            None => out.write_str(", vacant")?,
+            Some(Version { incarnation, write }) => {
+                write!(out, ", incarnation {incarnation}, write {write}")?
+            }
+        }
+        write!(out, ", batch {}", self.batches)
+    }
+}
