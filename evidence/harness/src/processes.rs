@@ -8,7 +8,7 @@ use super::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -150,10 +150,12 @@ impl MemoryGroup {
         fs::write(self.file("cgroup.procs"), victim.to_string()).unwrap();
         fs::write(format!("/proc/{victim}/oom_score_adj"), "1000").unwrap();
         let [first, rest @ ..] = self.enter();
-        // Without fewer points its own pages weigh as much as the victim's points: either could be chosen.
-        let eat = "echo -500 > /proc/self/oom_score_adj; exec tail /dev/zero";
-        let hungry = Command::new(first).args(rest).args(["sh", "-c", eat]).stderr(Stdio::null()).spawn();
-        let _hungry = Hungry(hungry.unwrap());
+        // A file in memory counts for the group and for no process. A hungry process would have as many points
+        // of its own as the victim, and either could be chosen.
+        let food = Path::new("/dev/shm").join(self.folder.file_name().unwrap_or_default());
+        let eat = format!("exec head -c 1G /dev/zero > '{}'", food.display());
+        let hungry = Command::new(first).args(rest).args(["sh", "-c", &eat]).stderr(Stdio::null()).spawn();
+        let _hungry = Hungry(hungry.unwrap(), food);
         eventually("the kernel ends the victim for memory", || has_ended(victim));
         SystemClock::read()
     }
@@ -182,13 +184,14 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// The process that needs the memory.
-struct Hungry(Child);
+/// The process that needs the memory, and its file.
+struct Hungry(Child, PathBuf);
 
 impl Drop for Hungry {
     fn drop(&mut self) {
         // The kernel may have ended it, too.
         let _gone = self.0.kill();
         self.0.wait().unwrap();
+        fs::remove_file(&self.1).unwrap();
     }
 }
