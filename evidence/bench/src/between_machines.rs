@@ -13,7 +13,13 @@ use servers::{
     owned,
     postgres::{self, Pooler, Postgres},
 };
-use std::{env, fs, io, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
+use std::{
+    env, fs, io,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -285,6 +291,7 @@ impl Place {
         }
         let init = Command::new(env::current_exe()?.with_file_name("vvm"))
             .args(["init-storage", "--storage", &self.url("127.0.0.1")])
+            .stdout(Stdio::null())
             .status()?;
         if init.success() { Ok(()) } else { Err(BetweenMachinesError::Init) }
     }

@@ -7,7 +7,12 @@ use crate::{
 };
 use ielections::Ttl;
 use servers::postgres::{Pooler, Postgres, StartError};
-use std::{env, io, num::NonZeroU16, process::Command, time::Duration};
+use std::{
+    env, io,
+    num::NonZeroU16,
+    process::{Command, Stdio},
+    time::Duration,
+};
 use tokio_postgres::NoTls;
 use vvm_clock::{Clock as _, SystemClock};
 
@@ -38,7 +43,8 @@ pub(crate) fn measure(standbys: NonZeroU16, quick: bool) -> Result<Vec<Figure>, 
     let server = Postgres::start(&servers::target(), &[], &[&connections])?;
     let vvm = env::current_exe()?.with_file_name("vvm");
     let url = server.url("postgres");
-    if !Command::new(vvm).args(["init-storage", "--storage", &url]).status()?.success() {
+    let mut init = Command::new(vvm);
+    if !init.args(["init-storage", "--storage", &url]).stdout(Stdio::null()).status()?.success() {
         return Err(StandbysError::Init);
     }
     let (mut told, connections) = wait(&url, &url, standbys, watched)?;

@@ -29,7 +29,8 @@ pub(super) fn server(program: Program) -> Option<String> {
         // A server that has just started may take too long the first time.
         let is_ready = (0..5).any(|_| {
             let mut init = program.command(&["init-storage", "--storage", &url]);
-            init.stdin(Stdio::null());
+            // Not among the lines of the test runner.
+            init.stdin(Stdio::null()).stdout(Stdio::null());
             init.status().unwrap().success()
         });
         assert!(is_ready, "vvm init-storage --storage {url}");

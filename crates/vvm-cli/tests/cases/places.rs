@@ -151,7 +151,7 @@ fn doctor_warns_of_a_temporary_folder_that_one_unit_has() {
     let Some(through) = in_mounts(IN_PRIVATE_TMP, trial.folder().to_str().unwrap()) else { return };
     let storage = "sqlite:/tmp/leader.db?allow=overlay";
     let init = [&through[..], &[VVM.path(), "init-storage", "--storage", storage]].concat();
-    assert!(Command::new(init[0]).args(&init[1..]).status().unwrap().success());
+    assert!(Command::new(init[0]).args(&init[1..]).output().unwrap().status.success());
     let (concerns, found) = doctor(&through, storage, Path::new("/"));
     assert!(concerns.contains("one systemd unit (PrivateTmp=)"), "{found:#}");
 }
