@@ -1,7 +1,10 @@
 //! A `vvm run` with a storage of a server.
 
 use harness::{Level, Program, Running, Trial};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 use servers::owned::{self, GUARD};
 use std::{
     env,
@@ -184,27 +187,35 @@ pub(crate) fn cpu_time() -> Result<Duration, ResourcesError> {
 
 /// The same for another process.
 pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, ResourcesError> {
-    let each = files_of_threads(process, "schedstat")?.into_iter();
-    each.map(|path| Ok(Duration::from_nanos(field(&path, 0)?))).sum()
+    let each = texts_of_threads(process, "schedstat")?.into_iter();
+    each.map(|(path, text)| Ok(Duration::from_nanos(number_at(path, text, 0)?))).sum()
 }
 
 /// How often all threads of a process that run now have stopped waiting.
 pub(crate) fn wake_ups_of(process: &str) -> Result<u64, ResourcesError> {
-    let each = files_of_threads(process, "status")?.into_iter();
-    each.map(|path| {
-        let text = read(&path)?;
+    let each = texts_of_threads(process, "status")?.into_iter();
+    each.map(|(path, text)| {
         let number = number_behind(&text, "voluntary_ctxt_switches:");
         number.ok_or(ResourcesError::Understand { path, text })
     })
     .sum()
 }
 
-/// The paths of this file of each thread.
-fn files_of_threads(process: &str, file: &str) -> Result<Vec<String>, ResourcesError> {
+/// The path and text of this file of each thread that has not ended meanwhile.
+fn texts_of_threads(process: &str, file: &str) -> Result<Vec<(String, String)>, ResourcesError> {
     let threads = format!("/proc/{process}/task");
     let unreadable = |cause| ResourcesError::Read { path: threads.clone(), cause };
-    let each = fs::read_dir(&threads).map_err(unreadable)?;
-    each.map(|thread| Ok(thread.map_err(unreadable)?.path().join(file).display().to_string())).collect()
+    let mut texts = Vec::new();
+    for thread in fs::read_dir(&threads).map_err(unreadable)? {
+        let path = thread.map_err(unreadable)?.path().join(file).display().to_string();
+        match fs::read_to_string(&path) {
+            Ok(text) => texts.push((path, text)),
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
+            Err(gone) if gone.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+            Err(cause) => return Err(ResourcesError::Read { path, cause }),
+        }
+    }
+    Ok(texts)
 }
 
 /// The number behind a name at the beginning of a line.
@@ -217,9 +228,12 @@ fn read(path: &str) -> Result<String, ResourcesError> {
 }
 
 fn field(path: &str, index: usize) -> Result<u64, ResourcesError> {
-    let text = read(path)?;
+    number_at(path.to_owned(), read(path)?, index)
+}
+
+fn number_at(path: String, text: String, index: usize) -> Result<u64, ResourcesError> {
     let number = text.split_whitespace().nth(index).and_then(|field| field.parse().ok());
-    number.ok_or_else(|| ResourcesError::Understand { path: path.to_owned(), text })
+    number.ok_or(ResourcesError::Understand { path, text })
 }
 
 #[cfg(all(test, target_os = "linux"))]

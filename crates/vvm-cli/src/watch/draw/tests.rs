@@ -37,7 +37,7 @@ fn wide_picture_has_a_line_with_all_parts_for_each_slot() {
 #[test]
 fn narrow_picture_is_cut_and_its_changes_are_wrapped() {
     let expected = [
-        "  vvm watch payroll   looked 0ms ago",
+        "  vvm watch payroll   looked 0ms ago   q",
         "",
         "  SLOT  HOLDER            RENEWAL SEEN",
         "     1  here:2040         12.0s ago",
