@@ -41,6 +41,8 @@ pub(super) struct Placeholders {
 /// The longest TTL of the records of a name. It only grows.
 #[derive(Clone, Copy, Default, Debug)]
 struct LongestTtl {
+    /// Whether the setting was seen: only a settled name has had all its cells.
+    is_settled: bool,
     /// As the setting has it.
     stored: Duration,
     /// Of the records that this handle saw. It counts if the setting is deleted with the record.
@@ -75,6 +77,7 @@ impl Placeholders {
     fn stored(&self, setting: &Partition, ttl: Duration) {
         let mut ttls = lock(&self.ttls);
         let longest = ttls.entry(setting.clone()).or_default();
+        longest.is_settled = true;
         longest.stored = longest.stored.max(ttl);
     }
 
@@ -90,9 +93,11 @@ impl Placeholders {
         now.since(first.1)
     }
 
-    /// The longest TTL of a name, if this handle knows that the name was used.
+    /// The longest TTL of a name, if this handle knows that the name was settled.
     pub(super) fn known_ttl(&self, setting: &Partition) -> Option<Duration> {
-        lock(&self.ttls).get(setting).map(|longest| longest.stored.max(longest.seen))
+        let ttls = lock(&self.ttls);
+        let longest = ttls.get(setting).filter(|longest| longest.is_settled);
+        longest.map(|longest| longest.stored.max(longest.seen))
     }
 }
 
@@ -222,7 +227,7 @@ impl<C: CellStorage> Cells<C> {
     }
 
     /// Returns the longest TTL that a record of the slot's name ever had, or the shortest that there is.
-    /// `None` if the name was never used, as far as the storage and this handle know.
+    /// `None` if the name was never settled, as far as the storage and this handle know.
     async fn longest_ttl(&self, slot: &Partition) -> Result<Option<Ttl>, ReadError> {
         let Some(at) = key::setting_of_slot(slot) else { return Ok(None) };
         self.setting_cell(&at).await?;

@@ -381,4 +381,8 @@ async fn absent_cell_of_a_name_that_is_not_settled_is_vacant() {
     scene.led().await;
     scene.database.delete(&slot());
     assert_eq!(scene.another().claim(slot(), &NEVER_LED, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    // By a handle that saw a record of another slot, too.
+    let other = Partition::from_bytes([&[KEY_PREFIX_VVM_LEADER][..], b"payroll", &[0, 0, 0, 2]].concat());
+    assert_eq!(scene.cells.read(slot()).await.unwrap().entry(), Some(&entry(2, 0)));
+    assert_eq!(scene.cells.peek(&[other]).await.unwrap(), [NEVER_LED]);
 }
