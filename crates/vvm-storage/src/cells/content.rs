@@ -33,11 +33,9 @@ pub(crate) enum Origin {
     /// In the place of a record that was deleted, whose leader may still work.
     Placeholder,
     /// Another program wrote it.
-    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only other clients of Leases do"))]
     Foreign,
     /// Another program wrote it in the place of a record of ours that it overwrote, or that may have been
     /// deleted.
-    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only other clients of Leases do"))]
     Displacing,
 }
 
