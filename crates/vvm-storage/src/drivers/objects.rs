@@ -13,7 +13,7 @@
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead.
 //! Opening tries three writes that must be refused: with a wrong tag, of an absent object and of a present
 //! one; and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor` race 16
-//! writers, and count the writes that stand. They name the server that fails, and leave eight small objects
+//! writers that hold one condition, and `doctor` does so four times as long. They name the server that fails, and leave eight small objects
 //! below `PREFIX/probe/race/`. A prefix is opened only after `init_storage` has left a mark there: so no
 //! server is used that was not raced, and a mistyped prefix does not lead beside the intended one.
 //!
@@ -63,11 +63,183 @@
 //! keeps every renewal as a version. A lifecycle rule that deletes objects ends leaderships: `vvm doctor`
 //! reports both. Closing does not wait for the sockets: the library's tasks end moments later.
 
-mod driver;
+mod address;
+mod client;
 mod errors;
-mod open;
-mod rows;
+mod race;
+mod requests;
 
-pub use driver::ObjectCells;
-pub(crate) use driver::init;
-pub use open::OpenError;
+pub use errors::OpenError;
+
+use crate::{
+    Description, Opened, Partition, Provenance,
+    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
+    drivers::closed::Closed,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use ielections::{ReadError, WriteError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use vvm_clock::{Clock, SystemClock};
+
+use address::Address;
+use errors::{Answer, Failure};
+use requests::Requests;
+
+/// With its slashes, its ending and the longest prefix, the name of its object has at most 1,024 bytes.
+const MOST_KEY_BYTES: usize = 512;
+
+/// A handle of a bucket, with connections of its own. [`Cells`](crate::cells::Cells) make a storage of it.
+#[derive(Debug)]
+pub struct ObjectCells {
+    /// `None` once closed. A running call keeps the connections until it ends.
+    requests: Mutex<Option<Requests>>,
+    opened: Opened,
+    min_ttl: Duration,
+}
+
+impl ObjectCells {
+    /// Opens the bucket that `url` names. Refuses a server that ignores the conditions of writes, and a
+    /// prefix that [`init_storage`](crate::init_storage) has not tried.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url, clock)?;
+        race::look(&address, &requests).await?;
+        race::probe(&address, &requests).await?;
+        Ok(Self::on(&address, requests))
+    }
+
+    /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries
+    /// no write.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url, clock)?;
+        race::look(&address, &requests).await?;
+        Ok(Self::on(&address, requests))
+    }
+
+    fn on(address: &Address, requests: Requests) -> Self {
+        let opened = Opened::at(address.to_string(), Provenance::Existing);
+        Self { requests: Mutex::new(Some(requests)), opened, min_ttl: address.min_ttl }
+    }
+
+    fn requests(&self) -> Result<Requests, Closed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    }
+}
+
+/// Races the conditions of the server, and leaves a mark below the prefix. Creates no bucket.
+pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
+    let clock = Arc::new(SystemClock::start().map_err(OpenError::System)?);
+    let (address, requests) = connect(url, clock)?;
+    let raced =
+        race::race(&requests, race::INIT).await.map_err(|failure| OpenError::of(&address, failure))?;
+    if let Some(why) = raced.verdict() {
+        return Err(OpenError::Racy { place: address.to_string(), why });
+    }
+    race::mark(&address, &requests).await?;
+    race::look(&address, &requests).await?;
+    race::probe(&address, &requests).await
+}
+
+/// Reads the credentials for the bucket that `url` names. Connects at the first request.
+fn connect(url: &str, clock: Arc<dyn Clock>) -> Result<(Address, Requests), OpenError> {
+    let address = Address::parse(url)?;
+    let requests = client::connect(&address, clock)?;
+    Ok((address, requests))
+}
+
+#[async_trait]
+impl CellStorage for ObjectCells {
+    fn limits(&self) -> CellLimits {
+        CellLimits {
+            min_ttl: self.min_ttl,
+            max_key_bytes: MOST_KEY_BYTES,
+            // Each renewal sends all of it.
+            max_cell_bytes: 1 << 20,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        let requests = self.requests()?;
+        let got = requests.get(&requests.names.cell(key)).await.map_err(Failure::into_read_error)?;
+        Ok(got.cell)
+    }
+
+    async fn write(
+        &self,
+        key: &Partition,
+        value: Bytes,
+        expected: Expected,
+    ) -> Result<CellWrite, WriteError> {
+        let requests = self.requests()?;
+        let name = requests.names.cell(key);
+        requests.put(&name, value, &expected).await.map_err(Failure::into_write_error)
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(self.opened.clone())
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        describe(&self.requests()?).await.map_err(Failure::into_read_error)
+    }
+
+    async fn close(&self) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// What a bucket shows of itself, and whether its server obeys conditions.
+async fn describe(requests: &Requests) -> Result<Description, Failure> {
+    let answer = requests.get(&requests.names.mark()).await?.answer;
+    let software = answer.header("server").unwrap_or("an object store");
+    let described = concerns(Description::of(software), &answer);
+    Ok(match race::race(requests, race::DOCTOR).await {
+        Ok(raced) => match raced.verdict() {
+            Some(why) => described.with("conditions", "not obeyed").concerned(format!(
+                "this server accepts conflicting writes, and two candidates would lead: {why}. Use another \
+                 server, or a version of it that obeys If-Match and If-None-Match"
+            )),
+            None => described.with("conditions", raced.summary()),
+        },
+        Err(failure) => described.with("conditions", "not raced").concerned(format!(
+            "whether the server obeys conditions was not tried: {failure}. Run `vvm doctor` with the rights \
+             of a candidate"
+        )),
+    })
+}
+
+/// Adds what the headers of an object reveal.
+fn concerns(mut described: Description, answer: &Answer) -> Description {
+    if let Some(rule) = answer.header("x-amz-expiration") {
+        described = described.concerned(format!(
+            "a lifecycle rule deletes objects below the prefix, and with them leaderships: exclude the \
+             prefix ({rule})"
+        ));
+    }
+    if answer.header("x-amz-version-id").is_some_and(|version| version != "null") {
+        described = described.with("versioning", "on").concerned(
+            "the bucket keeps each renewal as a version, 720 an hour for each leader with the default TTL: \
+             use a bucket without versioning, or a lifecycle rule that deletes noncurrent versions",
+        );
+    }
+    described
+}

@@ -1,14 +1,19 @@
-//! Parses `s3://…`, `gs://…` and `az://…`.
+//! [`Address`]: parses `s3://…`, `gs://…` and `az://…`. [`Names`]: the names of objects below the prefix.
 
-use crate::drivers::{
-    options::options,
-    request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+use super::OpenError;
+use crate::{
+    Partition,
+    drivers::{
+        options::options,
+        request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+    },
 };
+use object_store::path::Path;
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 /// The interface of an object store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Platform {
+pub(super) enum Platform {
     S3,
     Google,
     Azure,
@@ -16,7 +21,7 @@ pub(in super::super) enum Platform {
 
 /// A bucket and a prefix in it, and how to reach them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) struct Address {
+pub(super) struct Address {
     pub(super) platform: Platform,
     /// On Azure, the container.
     pub(super) bucket: String,
@@ -28,7 +33,7 @@ pub(in super::super) struct Address {
     pub(super) is_http_allowed: bool,
     pub(super) tls_ca: Option<PathBuf>,
     pub(super) request_timeout: Duration,
-    pub(in super::super) min_ttl: Duration,
+    pub(super) min_ttl: Duration,
 }
 
 /// An attempt may take a tenth of it: a slow PUT takes 0.3 s. And Google Cloud Storage takes one write a
@@ -77,7 +82,7 @@ impl fmt::Display for Address {
     }
 }
 
-pub(super) fn parse(url: &str) -> Result<Address, String> {
+fn parse(url: &str) -> Result<Address, String> {
     let platforms = [Platform::S3, Platform::Google, Platform::Azure];
     let found = platforms.into_iter().find_map(|platform| {
         let rest = url.strip_prefix(platform.scheme())?.strip_prefix("://")?;
@@ -131,6 +136,11 @@ pub(super) fn parse(url: &str) -> Result<Address, String> {
 }
 
 impl Address {
+    /// Returns the address that `url` names.
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
+    }
+
     fn checked(mut self) -> Result<Self, String> {
         let example = self.platform.example();
         match self.platform {
@@ -230,5 +240,128 @@ fn is_loopback(place: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
+/// The longest part of a name: servers on files have folders for slashes, and take 255 bytes for each part. With room for the ending.
+const PART_BYTES: usize = 240;
+
+/// The names below a prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    prefix: String,
+}
+
+impl Names {
+    pub(super) fn below(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// Returns the name of a cell's object. A long key has slashes in between. Only the last part ends with
+    /// `.cell`, so no object has the name of another's folder.
+    pub(super) fn cell(&self, at: &Partition) -> Path {
+        let mut name = self.prefix.clone();
+        let encoded = at.encoded();
+        let mut rest = &*encoded;
+        while let Some((part, after)) =
+            rest.split_at_checked(PART_BYTES).filter(|(_, after)| !after.is_empty())
+        {
+            name.push('/');
+            name.push_str(part);
+            rest = after;
+        }
+        Path::from(format!("{name}/{rest}.cell"))
+    }
+
+    /// Returns the name of the object that shows that the prefix was initialised.
+    pub(super) fn mark(&self) -> Path {
+        Path::from(format!("{}/initialised", self.prefix))
+    }
+
+    /// Returns the name of an object that tries the server, and is no cell.
+    pub(super) fn probe(&self, which: &str) -> Path {
+        Path::from(format!("{}/probe/{which}", self.prefix))
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::drivers::objects::MOST_KEY_BYTES;
+    use std::collections::HashSet;
+
+    #[test]
+    fn address_is_read_with_its_options() {
+        let address = parse(
+            "s3://payroll-bucket/vvm/elections/?region=eu-west-1&endpoint=http://127.0.0.1:9000/\
+             &request_timeout=500ms&min_ttl=2s",
+        )
+        .unwrap();
+        assert_eq!((&*address.bucket, &*address.prefix), ("payroll-bucket", "vvm/elections"));
+        assert_eq!(address.endpoint.as_deref(), Some("http://127.0.0.1:9000"));
+        assert_eq!(address.request_timeout, Duration::from_millis(500));
+        assert_eq!(address.min_ttl, Duration::from_secs(2));
+        assert!(address.is_http_allowed, "on this machine");
+        assert_eq!(
+            address.to_string(),
+            "s3://payroll-bucket/vvm/elections?region=eu-west-1&endpoint=http://127.0.0.1:9000"
+        );
+        assert_eq!(parse("gs://bucket/elections").unwrap().platform, Platform::Google);
+        let azure = parse("az://container/elections?account=payroll").unwrap();
+        assert_eq!(azure.to_string(), "az://container/elections?account=payroll");
+    }
+
+    #[test]
+    fn each_mistake_is_named_with_what_to_write() {
+        for (url, said) in [
+            ("s3:bucket/elections", "s3://bucket"),
+            ("s3://bucket/elections", "region=eu-west-1"),
+            ("s3://bucket?region=eu-west-1", "prefix is missing"),
+            ("s3://bucket/?region=eu-west-1", "prefix is missing"),
+            ("s3://bucket/a//b?region=eu-west-1", "single slashes"),
+            ("s3://bucket/a/../b?region=eu-west-1", "single slashes"),
+            ("s3://Bucket/a?region=eu-west-1", "lower-case"),
+            ("s3://bucket--usw2-az1--x-s3/a?region=eu-west-1", "directory bucket"),
+            ("s3://abc.mrap/a?region=eu-west-1", "two leaders"),
+            ("s3://bucket/a?region=EU", "not a valid region"),
+            ("s3://bucket/a?account=b", "region, min_ttl, endpoint"),
+            ("s3://bucket/a?endpoint=https://host&min_ttl=1s", "min_ttl=2s"),
+            ("gs://bucket/a?min_ttl=2s", "no option `min_ttl`"),
+            ("s3://bucket/a?allow=all", "allow=http"),
+            ("s3://bucket/a?endpoint=http://10.0.0.1:9000", "clear text"),
+            ("s3://bucket/a?endpoint=http://127.0.0.1.example.org", "clear text"),
+            ("s3://bucket/a?endpoint=ftp://10.0.0.1", "https://host"),
+            ("s3://bucket/a?endpoint=https://a:b@host", "must not contain secrets"),
+            ("s3://key:secret@bucket/a", "must not contain secrets"),
+            ("s3://bucket/a?secret_access_key=x", "must not contain secrets"),
+            ("az://container/a", "account=payroll"),
+            ("gs://bucket/a?region=eu-west-1", "no option `region`"),
+        ] {
+            let refusal = parse(url).expect_err(url);
+            assert!(refusal.contains(said), "{url}: {refusal}");
+        }
+        let longest = format!("s3://bucket/{}?region=eu-west-1", "a".repeat(MOST_PREFIX_BYTES + 1));
+        assert!(parse(&longest).is_err());
+    }
+
+    #[test]
+    fn clear_text_is_sent_only_on_this_machine_unless_allowed() {
+        for local in ["127.0.0.1:9000", "127.9.9.9", "[::1]:9000", "localhost:80/path"] {
+            assert!(parse(&format!("s3://bucket/a?endpoint=http://{local}")).is_ok(), "{local}");
+        }
+        assert!(parse("s3://bucket/a?endpoint=http://10.0.0.1&allow=http").unwrap().is_http_allowed);
+        assert!(!parse("s3://bucket/a?endpoint=https://10.0.0.1").unwrap().is_http_allowed);
+    }
+
+    #[test]
+    fn longest_name_fits_and_no_object_is_a_folder_of_another() {
+        let names = Names::below(&"p".repeat(190));
+        let keys = (0..=MOST_KEY_BYTES).map(|length| Partition::from_bytes(vec![1; length]));
+        let all: HashSet<String> = keys.map(|at| names.cell(&at).to_string()).collect();
+        assert_eq!(all.len(), MOST_KEY_BYTES + 1);
+        for name in &all {
+            assert!(name.len() <= 1024, "{} bytes", name.len());
+            let parts: Vec<_> = name.split('/').collect();
+            assert!(parts.iter().all(|part| part.len() <= 255), "{name}");
+            let folders = parts.iter().rev().skip(1);
+            assert!(folders.clone().all(|folder| !folder.ends_with(".cell")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Tries whether a server obeys the conditions of writes, and whether the prefix is the intended one.
+//!
+//! [`probe`] tries single writes that must be refused. [`race`] lets writers that hold the same condition
+//! write at one moment: a server that compares and replaces in two steps acknowledges several of them.
+
+use super::{OpenError, address::Address, errors::Failure, requests::Requests};
+use crate::cells::{Cell, CellWrite, Expected, Tag};
+use bytes::Bytes;
+use futures_util::future::{join, join_all};
+use ielections::{Entropy as _, OsEntropy};
+use object_store::path::Path;
+use std::{collections::HashMap, time::Duration};
+
+/// The content of the object that `init` leaves.
+const MARK: &[u8] = b"vvm elections, format 1\n";
+
+/// Writers of one round.
+const WRITERS: usize = 16;
+
+/// Readers beside them, who must not see the content of one write with the tag of another.
+const READERS: usize = 4;
+
+/// How many objects are created, each of which is then replaced in turn. They are left there.
+const OBJECTS: usize = 8;
+
+/// How much is tried: `rounds` of replacements of each object, none of which begins after `enough`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    rounds: usize,
+    enough: Duration,
+}
+
+/// Of `init_storage`, for which a person waits.
+pub(super) const INIT: Effort = Effort { rounds: 16, enough: Duration::from_secs(10) };
+
+/// Of `doctor`.
+pub(super) const DOCTOR: Effort = Effort { rounds: 64, enough: Duration::from_secs(30) };
+
+/// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
+pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
+    let place = || address.to_string();
+    let got =
+        requests.get(&requests.names.mark()).await.map_err(|failure| OpenError::of(address, failure))?;
+    match got.cell {
+        Some(cell) if cell.value == MARK => Ok(()),
+        Some(_) => Err(OpenError::Foreign { place: place() }),
+        None => Err(OpenError::NotInitialised { place: place() }),
+    }
+}
+
+/// Leaves the mark, unless it is there.
+pub(super) async fn mark(address: &Address, requests: &Requests) -> Result<(), OpenError> {
+    put(address, requests, &requests.names.mark(), &Expected::Absent).await.map(drop)
+}
+
+/// Tries writes that must be refused. The mark must exist.
+///
+/// # Errors
+/// If one of them is accepted, among others.
+pub(super) async fn probe(address: &Address, requests: &Requests) -> Result<(), OpenError> {
+    let (absent, mark) = (requests.names.probe("absent"), requests.names.mark());
+    let wrong = Expected::Tag(requests.wrong_tag());
+    for (name, expected, condition) in [
+        (&absent, &wrong, "If-Match with a wrong tag, where there is no object"),
+        (&mark, &wrong, "If-Match with a wrong tag"),
+        (&mark, &Expected::Absent, "If-None-Match, where there is an object"),
+    ] {
+        if put(address, requests, name, expected).await? == CellWrite::Refused {
+            continue;
+        }
+        return Err(OpenError::Unconditional { place: address.to_string(), condition });
+    }
+    Ok(())
+}
+
+async fn put(
+    address: &Address,
+    requests: &Requests,
+    name: &Path,
+    expected: &Expected,
+) -> Result<CellWrite, OpenError> {
+    match requests.put(name, Bytes::from_static(MARK), expected).await {
+        // It changed nothing and will not: others try the same at this moment.
+        Err(Failure::Busy(_)) => Ok(CellWrite::Refused),
+        outcome => outcome.map_err(|failure| OpenError::of(address, failure)),
+    }
+}
+
+/// What a server acknowledged and showed. Rounds count in which it acknowledged a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Raced {
+    creations: usize,
+    replacements: usize,
+    /// Rounds of either kind in which several writers were acknowledged.
+    won_twice: usize,
+    /// Rounds after which another content stood than the acknowledged one.
+    lost: usize,
+    /// Reads of a content with the tag of a later one, by which a writer replaces what it has not seen. The
+    /// tag of an earlier one does no harm: a write with it is refused.
+    torn: usize,
+}
+
+impl Raced {
+    /// Returns what is wrong with the server, if anything is.
+    pub(super) fn verdict(&self) -> Option<String> {
+        let Self { creations, replacements, won_twice, lost, torn } = self;
+        (won_twice + lost + torn > 0).then(|| {
+            format!(
+                "{WRITERS} writers with one condition raced in {creations} creations and {replacements} \
+                 replacements; several were acknowledged in {won_twice}, another content than the \
+                 acknowledged one stood after {lost}, and {torn} reads showed a content with the tag of a \
+                 later one"
+            )
+        })
+    }
+
+    /// Returns what held.
+    pub(super) fn summary(&self) -> String {
+        let Self { creations, replacements, .. } = self;
+        format!("obeyed by {WRITERS} writers in {creations} creations and {replacements} replacements")
+    }
+}
+
+/// Races creations of new objects, and replacements of each. Ends at the first thing that is wrong.
+///
+/// # Errors
+/// Of a round in which every write failed.
+pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, Failure> {
+    let began_at = requests.clock.now();
+    let run = OsEntropy::default().next_u64();
+    let mut raced = Raced::default();
+    let mut objects: Vec<_> = (0..OBJECTS)
+        .map(|number| Object { name: requests.names.probe(&format!("race/{run:016x}-{number}")), tag: None })
+        .collect();
+    // Each object in turn: some stores take one write a second to an object.
+    for round in 0..=effort.rounds {
+        for object in &mut objects {
+            if requests.clock.now().since(began_at) >= effort.enough {
+                return Ok(raced);
+            }
+            object.contend(requests, round, &mut raced).await?;
+            if raced.verdict().is_some() {
+                return Ok(raced);
+            }
+        }
+    }
+    Ok(raced)
+}
+
+/// An object, and the tag that was read after its last round.
+struct Object {
+    name: Path,
+    tag: Option<Tag>,
+}
+
+impl Object {
+    /// Lets all writers create or replace the object at one moment, under one condition.
+    async fn contend(&mut self, requests: &Requests, round: usize, raced: &mut Raced) -> Result<(), Failure> {
+        let expected = self.tag.clone().map_or(Expected::Absent, Expected::Tag);
+        let writers = (0..WRITERS).map(async |writer| {
+            let value = content(round, writer);
+            let written = requests.put(&self.name, value.clone(), &expected).await?;
+            Ok((written, value))
+        });
+        let readers = (0..READERS).map(async |_| requests.get(&self.name).await.ok()?.cell);
+        let (writes, reads) = join(join_all(writers), join_all(readers)).await;
+        let (mut acknowledged, mut refused, mut failure) = (Vec::new(), 0, None);
+        for write in writes {
+            match write {
+                Ok((CellWrite::Written(tag), value)) => acknowledged.push((tag, value)),
+                Ok((CellWrite::Refused, _)) => refused += 1,
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if acknowledged.is_empty() && refused == 0 && expected == Expected::Absent => {
+                return Err(error);
+            }
+            _ => {}
+        }
+        let kind = if expected == Expected::Absent { &mut raced.creations } else { &mut raced.replacements };
+        *kind += usize::from(!acknowledged.is_empty());
+        raced.won_twice += usize::from(acknowledged.len() > 1);
+        // A server may be busy, or break off a read during a write: then the next round tries the same.
+        let Ok(got) = requests.get(&self.name).await else { return Ok(()) };
+        if let (Some((_, written)), Some(stands)) = (acknowledged.first(), &got.cell) {
+            // Whatever an unanswered writer did: its condition held before this one's write or never.
+            raced.lost += usize::from(acknowledged.len() == 1 && stands.value != *written);
+        }
+        raced.torn += torn(&acknowledged, reads.iter().flatten().chain(&got.cell));
+        self.tag = got.cell.map(|cell| cell.tag).or(self.tag.take());
+        Ok(())
+    }
+}
+
+/// Counts reads that show the tag of an acknowledged write with an earlier content.
+fn torn<'a>(acknowledged: &[(Option<Tag>, Bytes)], reads: impl Iterator<Item = &'a Cell>) -> usize {
+    let written: HashMap<_, _> =
+        acknowledged.iter().filter_map(|(tag, value)| Some((tag.as_ref()?, value))).collect();
+    let is_torn = |read: &&Cell| {
+        written.get(&read.tag).is_some_and(|written| round_of(written) > round_of(&read.value))
+    };
+    reads.filter(is_torn).count()
+}
+
+/// Each writer has a content of its own in each round: equal ones would have one tag.
+fn content(round: usize, writer: usize) -> Bytes {
+    format!("{round} by writer {writer}").into()
+}
+
+fn round_of(value: &Bytes) -> usize {
+    let text = String::from_utf8_lossy(value);
+    text.split(' ').next().and_then(|round| round.parse().ok()).unwrap_or_default()
+}

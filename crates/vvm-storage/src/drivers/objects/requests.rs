@@ -1,0 +1,342 @@
+//! [`Requests`]: one GET or one conditional PUT, sent once.
+
+use super::{
+    address::{Names, Platform},
+    client::{Fate, Trace},
+    errors::{Answer, Failure},
+};
+use crate::{
+    cells::{Cell, CellWrite, Expected, Tag},
+    drivers::http_connection::chain,
+};
+use bytes::Bytes;
+use object_store::{
+    Attribute, Attributes, Extensions, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
+    path::Path,
+};
+use std::{sync::Arc, time::Duration};
+use vvm_clock::{Clock, Span};
+
+/// The connections of a handle.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) platform: Platform,
+    pub(super) names: Names,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) timeout: Duration,
+}
+
+/// An object, if it exists, and the answer that showed it.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) cell: Option<Cell>,
+    pub(super) answer: Answer,
+}
+
+impl Requests {
+    /// Reads an object; linearizable.
+    pub(super) async fn get(&self, name: &Path) -> Result<Got, Failure> {
+        let trace = Trace::default();
+        let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
+        let request = async {
+            let got = self.store.get_opts(name, options).await?;
+            let tag = self.tag(got.meta.e_tag.clone(), got.meta.version.clone());
+            Ok((got.bytes().await?, tag))
+        };
+        let outcome = self.within_time(request).await;
+        match (outcome, trace.fate()) {
+            (Ok((value, Some(tag))), Fate::Answered(answer)) => {
+                Ok(Got { cell: Some(Cell { value, tag }), answer })
+            }
+            (Err(_), Fate::Answered(answer)) if answer.is_absent() => Ok(Got { cell: None, answer }),
+            // The rest of the answer is missing, or it has no tag.
+            (Err(said), Fate::Answered(answer)) if answer.is_success() => Err(Failure::Unanswered(said)),
+            (_, Fate::Answered(answer)) => Err(answer.failure()),
+            (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
+        }
+    }
+
+    /// Replaces an object by `value` if it is in the state `expected`.
+    ///
+    /// # Cancel safety
+    /// Dropped, the write may be applied, now or later.
+    pub(super) async fn put(
+        &self,
+        name: &Path,
+        value: Bytes,
+        expected: &Expected,
+    ) -> Result<CellWrite, Failure> {
+        let trace = Trace::default();
+        // Google's servers cache an object that everyone may read for an hour, unless it says this.
+        let attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
+        let options = PutOptions {
+            mode: self.mode(expected),
+            attributes,
+            extensions: extensions(&trace),
+            ..PutOptions::default()
+        };
+        let request = async {
+            let put = self.store.put_opts(name, value.into(), options).await?;
+            Ok(self.tag(put.e_tag, put.version))
+        };
+        let outcome = self.within_time(request).await;
+        match (outcome, trace.fate()) {
+            (Ok(Some(tag)), Fate::Answered(_)) if *expected == Expected::Tag(tag.clone()) => {
+                // Of another answer, of a cache for example: each content has a tag of its own (I7).
+                Err(Failure::Unanswered("an answer with the tag that was to be replaced".into()))
+            }
+            (Ok(Some(tag)), Fate::Answered(_)) => Ok(CellWrite::Written(Some(tag))),
+            (_, Fate::Answered(answer)) if answer.is_refusal() => Ok(CellWrite::Refused),
+            (_, Fate::Answered(answer)) => Err(answer.failure()),
+            (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
+        }
+    }
+
+    /// Drops `request` after the time limit. Its trace says whether it may have been sent (I7).
+    async fn within_time<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            outcome = request => outcome.map_err(|error| {
+                let words: Vec<_> = chain(&error).map(ToString::to_string).collect();
+                words.last().cloned().unwrap_or_default()
+            }),
+            () = self.clock.sleep(self.timeout) => Err(format!("no answer within {}", Span(self.timeout))),
+        }
+    }
+
+    fn mode(&self, expected: &Expected) -> PutMode {
+        match expected {
+            Expected::Absent => PutMode::Create,
+            Expected::Tag(tag) => {
+                let tag = Some(String::from_utf8_lossy(tag.as_bytes()).into_owned());
+                PutMode::Update(match self.platform {
+                    Platform::Google => UpdateVersion { e_tag: None, version: tag },
+                    Platform::S3 | Platform::Azure => UpdateVersion { e_tag: tag, version: None },
+                })
+            }
+        }
+    }
+
+    fn tag(&self, e_tag: Option<String>, version: Option<String>) -> Option<Tag> {
+        let tag = match self.platform {
+            Platform::Google => version,
+            Platform::S3 | Platform::Azure => e_tag,
+        };
+        tag.map(|tag| Tag::new(tag.into_bytes()))
+    }
+
+    /// Returns a tag that no object has.
+    pub(super) fn wrong_tag(&self) -> Tag {
+        let text: &[u8] = match self.platform {
+            Platform::S3 => b"\"00000000000000000000000000000000\"",
+            Platform::Google => b"1",
+            Platform::Azure => b"\"0x8000000000000000\"",
+        };
+        Tag::new(text)
+    }
+}
+
+fn extensions(trace: &Trace) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(trace.clone());
+    extensions
+}
+
+fn unanswered(said: Option<String>, fate: &Fate) -> Failure {
+    let said = said.unwrap_or_else(|| "an answer without a request".into());
+    if *fate == Fate::NotSent { Failure::NotSent(said) } else { Failure::Unanswered(said) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::objects::{address::Address, client};
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+    use vvm_clock::SystemClock;
+
+    /// A server that reads one request for each answer. `None` closes the connection instead.
+    fn server(answers: Vec<Option<String>>) -> (String, thread::JoinHandle<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let serving = thread::Builder::new().name("object store".into()).spawn(move || {
+            let mut served = 0;
+            for answer in answers {
+                let (mut connection, _) = listener.accept().unwrap();
+                let mut read = Vec::new();
+                let is_whole = |read: &[u8]| {
+                    let end: &[u8] = if read.starts_with(b"GET") { b"\r\n\r\n" } else { b"value" };
+                    read.ends_with(end)
+                };
+                while !is_whole(&read) {
+                    let mut byte = [0];
+                    connection.read_exact(&mut byte).unwrap();
+                    read.push(byte[0]);
+                }
+                served += 1;
+                if let Some(answer) = answer {
+                    connection.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+            // A copy of a request that was sent twice would wait here.
+            listener.set_nonblocking(true).unwrap();
+            served + usize::from(listener.accept().is_ok())
+        });
+        (endpoint, serving.unwrap())
+    }
+
+    fn answer(status: u16, headers: &str, body: &str) -> Option<String> {
+        let length = body.len();
+        Some(format!(
+            "HTTP/1.1 {status} Scripted\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+
+    fn error(status: u16, code: &str) -> Option<String> {
+        answer(status, "", &format!("<Error><Code>{code}</Code></Error>"))
+    }
+
+    /// Connections to `endpoint`, with credentials of this test: the environment's are not used.
+    fn requests(endpoint: &str, options: &str) -> Requests {
+        let address =
+            Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}&request_timeout=1s{options}"));
+        let clock = Arc::new(SystemClock::start().unwrap());
+        let keys = [("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")];
+        client::connect_with(&address.unwrap(), clock, |name| {
+            keys.iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| (*value).to_owned())
+        })
+        .unwrap()
+    }
+
+    fn name() -> Path {
+        Path::from("prefix/a.cell")
+    }
+
+    async fn put(requests: &Requests, expected: &Expected) -> Result<CellWrite, Failure> {
+        requests.put(&name(), Bytes::from_static(b"value"), expected).await
+    }
+
+    #[tokio::test]
+    async fn write_is_sent_once_and_mapped_by_its_answer() {
+        let tag = || Expected::Tag(Tag::new(*b"\"tag\""));
+        for (answer, expected, outcome) in [
+            (answer(200, "ETag: \"new\"\r\n", ""), tag(), "Ok(Written(Some(tag \"new\")))"),
+            (answer(200, "", ""), tag(), "Err(Unanswered("),
+            (answer(200, "ETag: \"tag\"\r\n", ""), tag(), "Err(Unanswered("),
+            (error(412, "PreconditionFailed"), tag(), "Ok(Refused)"),
+            (error(412, "PreconditionFailed"), Expected::Absent, "Ok(Refused)"),
+            (error(404, "NoSuchKey"), tag(), "Ok(Refused)"),
+            (error(404, "NoSuchBucket"), tag(), "Err(NoBucket("),
+            (error(409, "ConditionalRequestConflict"), tag(), "Err(Busy("),
+            (error(409, "ConditionalRequestConflict"), Expected::Absent, "Err(Busy("),
+            (error(403, "AccessDenied"), tag(), "Err(Denied("),
+            (error(429, "SlowDown"), tag(), "Err(Busy("),
+            (error(500, "InternalError"), tag(), "Err(Unanswered("),
+            (error(503, "SlowDown"), Expected::Absent, "Err(Unanswered("),
+            (answer(302, "", ""), tag(), "Err(Refused("),
+            (None, tag(), "Err(Unanswered("),
+        ] {
+            let (endpoint, serving) = server(vec![answer.clone()]);
+            let found = format!("{:?}", put(&requests(&endpoint, ""), &expected).await);
+            assert!(found.replace('\\', "").starts_with(outcome), "{answer:?}: {found}");
+            assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_redirect_is_followed() {
+        for (status, outcome) in [(301, "Err(Refused("), (303, "Err(Unanswered("), (307, "Err(Refused(")] {
+            let target = TcpListener::bind("127.0.0.1:0").unwrap();
+            let location = format!("Location: http://{}/\r\n", target.local_addr().unwrap());
+            let (endpoint, serving) = server(vec![answer(status, &location, "")]);
+            let found = format!("{:?}", put(&requests(&endpoint, ""), &Expected::Absent).await);
+            assert!(found.starts_with(outcome) && found.contains(&status.to_string()), "{status}: {found}");
+            assert_eq!(serving.join().unwrap(), 1);
+            target.set_nonblocking(true).unwrap();
+            assert!(target.accept().is_err(), "{status} was followed");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_named_object_is_absent() {
+        for (answer, outcome) in [
+            (error(404, "NoSuchKey"), "Ok(None)"),
+            (error(404, "NoSuchBucket"), "Err(NoBucket("),
+            (answer(404, "", "not found"), "Err(Refused("),
+            (error(403, "AccessDenied"), "Err(Denied("),
+            (error(503, "SlowDown"), "Err(Unanswered("),
+            (None, "Err(Unanswered("),
+            // The answer breaks off.
+            (
+                Some(
+                    "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
+                      Content-Length: 9\r\n\r\nval"
+                        .into(),
+                ),
+                "Err(Unanswered(",
+            ),
+        ] {
+            let (endpoint, serving) = server(vec![answer.clone()]);
+            let got = requests(&endpoint, "").get(&name()).await.map(|got| got.cell);
+            let found = format!("{got:?}");
+            assert!(found.starts_with(outcome), "{answer:?}: {found}");
+            assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn write_without_a_connection_is_not_applied() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let outcome = put(&requests(&endpoint, ""), &Expected::Absent).await;
+        assert!(matches!(outcome, Err(Failure::NotSent(_))), "{outcome:?}");
+    }
+
+    /// The service of credentials answers 404. It says nothing about the object.
+    #[tokio::test]
+    async fn missing_credentials_are_no_missing_object() {
+        let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+        let (endpoint, serving) = server(vec![not_found()]);
+        let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
+        let clock = Arc::new(SystemClock::start().unwrap());
+        let requests = client::connect_with(&address, clock, |name| {
+            (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                .then(|| endpoint.clone())
+                .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
+        })
+        .unwrap();
+        let got = requests.get(&name()).await;
+        assert!(matches!(got, Err(Failure::NotSent(_))), "{got:?}");
+        assert_eq!(serving.join().unwrap(), 1);
+    }
+
+    mod timed {
+        use super::*;
+
+        #[test]
+        fn write_to_a_hanging_server_is_unknown_after_its_timeout() {
+            ::timed::timed("hanging object store", |attempt| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    // The system accepts connections, and no program answers.
+                    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                    let requests = requests(&format!("http://{}", listener.local_addr().unwrap()), "");
+                    let began_at = SystemClock::read();
+                    let outcome = put(&requests, &Expected::Absent).await;
+                    assert!(matches!(outcome, Err(Failure::Unanswered(_))), "{outcome:?}");
+                    attempt.took("the request", 2 * requests.timeout, began_at).map(|_| ())
+                })
+            });
+        }
+    }
+}
