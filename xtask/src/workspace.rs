@@ -19,7 +19,6 @@ pub(crate) struct Workspace {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    pub(crate) license: Option<String>,
     #[serde(rename = "manifest_path")]
     pub(crate) manifest: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
@@ -101,6 +100,16 @@ impl Package {
     /// The folder of its manifest, relative to the root.
     pub(crate) fn folder(&self) -> &Path {
         self.manifest.parent().unwrap_or(Path::new(""))
+    }
+}
+
+#[cfg(test)]
+impl Package {
+    /// A package with a name and nothing else.
+    pub(crate) fn named(name: &str) -> Self {
+        let manifest = format!("crates/{name}/Cargo.toml").into();
+        let name = name.into();
+        Self { name, manifest, dependencies: Vec::new(), targets: Vec::new(), features: BTreeMap::new() }
     }
 }
 

@@ -202,14 +202,7 @@ mod tests {
     #[test]
     fn every_driver_is_built_alone() {
         let features = ["default", "mem", "sqlite"].map(|name| (name.to_owned(), Vec::new()));
-        let storage = Package {
-            name: "vvm-storage".into(),
-            license: None,
-            manifest: "crates/vvm-storage/Cargo.toml".into(),
-            dependencies: Vec::new(),
-            targets: Vec::new(),
-            features: features.into(),
-        };
+        let storage = Package { features: features.into(), ..Package::named("vvm-storage") };
         let workspace = Workspace { packages: vec![storage], root: ".".into() };
         let names: Vec<String> = single_features(&workspace).into_iter().map(|step| step.name).collect();
         assert_eq!(names, ["ielections with no feature", "vvm-storage with mem", "vvm-storage with sqlite"]);

@@ -1,15 +1,12 @@
 //! Dependencies between crates point downward, as listed here. Only drivers depend on databases.
 
-use super::{Finding, Rule};
-use crate::{
-    tidy::tree::Tree,
-    workspace::{Dependency, Package},
-};
+use super::{Finding, Rule, tree::Tree};
+use crate::workspace::{Dependency, Package};
 
 pub(super) const RULE: Rule = Rule {
     name: "arrows",
     fix: "move the code to where it may point, or turn the arrow round with a trait; the list stands in \
-          xtask/src/tidy/rules/arrows.rs and docs/architecture.md",
+          xtask/src/tidy/arrows.rs and docs/architecture.md",
     find,
 };
 
@@ -68,41 +65,27 @@ fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
         let what = format!("crate `{}` isn't on the map", package.name);
         return vec![Finding::new(manifest, 1, what)];
     };
-    let is_ours = |dependency: &Dependency| {
-        dependency.path.is_some() || all.iter().any(|package| package.name == dependency.name)
+    let finding = |dependency: &Dependency| {
+        let (package, name) = (&package.name, dependency.name.as_str());
+        let is_member = all.iter().any(|package| package.name == name);
+        let behind_feature = dependency.optional && OPTIONAL.contains(&(package, name));
+        let is_ours = dependency.path.is_some() || is_member;
+        let what = match (is_ours, dependency.kind.as_deref() == Some("dev")) {
+            (true, true) if !is_member => format!("`{name}` isn't a member of the workspace"),
+            (true, false) if !behind_feature && !allowed.contains(&name) => {
+                format!("`{package}` may not point to `{name}`")
+            }
+            (false, false) if package != "vvm-storage" && DATABASES.contains(&name) => {
+                format!("`{package}` knows the database `{name}`")
+            }
+            (false, false) if package != PROGRAM && FOR_PROGRAMS.contains(&name) => {
+                format!("`{package}` is a library, and `{name}` is for programs")
+            }
+            _ => return None,
+        };
+        Some(Finding::new(&manifest, 1, what))
     };
-    let mut findings = Vec::new();
-    for dependency in &package.dependencies {
-        let name = dependency.name.as_str();
-        let for_tests = dependency.kind.as_deref() == Some("dev");
-        let behind_feature = dependency.optional && OPTIONAL.contains(&(&package.name, name));
-        if is_ours(dependency) {
-            if for_tests && !all.iter().any(|package| package.name == name) {
-                findings.push(Finding::new(
-                    &manifest,
-                    1,
-                    format!("`{name}` isn't a member of the workspace"),
-                ));
-            }
-            if !for_tests && !behind_feature && !allowed.contains(&name) {
-                findings.push(Finding::new(
-                    &manifest,
-                    1,
-                    format!("`{}` may not point to `{name}`", package.name),
-                ));
-            }
-        } else if !for_tests && package.name != "vvm-storage" && DATABASES.contains(&name) {
-            findings.push(Finding::new(
-                &manifest,
-                1,
-                format!("`{}` knows the database `{name}`", package.name),
-            ));
-        } else if !for_tests && package.name != PROGRAM && FOR_PROGRAMS.contains(&name) {
-            let what = format!("`{}` is a library, and `{name}` is for programs", package.name);
-            findings.push(Finding::new(&manifest, 1, what));
-        }
-    }
-    findings
+    package.dependencies.iter().filter_map(finding).collect()
 }
 
 fn is_free(package: &Package) -> bool {
@@ -115,21 +98,16 @@ mod tests {
     use super::*;
 
     fn package(folder: &str, name: &str, dependencies: &[(&str, Option<&str>, bool)]) -> Package {
+        let dependency = |(name, kind, optional): &(&str, Option<&str>, bool)| Dependency {
+            name: (*name).into(),
+            kind: kind.map(Into::into),
+            optional: *optional,
+            path: None,
+        };
         Package {
-            name: name.into(),
-            license: None,
             manifest: format!("{folder}/{name}/Cargo.toml").into(),
-            dependencies: dependencies
-                .iter()
-                .map(|(name, kind, optional)| Dependency {
-                    name: (*name).into(),
-                    kind: kind.map(Into::into),
-                    optional: *optional,
-                    path: None,
-                })
-                .collect(),
-            targets: Vec::new(),
-            features: Default::default(),
+            dependencies: dependencies.iter().map(dependency).collect(),
+            ..Package::named(name)
         }
     }
 

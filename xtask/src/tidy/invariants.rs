@@ -3,8 +3,7 @@
 //! A test shows an invariant if a comment of a test file or a public suite says `Shows I4.`, alone or in a
 //! list: `Shows I2, I7.`. Every other mention outside tests names code that keeps it.
 
-use super::{Finding, Rule};
-use crate::tidy::tree::Tree;
+use super::{Finding, Rule, tree::Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -47,7 +46,7 @@ fn find(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Lists, for each invariant, the files that keep it and the tests that show it.
-pub(crate) fn table(tree: &Tree) -> String {
+pub(super) fn table(tree: &Tree) -> String {
     let mut table = String::new();
     for (number, Mentions { kept, shown }) in mentions(tree).0 {
         table += &format!("I{number}\n");
@@ -63,13 +62,15 @@ fn mentions(tree: &Tree) -> (BTreeMap<u32, Mentions<'_>>, Vec<Finding>) {
     let mut findings = Vec::new();
     let scanned = |path: &str| path.starts_with("crates/") || path.starts_with("evidence/");
     for (path, rust) in tree.rust().filter(|(path, _)| scanned(path)) {
-        for (at, number) in named(rust.comments()) {
-            let line = rust.line(at);
+        let lines = rust.comments.lines().zip(1..);
+        for (text, line, (at, number)) in
+            lines.flat_map(|(text, line)| named(text).map(move |named| (text, line, named)))
+        {
             let Some(mentions) = mentions.get_mut(&number) else {
                 findings.push(Finding::new(path, line, format!("there is no invariant I{number}")));
                 continue;
             };
-            if is_shown(&rust.comments()[..at]) {
+            if is_shown(&text[..at]) {
                 mentions.shown.insert((path, line));
             } else if path.starts_with("crates/") && !rust.is_test(line) {
                 mentions.kept.insert(path);
@@ -79,11 +80,10 @@ fn mentions(tree: &Tree) -> (BTreeMap<u32, Mentions<'_>>, Vec<Finding>) {
     (mentions, findings)
 }
 
-/// Whether a comment that ends with `before` continues with an invariant of a list `Shows I1, I2.`.
+/// Whether a line that begins with `before` continues with an invariant of a list `Shows I1, I2.`.
 fn is_shown(before: &str) -> bool {
-    let line = before.rsplit('\n').next().unwrap_or_default();
     let listed = |word: &str| word.strip_prefix('I').is_some_and(|rest| rest.ends_with(','));
-    line.split_whitespace().rev().find(|word| !listed(word)) == Some("Shows")
+    before.split_whitespace().rev().find(|word| !listed(word)) == Some("Shows")
 }
 
 /// Finds each `I` that a number follows, as a word of its own.

@@ -1,19 +1,43 @@
-//! [`Modules`]: the imports between the modules of a crate, without tests.
+//! Imports inside a crate run downward: the children of a folder, each with everything below it, do not
+//! depend on each other in a circle. Tests are exempt.
 //!
 //! A module is a file. Names are followed through re-exports to the file that defines them, so a folder's own
-//! file may re-export names of its children. This is a scanner, so it does not see names that macros
-//! generate.
+//! file may re-export names of its children. Names that macros generate are not seen.
 
-use super::tree::Tree;
-use crate::tidy::rust_source::{RustSource, words};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
+use super::{
+    Finding, Rule,
+    tree::{Path, RustSource, Tree},
 };
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const RULE: Rule = Rule {
+    name: "circles",
+    fix: "move what both sides need below both, or pass it as an argument or a trait",
+    find,
+};
+
+fn find(tree: &Tree) -> Vec<Finding> {
+    let folders = tree.packages().iter().map(|package| package.folder());
+    let folders = folders.filter(|folder| folder.starts_with("crates"));
+    folders.flat_map(|folder| in_crate(tree, &format!("{}/src/", folder.display()))).collect()
+}
+
+fn in_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for circle in circles(Modules::read(tree, folder).imports()) {
+        let parts = circle.parts.join("`, `");
+        findings.push(Finding::new(folder, 1, format!("`{parts}` import each other in a circle")));
+        findings.extend(circle.upward.iter().map(|import| {
+            let what = format!("`{}` is imported upward, from `{}`", import.name, import.source());
+            Finding::new(import.file, import.line, what)
+        }));
+    }
+    findings
+}
 
 /// The modules of one crate.
 #[derive(Debug)]
-pub(super) struct Modules<'tree> {
+struct Modules<'tree> {
     files: Vec<Module<'tree>>,
     /// By their names. The name of the root is empty.
     places: BTreeMap<Vec<&'tree str>, usize>,
@@ -25,19 +49,16 @@ struct Module<'tree> {
     file: &'tree str,
     name: Vec<&'tree str>,
     rust: &'tree RustSource,
-    paths: Vec<Path>,
-    /// The code without `use` items.
-    code: String,
 }
 
 /// One file imports a name from another one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Import<'tree> {
+struct Import<'tree> {
     /// The file and line of the import.
-    pub(super) file: &'tree str,
-    pub(super) line: usize,
+    file: &'tree str,
+    line: usize,
     /// The imported name.
-    pub(super) name: String,
+    name: String,
     /// The modules at both ends.
     from: Vec<&'tree str>,
     to: Vec<&'tree str>,
@@ -45,7 +66,7 @@ pub(super) struct Import<'tree> {
 
 impl Import<'_> {
     /// The module that has the name.
-    pub(super) fn source(&self) -> String {
+    fn source(&self) -> String {
         if self.to.is_empty() { "crate".to_owned() } else { self.to.join("::") }
     }
 }
@@ -61,24 +82,23 @@ const DEEPEST: usize = 16;
 
 impl<'tree> Modules<'tree> {
     /// Those of the crate whose sources lie in `folder`, which ends in `/src/`.
-    pub(super) fn read(tree: &'tree Tree, folder: &str) -> Self {
+    fn read(tree: &'tree Tree, folder: &str) -> Self {
         let mut files: Vec<Module<'tree>> = Vec::new();
         for (file, rust) in tree.rust().filter(|(_, rust)| !rust.is_test(1)) {
             let Some(name) = file.strip_prefix(folder).and_then(module_name) else { continue };
-            let (paths, code) = of(rust);
-            files.push(Module { file, name, rust, paths, code });
+            files.push(Module { file, name, rust });
         }
         let places = files.iter().enumerate().map(|(place, module)| (module.name.clone(), place)).collect();
         Self { files, places }
     }
 
     /// Each import of one file from another, once for each name.
-    pub(super) fn imports(&self) -> Vec<Import<'tree>> {
+    fn imports(&self) -> Vec<Import<'tree>> {
         let mut imports: Vec<Import<'tree>> = Vec::new();
         for (from, module) in self.files.iter().enumerate() {
-            for path in &module.paths {
+            for path in &module.rust.paths {
                 // A re-export is not a dependency of its file.
-                let passes_on = |name: &str| words(&module.code, name).next().is_none();
+                let passes_on = |name: &str| !module.rust.names.contains(name);
                 if path.binds.as_ref().is_some_and(|binds| binds.is_public && passes_on(&binds.name)) {
                     continue;
                 }
@@ -134,8 +154,8 @@ impl<'tree> Modules<'tree> {
                 found => found,
             };
         }
-        let globs =
-            self.files[at].paths.iter().filter(|path| path.binds.as_ref().is_some_and(|it| it.name == "*"));
+        let paths = self.files[at].rust.paths.iter();
+        let globs = paths.filter(|path| path.binds.as_ref().is_some_and(|it| it.name == "*"));
         let of_glob = globs.filter_map(|glob| {
             let module = glob.segments.split_last()?.1;
             match self.resolve(at, module, depth + 1)? {
@@ -153,7 +173,8 @@ impl<'tree> Modules<'tree> {
     }
 
     fn binding(&self, at: usize, name: &str) -> Option<&Path> {
-        self.files[at].paths.iter().find(|path| path.binds.as_ref().is_some_and(|binds| binds.name == name))
+        let mut paths = self.files[at].rust.paths.iter();
+        paths.find(|path| path.binds.as_ref().is_some_and(|binds| binds.name == name))
     }
 
     fn has(&self, at: usize, name: &str) -> bool {
@@ -161,9 +182,7 @@ impl<'tree> Modules<'tree> {
     }
 
     fn defines(&self, at: usize, name: &str) -> bool {
-        const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "union"];
-        let code = self.files[at].rust.code();
-        ITEMS.iter().any(|item| words(code, &format!("{item} {name}")).next().is_some())
+        self.files[at].rust.items.contains(name)
     }
 }
 
@@ -180,18 +199,18 @@ fn module_name(file: &str) -> Option<Vec<&str>> {
 
 /// Parts of one folder that depend on each other.
 #[derive(Debug)]
-pub(in crate::tidy) struct Circle<'tree> {
+struct Circle<'tree> {
     /// Their modules, the one that most of the others depend on last.
-    pub(in crate::tidy) parts: Vec<String>,
+    parts: Vec<String>,
     /// The upward imports: without them there is no circle. A simple order keeps them few.
-    pub(in crate::tidy) upward: Vec<Import<'tree>>,
+    upward: Vec<Import<'tree>>,
 }
 
 /// A child of the folder, with everything below it.
 type Part<'tree> = &'tree str;
 
 /// Returns every circle in `imports`.
-pub(in crate::tidy) fn circles<'tree>(imports: Vec<Import<'tree>>) -> Vec<Circle<'tree>> {
+fn circles<'tree>(imports: Vec<Import<'tree>>) -> Vec<Circle<'tree>> {
     let mut levels: BTreeMap<Vec<&str>, Vec<(Part<'_>, Part<'_>, Import<'_>)>> = BTreeMap::new();
     for import in imports {
         let depth = import.from.iter().zip(&import.to).take_while(|(from, to)| from == to).count();
@@ -265,125 +284,10 @@ fn order<'tree>(
     order
 }
 
-/// One path as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Path {
-    /// Without the last one if that is `self`; the last one is `*` for everything in a module.
-    segments: Vec<String>,
-    /// Counted from 1.
-    line: usize,
-    /// Of a `use`, the name that it brings into the file.
-    binds: Option<Binding>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Binding {
-    name: String,
-    /// Whether other modules see the name as one of this module (`pub use`, with or without a scope).
-    is_public: bool,
-}
-
-/// Every path outside tests, and the code without its `use` items.
-fn of(rust: &RustSource) -> (Vec<Path>, String) {
-    let code = rust.code();
-    let mut paths = Vec::new();
-    let mut rest = code.to_owned();
-    for range in use_items(code) {
-        let is_public = is_public(&code[..range.start]);
-        let tree = &code[range.start + "use".len()..range.end];
-        for (segments, name) in leaves(tree) {
-            paths.push(Path {
-                segments,
-                line: rust.line(range.start),
-                binds: Some(Binding { name, is_public }),
-            });
-        }
-        rest.replace_range(range.clone(), &" ".repeat(range.len()));
-    }
-    paths.extend(expressions(&rest).map(|(at, segments)| Path {
-        segments,
-        line: rust.line(at),
-        binds: None,
-    }));
-    paths.retain(|path| !rust.is_test(path.line));
-    (paths, rest)
-}
-
-/// From the keyword to the semicolon, which is left out. (`use<'a>` in a type is no item.)
-fn use_items(code: &str) -> Vec<Range<usize>> {
-    words(code, "use")
-        .filter(|at| code[at + "use".len()..].starts_with(char::is_whitespace))
-        .filter_map(|at| Some(at..at + code[at..].find(';')?))
-        .collect()
-}
-
-fn is_public(before: &str) -> bool {
-    let before = before.trim_end();
-    let scoped = before.strip_suffix(')').and_then(|open| open.rsplit_once('(')).map(|(front, _)| front);
-    scoped.unwrap_or(before).trim_end().ends_with("pub")
-}
-
-/// Each path of a tree like `a::{b, c::{self, d as e}}`, with the name that it binds.
-fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
-    let tree = tree.trim();
-    if let Some((head, group)) = tree.split_once('{') {
-        let prefix: Vec<String> = segments(head);
-        let group = group.strip_suffix('}').unwrap_or(group);
-        let inside = split_at_commas(group).into_iter().flat_map(leaves);
-        return inside
-            .map(|(path, name)| {
-                let whole: Vec<String> = prefix.iter().cloned().chain(path).collect();
-                // `a::{self}` binds the name `a`.
-                let name = if name == "self" { prefix.last().cloned().unwrap_or(name) } else { name };
-                (whole, name)
-            })
-            .collect();
-    }
-    let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
-    let mut path = segments(path);
-    let Some(last) = path.last().cloned() else { return Vec::new() };
-    if last == "self" {
-        path.pop();
-    }
-    vec![(path, alias.map_or(last, |alias| alias.trim().to_owned()))]
-}
-
-fn segments(path: &str) -> Vec<String> {
-    path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
-}
-
-fn split_at_commas(group: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
-    for (at, byte) in group.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            b',' if depth == 0 => {
-                parts.push(&group[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&group[start..]);
-    parts
-}
-
-/// `a::b::c` with where it begins, longest first, in code without `use` items.
-fn expressions(code: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
-    let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
-    code.match_indices("::").filter_map(move |(at, _)| {
-        let first = code[..at].rfind(|letter| !is_name(letter)).map_or(0, |before| before + 1);
-        let is_start = first < at && !code[..first].ends_with(':') && !code[..first].ends_with('.');
-        let end =
-            code[at..].find(|letter| !is_name(letter) && letter != ':').map_or(code.len(), |end| at + end);
-        is_start.then(|| (first, segments(&code[first..end])))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Package;
 
     fn imports(files: &[(&str, &str)]) -> Vec<String> {
         let tree = Tree::of(files);
@@ -461,38 +365,31 @@ mod tests {
         let circle = found(&[("a/x", "a/y"), ("a/x", "a/y/z"), ("a/y", "a/x")]);
         assert_eq!(circle, [("a::x a::y".to_owned(), vec!["a/y -> a/x".to_owned()])]);
     }
-}
-
-#[cfg(test)]
-mod paths_tests {
-    use super::*;
-
-    fn paths(text: &str) -> Vec<String> {
-        let (paths, _) = of(&RustSource::new(text));
-        let shown = |path: Path| match path.binds {
-            Some(Binding { name, is_public: true }) => format!("pub {} = {name}", path.segments.join("::")),
-            Some(Binding { name, .. }) => format!("{} = {name}", path.segments.join("::")),
-            None => path.segments.join("::"),
-        };
-        paths.into_iter().map(shown).collect()
+    /// The findings in a crate with the module `high`, which imports from `low`, and this text of `low`.
+    fn found_with(low: &str) -> Vec<String> {
+        let package = Package { manifest: "crates/a/Cargo.toml".into(), ..Package::named("a") };
+        let files = [
+            ("crates/a/src/lib.rs", "mod high;\nmod low;\n"),
+            (
+                "crates/a/src/high.rs",
+                "use crate::low::{run, stop};\npub struct Name;\nfn a() { run(); stop() }\n",
+            ),
+            ("crates/a/src/low.rs", low),
+        ];
+        let found = find(&Tree::with_packages(&files, vec![package]));
+        found.iter().map(|Finding { path, line, what }| format!("{path}:{line}: {what}")).collect()
     }
 
     #[test]
-    fn each_leaf_of_a_use_tree_is_found_with_its_name() {
+    fn upward_import_is_found_with_its_circle() {
         assert_eq!(
-            paths("use a::{b, c::{self, d as e}, f::*};\npub(crate) use super::g;\n"),
-            ["a::b = b", "a::c = c", "a::c::d = e", "a::f::* = *", "pub super::g = g"]
+            found_with("pub fn run(name: crate::high::Name) {}\npub fn stop() {}\n"),
+            [
+                "crates/a/src/:1: `high`, `low` import each other in a circle",
+                "crates/a/src/low.rs:1: `Name` is imported upward, from `high`",
+            ]
         );
-    }
-
-    #[test]
-    fn path_in_an_expression_is_found_once_and_tests_are_skipped() {
-        let text = "fn a() { crate::b::c::<T>(d.e, Self::F) }\n#[cfg(test)]\nmod tests { use super::g; }\n";
-        assert_eq!(paths(text), ["crate::b::c", "Self::F"]);
-    }
-
-    #[test]
-    fn captured_lifetimes_are_not_a_use_item() {
-        assert_eq!(paths("fn a<'b>() -> impl B + use<'b> { c }\n"), [""; 0]);
+        let tests = "pub fn run() {}\npub fn stop() {}\n#[cfg(test)]\nmod tests { use crate::high::Name; }\n";
+        assert_eq!(found_with(tests), [""; 0]);
     }
 }
