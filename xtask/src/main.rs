@@ -55,7 +55,7 @@ enum Command {
     /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
     /// loops.
     TestTimed(test_timed::Options),
-    /// Every command of docs/evidence.md, at a small size: whether it works, not its figures.
+    /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
     /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or

@@ -41,7 +41,7 @@
 //!   mock.
 //!
 //! The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
-//! `docs/architecture.md` defines the terms.
+//! `docs/contributing/architecture.md` defines the terms.
 #![forbid(unsafe_code)]
 
 mod bounded;

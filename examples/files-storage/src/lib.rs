@@ -1,7 +1,7 @@
 //! A storage backend from scratch, as an example: one file per cell, in a folder that processes share.
 //!
 //! It is complete: `tests/suites.rs` runs the suites of records, documents and elections on it. SQLite does
-//! the same job better. Read it beside `docs/new-storage.md`.
+//! the same job better. Read it beside `docs/contributing/new-storage.md`.
 //!
 //! - `folder`: the lock and the files.
 //! - `driver_error`: what each failure means to an election.

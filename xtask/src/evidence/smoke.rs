@@ -1,4 +1,4 @@
-//! `cargo xtask evidence --smoke`: every command of `docs/evidence.md`, at a small size.
+//! `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md`, at a small size.
 //!
 //! The programs are those that the tests build, without optimisation: a small run shows that a command works,
 //! and no figure.
@@ -209,7 +209,7 @@ mod tests {
     use clap::Parser as _;
     use std::collections::BTreeSet;
 
-    const PAGE: &str = include_str!("../../../docs/evidence.md");
+    const PAGE: &str = include_str!("../../../docs/contributing/evidence.md");
 
     /// The second column of each row.
     fn commands_of_the_page() -> BTreeSet<&'static str> {

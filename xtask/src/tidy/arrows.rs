@@ -6,7 +6,7 @@ use crate::workspace::{Dependency, Package};
 pub(super) const RULE: Rule = Rule {
     name: "arrows",
     fix: "move the code to where it may point, or turn the arrow round with a trait; the list stands in \
-          xtask/src/tidy/arrows.rs and docs/architecture.md",
+          xtask/src/tidy/arrows.rs and docs/contributing/architecture.md",
     find,
 };
 

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const RULE: Rule = Rule {
     name: "invariants",
     fix: "name the invariant, `(I3)`, in a comment of the code that keeps it; write `Shows I3.` above a \
-          test that shows it; explain it in docs/architecture.md",
+          test that shows it; explain it in docs/contributing/architecture.md",
     find,
 };
 
 /// I1 to I11.
 const LAST: u32 = 11;
-const DOCUMENT: &str = "docs/architecture.md";
+const DOCUMENT: &str = "docs/contributing/architecture.md";
 
 /// The places that name one invariant.
 #[derive(Debug, Default)]

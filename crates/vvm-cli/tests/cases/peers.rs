@@ -1,4 +1,4 @@
-//! Problems that users of similar tools reported and that no other file tests. `docs/peers.md` lists all.
+//! Problems that users of similar tools reported and that no other file tests. `docs/contributing/peers.md` lists all.
 
 use crate::VVM;
 use harness::{Running, eventually};
@@ -48,7 +48,7 @@ fn metrics(running: &mut Running) -> impl Fn() -> String + use<> {
     }
 }
 
-/// `docs/peers.md` advises an alarm if the sum is above 1. A standby reports 0 and the leader 1.
+/// `docs/contributing/peers.md` advises an alarm if the sum is above 1. A standby reports 0 and the leader 1.
 #[test]
 fn leading_metrics_of_all_candidates_add_up_to_one() {
     let trial = VVM.trial();
