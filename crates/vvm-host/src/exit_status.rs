@@ -1,5 +1,5 @@
 //! The exit statuses of hosts and operator commands. 64 to 78 are those of sysexits.h; 79 is free there.
-//! `docs/vvm-run.md` lists all statuses of `vvm`.
+//! `docs/operations.md` lists all statuses of `vvm`.
 
 use vvm_storage::OpenError;
 

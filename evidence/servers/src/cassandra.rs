@@ -254,7 +254,7 @@ impl NodeConfiguration {
              internode_timeout: {}\n\
              {}",
             // The default is true. With false, the age of a message counts from its arrival and not from
-            // its sender's clock, as docs/storage.md advises where clocks differ.
+            // its sender's clock, as docs/storages/cassandra.md advises where clocks differ.
             !self.clocks_differ,
             self.locks.as_ref().map_or_else(
                 || "authenticator: AllowAllAuthenticator\n".into(),

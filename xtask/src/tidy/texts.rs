@@ -53,7 +53,7 @@ fn banned(line: &str) -> impl Iterator<Item = &'static str> {
     found.collect::<Vec<_>>().into_iter()
 }
 
-/// Every test that a document names exists.
+/// Every test that a document names exists, and every row for users has its tests.
 pub(super) const PROOFS: Rule = Rule {
     name: "proofs",
     fix: "name tests that exist, or a command, in the last column of the table",
@@ -62,11 +62,29 @@ pub(super) const PROOFS: Rule = Rule {
 
 /// The last column of each table in them names tests or commands in backticks. A name without a space is a
 /// function of the tree; a command of several words is not checked.
-const DOCUMENTS: [&str; 2] = ["docs/contributing/peers.md", "docs/what-happens-if.md"];
+const DOCUMENTS: [&str; 2] = ["docs/contributing/peers.md", "docs/contributing/shown-by.md"];
+
+/// A page for users without names of tests. The second of `DOCUMENTS` has its rows, in the same order.
+const FOR_USERS: &str = "docs/what-happens-if.md";
 
 fn find_proofs(tree: &Tree) -> Vec<Finding> {
     let documents = tree.files().iter().filter(|file| DOCUMENTS.contains(&file.path.as_str()));
-    documents.flat_map(|file| proofs_of(tree, file)).collect()
+    let mut findings: Vec<Finding> = documents.flat_map(|file| proofs_of(tree, file)).collect();
+    let (told, shown) = (first_cells(tree, FOR_USERS), first_cells(tree, DOCUMENTS[1]));
+    if told != shown {
+        let differs = told.iter().zip(&shown).position(|(told, shown)| told != shown);
+        let place = differs.unwrap_or(told.len().min(shown.len()));
+        let row = told.get(place).or(shown.get(place)).copied().unwrap_or_default();
+        let what = format!("`{}` and this page differ from the row `{row}` on", DOCUMENTS[1]);
+        findings.push(Finding::new(FOR_USERS, 1, what));
+    }
+    findings
+}
+
+/// Returns the first cell of each row of a document, headers included.
+fn first_cells<'tree>(tree: &'tree Tree, path: &str) -> Vec<&'tree str> {
+    let text = tree.files().iter().find(|file| file.path == path).map_or("", |file| &file.text);
+    text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect()
 }
 
 fn proofs_of(tree: &Tree, document: &File) -> Vec<Finding> {
@@ -244,6 +262,19 @@ mod tests {
             (5, "no test or command shows this row".to_owned()),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+    #[test]
+    fn row_for_users_without_a_row_of_tests_is_found() {
+        let shown = "| what | shown by |\n|---|---|\n| a | `cargo x y` |\n";
+        let found = |told| {
+            let tree = Tree::of(&[(FOR_USERS, told), (DOCUMENTS[1], shown)]);
+            find_proofs(&tree).into_iter().map(|finding| finding.what).collect::<Vec<_>>()
+        };
+        assert_eq!(found("| what | then |\n|---|---|\n| a | b |\n"), [""; 0]);
+        let differ = "`docs/contributing/shown-by.md` and this page differ from the row `";
+        for (told, row) in [("| what | then |\n", "a"), ("| what | b |\n| a | b |\n| c | b |\n", "c")] {
+            assert_eq!(found(told), [format!("{differ}{row}` on")]);
+        }
     }
     #[test]
     fn absolute_path_is_found_and_a_relative_one_passes() {

@@ -27,7 +27,9 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
 }
 
 fn documents() -> Vec<PathBuf> {
-    [files("docs", ".md"), files("packaging", ".md"), vec![root().join("README.md")]].concat()
+    let folders = ["docs", "docs/storages", "docs/contributing", "packaging"];
+    let found = folders.iter().flat_map(|folder| files(folder, ".md"));
+    found.chain([root().join("README.md")]).collect()
 }
 
 /// Returns the blocks of a document in these languages, each with the number of its first line.

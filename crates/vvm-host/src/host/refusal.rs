@@ -36,7 +36,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Returns the exit status that `vvm run` would have, from `docs/vvm-run.md`: 64, 69, 71, 75 or 78.
+    /// Returns the exit status that `vvm run` would have, from `docs/operations.md`: 64, 69, 71, 75 or 78.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Storage(cause) => exit_status::of_open_error(cause),
