@@ -181,7 +181,9 @@ impl fmt::Display for Work {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tidy => out.write_str("the rules of the house"),
-            Self::Evidence => out.write_str("every command of docs/contributing/evidence.md, at a small size"),
+            Self::Evidence => {
+                out.write_str("every command of docs/contributing/evidence.md, at a small size")
+            }
             Self::Tests => out.write_str("every test that needs no server"),
             Self::Broken => out.write_str("the simulation, and that it finds code that is broken on purpose"),
             Self::Cargo { arguments, flags } => {
