@@ -1,4 +1,5 @@
-//! Problems that users of similar tools reported and that no other file tests. `docs/contributing/peers.md` lists all.
+//! Problems that users of similar tools reported and that no other file tests.
+//! `docs/contributing/peers.md` lists all.
 
 use crate::VVM;
 use harness::{Running, eventually};
