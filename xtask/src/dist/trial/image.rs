@@ -3,8 +3,8 @@
 //! Needs Debian's packages podman, runc and busybox-static, and root. Nothing is fetched: the user's image is
 //! made of a static busybox.
 
-use super::transcript::{Running, Transcript};
-use crate::dist::draft::{DistError, write};
+use super::{Running, Transcript};
+use crate::dist::{DistError, write};
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
