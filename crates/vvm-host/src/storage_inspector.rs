@@ -3,8 +3,8 @@
 
 use crate::{
     exit_status,
+    host::ResourceLimit,
     local_wakeups::{LocalDir, WakeSender},
-    resource_limit::ResourceLimit,
 };
 use ielections::{ReadError, Slot, TtlStorage as _};
 use std::{io, num::NonZeroU32, sync::Arc};
