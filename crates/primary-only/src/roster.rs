@@ -2,8 +2,13 @@
 
 use crate::{
     Failure, InstanceStatus, Outcome, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
-    collection::Collection, state_cell::Stored, status::Instance, turns::Term,
+    document::Collection,
+    registry::{AnyService, Term},
+    runner::Early,
+    state_cell::Stored,
+    status::Instance,
 };
+use async_trait::async_trait;
 use std::{
     collections::{BTreeMap, VecDeque},
     num::NonZeroUsize,
@@ -24,6 +29,9 @@ pub(crate) struct Roster<S: Service> {
     /// Every runner has a receiver, so that this is closed when no runner is left.
     pub(crate) runners: watch::Sender<()>,
 }
+
+/// A rebuild that takes this long logs a warning: half of the default TTL.
+const SLOW: Duration = Duration::from_secs(10);
 
 /// The data behind the lock.
 pub(crate) struct List<S: Service> {
@@ -122,17 +130,6 @@ impl<S: Service> Roster<S> {
         self.state_changed.notify_waiters();
     }
 
-    /// Ends the term in any state. Interrupts all instances, and does not wait for them.
-    pub(crate) fn end_term(&self) {
-        let mut list = self.list();
-        if let Some(current) = list.current.take() {
-            current.stop.cancel();
-        }
-        list.state = ServiceState::NotLeading;
-        self.interrupt_queued(list);
-        self.state_changed.notify_waiters();
-    }
-
     fn interrupt_queued(&self, mut list: MutexGuard<'_, List<S>>) {
         let queue = std::mem::take(&mut list.queue);
         // Dropping an instance runs the service's code, which may call the service.
@@ -140,27 +137,6 @@ impl<S: Service> Roster<S> {
         for queued in queue {
             self.end(&queued.instance, Outcome::Interrupted);
         }
-    }
-
-    /// Waits until nothing of the service runs (I6, I9).
-    pub(crate) async fn joined(&self) {
-        self.runners.closed().await;
-    }
-
-    /// Removes the instances and quarantined documents of earlier terms.
-    pub(crate) fn clear(&self) {
-        let mut list = self.list();
-        list.departing.clear();
-        list.quarantined.clear();
-        let instances = std::mem::take(&mut list.instances);
-        drop(list);
-        drop(instances);
-    }
-
-    /// Returns the names of the instances whose runs have not ended.
-    pub(crate) fn running(&self) -> Vec<String> {
-        let list = self.list();
-        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
     }
 
     /// Takes an instance whose document was deleted out of the list. Its run continues.
@@ -215,8 +191,65 @@ impl<S: Service> Roster<S> {
         list.runners += wanted;
         wanted
     }
+}
 
-    pub(crate) fn status(&self) -> ServiceStatus {
+#[async_trait]
+impl<S: Service> AnyService for Roster<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    /// Steps up. Ends soon after the term does; callers do not drop it before.
+    async fn step_up(self: Arc<Self>, term: Arc<Term>) {
+        let term = self.begin_term(&term);
+        let clock = &self.config.clock;
+        let began = clock.now();
+        let outcome = self.rebuild(&term).await;
+        let took = clock.now().since(began);
+        let outcome: Result<(), Failure> = match outcome {
+            Ok(()) => Ok(()),
+            Err(Early::TermOver) => return,
+            Err(Early::Failed(error)) => Err(Arc::new(error)),
+        };
+        if took >= SLOW {
+            tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
+        }
+        self.rebuilt(&term, outcome, took);
+    }
+
+    /// Ends the term in any state. Interrupts all instances, and does not wait for them.
+    fn end_term(&self) {
+        let mut list = self.list();
+        if let Some(current) = list.current.take() {
+            current.stop.cancel();
+        }
+        list.state = ServiceState::NotLeading;
+        self.interrupt_queued(list);
+        self.state_changed.notify_waiters();
+    }
+
+    /// Waits until nothing of the service runs (I6, I9).
+    async fn joined(&self) {
+        self.runners.closed().await;
+    }
+
+    /// Removes the instances and quarantined documents of earlier terms.
+    fn clear(&self) {
+        let mut list = self.list();
+        list.departing.clear();
+        list.quarantined.clear();
+        let instances = std::mem::take(&mut list.instances);
+        drop(list);
+        drop(instances);
+    }
+
+    /// Returns the names of the instances whose runs have not ended.
+    fn running(&self) -> Vec<String> {
+        let list = self.list();
+        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
+    }
+
+    fn status(&self) -> ServiceStatus {
         let list = self.list();
         let quarantined = list.quarantined.iter();
         ServiceStatus {
@@ -237,7 +270,7 @@ impl<S: Service> Roster<S> {
     }
 
     /// Returns the status of at most `most` instances, in the order of their ids.
-    pub(crate) fn instances(&self, most: usize) -> Vec<InstanceStatus> {
+    fn instances(&self, most: usize) -> Vec<InstanceStatus> {
         // Collected first: a report is the service's code, which may call the service.
         let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
         instances.iter().map(|instance| InstanceStatus::of(instance)).collect()

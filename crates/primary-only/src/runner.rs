@@ -1,12 +1,12 @@
 //! [`Runner`]: a task that runs queued instances, one after the other.
 
 use crate::{
-    BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, envelope,
-    failure::{caught, caught_call},
+    BoxError, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
+    registry::AnyService as _,
     roster::{Queued, Roster, ServiceTerm},
+    service::{caught, caught_call},
     state_cell::{CellOwner, Place, Stored},
     status::Instance,
-    turns::Term,
 };
 use futures_util::future::BoxFuture;
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
@@ -133,12 +133,9 @@ const PAGE: usize = 500;
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A rebuild that takes this long logs a warning: half of the default TTL.
-const SLOW: Duration = Duration::from_secs(10);
-
 /// Why a service was not rebuilt.
 #[derive(Debug, thiserror::Error)]
-enum RebuildError {
+pub(crate) enum RebuildError {
     #[error("instances of an earlier term still run: {}", .0.join(", "))]
     NotJoined(Vec<String>),
     #[error("preparing it failed: {0}")]
@@ -148,31 +145,13 @@ enum RebuildError {
 }
 
 /// Why a rebuild ended before it was complete.
-enum Early {
+pub(crate) enum Early {
     TermOver,
     Failed(RebuildError),
 }
 
 impl<S: Service> Roster<S> {
-    /// Steps up. Ends soon after the term does; callers do not drop it before.
-    pub(crate) async fn step_up(self: &Arc<Self>, term: &Arc<Term>) {
-        let term = self.begin_term(term);
-        let clock = &self.config.clock;
-        let began = clock.now();
-        let outcome = self.rebuild(&term).await;
-        let took = clock.now().since(began);
-        let outcome: Result<(), Failure> = match outcome {
-            Ok(()) => Ok(()),
-            Err(Early::TermOver) => return,
-            Err(Early::Failed(error)) => Err(Arc::new(error)),
-        };
-        if took >= SLOW {
-            tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
-        }
-        self.rebuilt(&term, outcome, took);
-    }
-
-    async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
+    pub(crate) async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
         self.join_earlier(term).await?;
         self.clear();
         let cx = PrepareContext::new(term.stop.clone(), term.term.standing.clone());
@@ -255,7 +234,7 @@ impl<S: Service> Roster<S> {
     fn make(&self, term: &ServiceTerm, document: Document) -> Result<Queued<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
-            let (schema, json) = envelope::parts(&document.body)?;
+            let (schema, json) = document::parts(&document.body)?;
             let doc = match schema == S::SCHEMA {
                 true => serde_json::from_slice(json)?,
                 false => self.service.upgrade(schema, json)?,
