@@ -19,59 +19,45 @@ compile_error!(
     "vvm-containment needs Linux: it uses parent-death signals, sub-reapers and process descriptors"
 );
 
-mod auxiliary;
-mod child_handle;
+mod containment;
 mod control_group;
-mod delegation;
-mod establish;
-mod established;
 mod event;
 mod guard;
+mod helpers;
 mod keeper;
-mod launch;
-mod level;
 mod link;
+mod messages;
 mod namespace;
-mod namespace_refusal;
 mod processes;
-mod readable;
-mod shim;
 mod signals;
 pub mod stage;
 mod supervise;
+mod supervisor;
 mod sweep;
-mod terminal;
-mod words;
 
-pub use auxiliary::{Helper, HelperError, HelperLines};
-pub use delegation::Refusal as ControlGroupRefusal;
-pub use establish::Refusal;
-pub use established::Containment;
+pub use containment::{Containment, Level, Refusal, Wanted};
+pub use control_group::ControlGroupRefusal;
 pub use event::{Event, OnEvent};
-pub use guard::{Ended as GuardEnded, Note, Report as GuardReport, ToSupervisor, guard};
-pub use launch::{OWN_BINARY, StageError};
-pub use level::{Level, Wanted};
-pub use link::Received;
-pub use namespace_refusal::{Refusal as NamespaceRefusal, Step};
-pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
-pub use readable::Readable;
+pub use guard::{Ended as GuardEnded, Report as GuardReport, guard};
+pub use helpers::{Helper, HelperError, HelperLines, Helpers};
+pub use link::{Readable, Received};
+pub use messages::{Note, ToSupervisor};
+pub use namespace::{NamespaceRefusal, Step};
+pub use processes::{Family, ForeignProcFs, Member, own_group};
 pub use signals::{
     Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
-    signal_name,
+    signal_name, terminal_is_gone,
 };
+pub use stage::{OWN_BINARY, StageError};
 #[cfg(feature = "simulation")]
 pub use supervise::simulated::{Order, SimulatedKeeper};
 pub use supervise::{
     Controls, Killed, StopTimeouts, SuperviseError, Supervised, Supervision,
-    alongside::Helpers,
-    guardian_lapse::{lapsed, listens_again},
-    guardian_watch::GuardianWatch,
     keeper_handle::Unproven,
-    not_executed::NotExecuted,
-    spawn::{CommandSpec, SpawnError, Starting, start as spawn},
+    spawn::{CommandSpec, NotExecuted, SpawnError, Starting, start as spawn},
     supervise,
-    supervisor::{AcceptError, Guardian, Supervisor},
-    trigger::GuardedTrigger,
 };
-pub use sweep::{Sweep, end_all, sweep};
-pub use terminal::terminal_is_gone;
+pub use supervisor::{
+    AcceptError, GuardedTrigger, Guardian, GuardianWatch, Supervisor, lapsed, listens_again,
+};
+pub use sweep::{Ended, Reap, Reaped, Sweep, end_all, reap, sweep};

@@ -1,12 +1,29 @@
-//! The stages of this crate: re-executions of the same program as shim, keeper and so on.
+//! The stages of this crate: re-executions of the same program as shim, keeper and so on. How they are started,
+//! how they accept the link to their starter, and the shim.
+//!
+//! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
+//! real standard input follows as the first descriptor over the link.
 
 use crate::{
     keeper,
-    launch::StageError,
-    namespace::{init, outside},
-    shim,
+    link::{Link, Message, Received},
+    messages::{FromShim, ToShim},
+    namespace::{INIT_STAGE, OUTSIDE_STAGE, init_main, outside_main},
 };
-use std::{ffi::OsString, process::ExitCode};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+    net::{SocketType, sockopt::socket_type},
+    process::{Pid, Signal, getppid, set_parent_process_death_signal},
+};
+use std::{
+    env,
+    ffi::{CString, OsStr, OsString},
+    io, iter,
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+};
 
 /// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any
 /// other process. Must be the first call in `main`, while the process has a single thread.
@@ -18,11 +35,194 @@ pub fn enter() -> Result<Option<ExitCode>, StageError> {
     let Some(stage) = arguments.next() else { return Ok(None) };
     let arguments = || arguments.collect::<Vec<OsString>>();
     let status = match stage.to_str() {
-        Some(shim::STAGE) => shim::main(&arguments())?.into(),
+        Some(SHIM_STAGE) => shim_main(&arguments())?.into(),
         Some(keeper::STAGE) => keeper::main(&arguments())?.into(),
-        Some(outside::STAGE) => outside::main(&arguments())?,
-        Some(init::STAGE) => init::main(&arguments())?.into(),
+        Some(OUTSIDE_STAGE) => outside_main(&arguments())?,
+        Some(INIT_STAGE) => init_main(&arguments())?.into(),
         _ => return Ok(None),
     };
     Ok(Some(status))
+}
+
+/// The binary of this process, even if its file was replaced or removed since (proc(5)).
+pub const OWN_BINARY: &str = "/proc/self/exe";
+
+/// The argument of a stage before the command.
+pub(crate) const DASHES: &str = "--";
+
+/// Why a stage can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// Another program started the process.
+    #[error("this command is internal: a process of the same program starts it")]
+    NotAStage,
+    /// The process that started this one has ended.
+    #[error("the process that started this one has ended")]
+    Abandoned,
+    /// `/dev/null` can't replace the link as standard input.
+    #[error("/dev/null can't be opened, which every stage needs: {0}: is /dev there, and all of it?")]
+    NoNull(io::Error),
+    /// The system refused a descriptor or memory.
+    #[error("the system refuses a descriptor or memory: {0}")]
+    System(io::Error),
+}
+
+/// Returns the command that starts a stage with `far` as its end of the link. The caller adds environment and
+/// process group.
+pub(crate) fn command(
+    stage: impl AsRef<OsStr>,
+    arguments: impl IntoIterator<Item = OsString>,
+    far: OwnedFd,
+) -> Command {
+    let mut command = pass_on(stage, arguments);
+    command.stdin(Stdio::from(far));
+    command
+}
+
+/// Returns the command that starts a stage with this process's own link. The caller adds the rest.
+pub(crate) fn pass_on(stage: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = OsString>) -> Command {
+    let mut command = Command::new(OWN_BINARY);
+    command.arg0(own_name()).arg(stage).args(arguments);
+    command
+}
+
+/// Returns the file name of the program, for process listings.
+fn own_name() -> OsString {
+    let called = env::args_os().next().unwrap_or_default();
+    Path::new(&called).file_name().unwrap_or(OsStr::new(OWN_BINARY)).to_owned()
+}
+
+/// Names this process PROGRAM-STAGE, as `vvm-host`: the kernel would name every stage `exe`, after
+/// [`OWN_BINARY`].
+fn name_process() {
+    let stage = env::args().nth(1).unwrap_or_default();
+    let name = format!("{}-{}", own_name().display(), stage.strip_prefix("stage-").unwrap_or(&stage));
+    // Only for process listings.
+    let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
+}
+
+/// Returns the arguments of a stage that is to execute the user's command.
+pub(crate) fn behind_dashes(command: &[OsString]) -> impl Iterator<Item = OsString> {
+    iter::once(DASHES.into()).chain(command.iter().cloned())
+}
+
+/// Returns the command among the arguments of such a stage, empty for a trial. `None` for unknown arguments.
+pub(crate) fn command_of(arguments: &[OsString]) -> Option<&[OsString]> {
+    match arguments.split_first() {
+        None => Some(arguments),
+        Some((dashes, command)) => (dashes == DASHES).then_some(command),
+    }
+}
+
+/// Starts `command`.
+///
+/// # Errors
+/// If the system refuses a process.
+pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
+    // The handle is dropped on purpose: `sweep::reap` reaps the child.
+    Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// The link to the stage before, its first message, and the descriptors of that message.
+#[derive(Debug)]
+pub(crate) struct Accepted<Out, In> {
+    pub(crate) link: Link<Out, In>,
+    pub(crate) first: In,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Returns the link from the stage before, which is this process's standard input.
+///
+/// # Errors
+/// If there is no such link.
+pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, StageError> {
+    let input = rustix::stdio::stdin();
+    if socket_type(input) != Ok(SocketType::SEQPACKET) {
+        return Err(StageError::NotAStage);
+    }
+    name_process();
+    let socket =
+        rustix::io::fcntl_dupfd_cloexec(input, 3).map_err(|errno| StageError::System(errno.into()))?;
+    Ok(Link::over(socket))
+}
+
+/// Accepts the link from the stage before, and waits for its first message. Standard input is empty
+/// afterwards.
+///
+/// # Errors
+/// If there is no such link, its other end is gone, or the system refuses a descriptor.
+pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, StageError> {
+    let link = given_link()?;
+    let null = open_null("/dev/null")?;
+    rustix::stdio::dup2_stdin(null).map_err(|errno| StageError::System(errno.into()))?;
+    link.wait();
+    match link.receive() {
+        Some(Received::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
+        Some(Received::End) | None => Err(StageError::Abandoned),
+    }
+}
+
+fn open_null(path: &str) -> Result<OwnedFd, StageError> {
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    opened.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => StageError::System(errno.into()),
+        _ => StageError::NoNull(errno.into()),
+    })
+}
+
+/// The name of the stage.
+pub(crate) const SHIM_STAGE: &str = "stage-worker";
+
+/// The status that a shell reports for a command that can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// Executes the command, or reports why it can't: the shim is the command's process before that.
+///
+/// It is a separate program start, because code between fork and exec would be `unsafe` and could not
+/// allocate.
+fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
+    // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
+    // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.
+    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    let Accepted { link, first: ToShim { parent }, descriptors } = accept::<FromShim, ToShim>()?;
+    // If the parent ended before that call, this process has another parent now.
+    if getppid() != Some(parent) {
+        return Err(StageError::Abandoned);
+    }
+    let input = descriptors.into_iter().next().ok_or(StageError::Abandoned)?;
+    let mut words = arguments.iter();
+    let (true, Some(program)) = (words.next().is_some_and(|dashes| dashes == DASHES), words.next()) else {
+        return Err(StageError::NotAStage);
+    };
+    let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
+        // Returns only on failure.
+        Ok(()) => Command::new(program).args(words).exec(),
+        Err(refusal) => refusal.into(),
+    };
+    let errno = error.raw_os_error().unwrap_or_default();
+    // A parent that is gone needs no answer.
+    let _ = link.send(&FromShim { errno });
+    Ok(NOT_EXECUTABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_of_a_stage_is_read_back_from_its_arguments() {
+        let command = ["--check=x".into(), "--".into(), "b".into()];
+        let arguments = behind_dashes(&command).collect::<Vec<_>>();
+        assert_eq!(command_of(&arguments), Some(&command[..]));
+        assert_eq!(command_of(&[]), Some(&[][..]));
+        assert_eq!(command_of(&["other".into()]), None);
+    }
+
+    #[test]
+    fn error_names_a_missing_dev_null() {
+        let refusal = open_null("/nowhere/null").unwrap_err();
+        assert!(matches!(refusal, StageError::NoNull(_)), "{refusal:?}");
+        assert!(refusal.to_string().starts_with("/dev/null can't be opened"), "{refusal}");
+        assert!(open_null("/dev/null").is_ok());
+    }
 }

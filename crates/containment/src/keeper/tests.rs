@@ -1,7 +1,7 @@
 //! The order of a keeper's messages.
 
 use super::*;
-use crate::processes::{Ended, Family};
+use crate::{processes::Family, sweep::Ended};
 
 /// A shim sends its refusal and ends at any moment, also between two looks of the keeper.
 #[test]

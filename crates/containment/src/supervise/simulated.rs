@@ -2,16 +2,14 @@
 
 use super::{
     Controls, StopTimeouts, Supervision,
-    alongside::Helpers,
-    keeper_handle::KeeperHandle,
-    keeper_process::{KeeperProcess, Waiting},
+    keeper_handle::{KeeperHandle, KeeperProcess, Waiting},
 };
 use crate::{
-    auxiliary::HelperLines,
     event::OnEvent,
-    keeper::message::{FromKeeper, ToKeeper},
+    helpers::{HelperLines, Helpers},
     link::Received,
-    processes::Ended,
+    messages::{FromKeeper, ToKeeper},
+    sweep::Ended,
 };
 use rustix::{io::Errno, process::Signal};
 use std::{

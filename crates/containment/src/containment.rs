@@ -1,0 +1,188 @@
+//! [`Containment`]: the containment in force, its [`Level`], and how it is established: a level is tried before
+//! anything is started in it.
+//!
+//! Why killing and reaping suffices: this process is a sub-reaper, so processes that its descendants leave
+//! behind become its children, in any session and group and of any user. Without a child there is no
+//! descendant (I6). A control group also has members that left the descent: it must have none.
+
+use crate::{
+    control_group::{self, ControlGroup, ControlGroupRefusal},
+    link,
+    messages::{FromShim, ToShim},
+    namespace::{self, NamespaceRefusal},
+    processes::{Family, ForeignProcFs},
+    stage::{self, SHIM_STAGE},
+    sweep::has_ended,
+};
+use rustix::process::Pid;
+use std::{
+    fmt, io,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// How a command's processes are contained. Every level includes [`Guardian`](Self::Guardian).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Guardian and supervisor: each ends everything when the other dies.
+    Guardian,
+    /// A control group for the command, whose members the kernel kills at once.
+    ControlGroup,
+    /// A PID namespace for the command, which the kernel ends with the supervisor.
+    PidNamespace,
+}
+
+/// `guardian`, `cgroup` or `pidns`.
+impl fmt::Display for Level {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Guardian => "guardian",
+            Self::ControlGroup => "cgroup",
+            Self::PidNamespace => "pidns",
+        })
+    }
+}
+
+/// The level that a caller requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// The best level that the command can't notice. In a PID namespace its processes have other numbers, so
+    /// that level is not chosen.
+    Auto,
+    /// This level, or a refusal.
+    Exactly(Level),
+}
+
+/// The containment in force. Guardian and supervisor each have one.
+#[derive(Clone, Debug)]
+pub struct Containment {
+    level: Level,
+    /// The descendants of this process.
+    pub(crate) family: Family,
+    /// The control group of the command's processes, if they have one.
+    pub(crate) group: Option<Arc<ControlGroup>>,
+    /// The keepers of this supervisor.
+    keepers: Arc<Mutex<Vec<Arc<OwnedFd>>>>,
+    /// Whether this process is process 1 of the command's namespace.
+    pub(crate) whole_namespace: bool,
+}
+
+impl Containment {
+    /// Returns the level in force.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Contains everything in the command's namespace, whose process 1 this is.
+    pub(crate) fn of_this_namespace() -> Result<Self, ForeignProcFs> {
+        let family = Family::of_this_process()?;
+        Ok(Self { whole_namespace: true, ..Self::of(Level::PidNamespace, family, None) })
+    }
+
+    /// Contains the descendants of this process, without a group or namespace.
+    pub fn by_family(family: Family) -> Self {
+        Self::of(Level::Guardian, family, None)
+    }
+
+    /// Joins a containment that another process has established, by its level and the folder of its group.
+    ///
+    /// # Errors
+    /// If `/proc` is missing or foreign.
+    pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
+        let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
+        Ok(Self::of(level, Family::of_this_process()?, group))
+    }
+
+    fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
+        Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
+    }
+
+    /// Returns whether a keeper runs, and so a command may run.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|keeper| !has_ended(keeper))
+    }
+
+    /// Remembers a keeper, by a descriptor of its process.
+    pub(crate) fn remember_keeper(&self, keeper: Arc<OwnedFd>) {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.retain(|keeper| !has_ended(keeper));
+        keepers.push(keeper);
+    }
+
+    /// Returns whether the control group, if there is one, has no member. Kills those that it finds, and
+    /// waits a moment for their end.
+    pub(crate) fn has_no_member(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| group.is_empty_or_killed())
+    }
+
+    /// Removes the control group, if there is one. No process may be left in it.
+    pub fn dissolve(&self) {
+        // An empty group that stays does no harm.
+        let _ = self.remove_group();
+    }
+
+    /// [`dissolve`](Self::dissolve), and returns whether no group is left, so that it has no member.
+    pub(crate) fn remove_group(&self) -> bool {
+        let removed = self.group.as_ref().map_or(Ok(()), |group| group.remove());
+        removed.map_or_else(|cause| cause.kind() == io::ErrorKind::NotFound, |()| true)
+    }
+}
+
+/// Why the requested level is not available.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No level is available.
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    /// This process can't make a control group.
+    #[error(transparent)]
+    ControlGroup(#[from] ControlGroupRefusal),
+    /// This process can't make a PID namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceRefusal),
+}
+
+impl Containment {
+    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
+    ///
+    /// # Errors
+    /// If the level is not available here.
+    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
+        let (level, group) = match wanted {
+            Wanted::Auto => control_group::own_group()
+                .ok()
+                .filter(|own| control_group::is_delegated(own))
+                .and_then(|own| tried_group(&own).ok())
+                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
+            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
+            Wanted::Exactly(Level::ControlGroup) => {
+                let own = control_group::own_group()?;
+                let group =
+                    tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
+                (Level::ControlGroup, Some(group))
+            }
+            Wanted::Exactly(Level::PidNamespace) => {
+                namespace::try_out()?;
+                (Level::PidNamespace, None)
+            }
+        };
+        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
+    }
+}
+
+/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
+fn tried_group(own: &Path) -> io::Result<ControlGroup> {
+    let group = ControlGroup::below(own)?;
+    let (near, far) = link::pair::<ToShim, FromShim>()?;
+    let admitted = stage::command(SHIM_STAGE, [], far).spawn().and_then(|mut shim| {
+        let admitted = group.admit(Pid::from_child(&shim));
+        // Without a message, it ends.
+        drop(near);
+        shim.wait()?;
+        admitted
+    });
+    // No process is in it.
+    admitted.inspect_err(|_| drop(group.remove()))?;
+    Ok(group)
+}

@@ -1,0 +1,472 @@
+//! The messages between guardian and supervisor, supervisor and keeper, keeper and shim, and how each fits a frame.
+
+use crate::{
+    containment::Level,
+    helpers::Helper,
+    link::{Frame, Message, frame},
+    namespace::{NamespaceRefusal, Step},
+    signals::{ForwardedSignal, SignalSource},
+    sweep::Ended,
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal},
+};
+use vvm_clock::Instant;
+
+/// From the guardian to the supervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToSupervisor {
+    /// The first message. It carries the command's standard input, a descriptor of the guardian's process,
+    /// and the folder of the command's control group, if it has one.
+    Begin {
+        /// The process group that the command shall share, so that the terminal treats both as one job.
+        terminal_group: Option<Pid>,
+        /// The containment in force.
+        level: Level,
+    },
+    /// The guardian received a signal.
+    Signalled {
+        /// The signal.
+        signal: Signal,
+        /// Where it came from.
+        source: SignalSource,
+    },
+    /// The guardian's timer is set to this deadline.
+    InForce(Option<Instant>),
+}
+
+/// From the supervisor to the guardian.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToGuardian {
+    /// The earliest kill deadline changed.
+    Deadline(Option<Instant>),
+    /// For the guardian's caller.
+    Note(Note),
+    /// The supervisor has nothing left to do and ends.
+    Finished,
+}
+
+/// A message from a supervisor to its guardian's caller. This crate does not interpret it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// The kind of the note, below 128.
+    pub kind: u8,
+    /// Its content.
+    pub words: [u64; 4],
+}
+
+const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
+
+fn level_word(level: Level) -> u64 {
+    LEVELS.into_iter().zip(0..).find_map(|(one, word)| (one == level).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn level(word: u64) -> Option<Level> {
+    LEVELS.get(usize::try_from(word).ok()?).copied()
+}
+
+const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
+
+fn source_word(source: SignalSource) -> u64 {
+    SOURCES.into_iter().zip(0..).find_map(|(one, word)| (one == source).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn source(word: u64) -> Option<SignalSource> {
+    SOURCES.get(usize::try_from(word).ok()?).copied()
+}
+
+impl Message for ToSupervisor {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Begin { terminal_group, level } => {
+                frame(1, [optional_pid_word(terminal_group), level_word(level)])
+            }
+            Self::Signalled { signal, source } => frame(2, [signal_word(signal), source_word(source)]),
+            Self::InForce(deadline) => frame(3, instant_words(deadline)),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, ..] = frame.words;
+        Some(match frame.kind {
+            1 => Self::Begin { terminal_group: pid(first), level: level(second)? },
+            2 => Self::Signalled { signal: signal(first)?, source: source(second)? },
+            3 => Self::InForce(instant(frame.words)),
+            _ => return None,
+        })
+    }
+}
+
+/// Frames of this kind and above are notes.
+const NOTES: u8 = 128;
+
+impl Message for ToGuardian {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Deadline(deadline) => frame(16, instant_words(deadline)),
+            Self::Finished => frame(17, []),
+            Self::Note(Note { kind, words }) => Frame { kind: NOTES | kind, words },
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        Some(match frame.kind {
+            16 => Self::Deadline(instant(frame.words)),
+            17 => Self::Finished,
+            kind if kind >= NOTES => Self::Note(Note { kind: kind - NOTES, words: frame.words }),
+            _ => return None,
+        })
+    }
+}
+
+/// From the parent to the shim. It carries the command's standard input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ToShim {
+    /// The process that must be the shim's parent.
+    pub(crate) parent: Pid,
+}
+
+/// From the shim to its parent: the `errno` with which execution failed. On success the link closes without a
+/// message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FromShim {
+    pub(crate) errno: i32,
+}
+
+/// The longest name of a process that the kernel keeps (proc(5): `comm`), with its end.
+pub(crate) const NAME: usize = 16;
+
+/// From the supervisor to a keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToKeeper {
+    /// The first message: start the command. It carries the command's standard input, a descriptor of the
+    /// guardian's process, and the folder of the command's control group, if it has one.
+    Begin {
+        /// The process group that the command shall join; `None` for a new one.
+        group: Option<Pid>,
+        /// The kill deadline.
+        deadline: Option<Instant>,
+    },
+    /// The first message: only try whether a keeper can start.
+    TryOut,
+    /// Forward a signal to the command.
+    Signal(ForwardedSignal),
+    /// Start a helper.
+    Helper(Helper),
+    /// Kill a helper.
+    KillHelper(Helper),
+    /// The kill deadline moved.
+    Deadline(Option<Instant>),
+    /// Send TERM to the processes that the command has left behind.
+    TellRest,
+    /// Kill everything.
+    Kill,
+}
+
+/// From a keeper to the supervisor; before it starts, from the process that makes its namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FromKeeper {
+    /// The keeper can start. From here on, processes may run.
+    Ready,
+    /// The system refused the namespace. The last message.
+    Refused(NamespaceRefusal),
+    /// The system refused the command's process.
+    NotStarted(Errno),
+    /// The command could not be executed.
+    NotExecuted(Errno),
+    /// The command was executed, or killed before.
+    Executed,
+    /// The command's own process has ended.
+    Ended(Ended),
+    /// The system refused a helper's process.
+    HelperNotStarted(Helper, Errno),
+    /// A helper has ended.
+    HelperEnded(Helper, Ended),
+    /// A signal could not be forwarded to the command.
+    NotPassedOn(Signal, Errno),
+    /// Up to four processes of another user, which the keeper may not kill.
+    OutOfReach([Option<Pid>; 4]),
+    /// A process that the command has left behind.
+    LeftOver {
+        /// How many there are.
+        total: u32,
+        /// Whether no other is named after this one.
+        is_last: bool,
+        /// Its name, with zeros behind.
+        name: [u8; NAME],
+    },
+    /// The keeper has received the order to kill.
+    Kills,
+    /// No descendant of the keeper is left (I6). The last message.
+    Gone,
+}
+
+impl Message for ToKeeper {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Begin { group, deadline } => {
+                let [tag, nanos] = instant_words(deadline);
+                frame(48, [tag, nanos, optional_pid_word(group)])
+            }
+            Self::TryOut => frame(49, []),
+            Self::Signal(ForwardedSignal { signal, delivered }) => {
+                frame(50, [signal_word(signal), u64::from(delivered)])
+            }
+            Self::Helper(helper) => frame(51, [helper_word(helper)]),
+            Self::KillHelper(helper) => frame(52, [helper_word(helper)]),
+            Self::Deadline(deadline) => frame(53, instant_words(deadline)),
+            Self::TellRest => frame(54, []),
+            Self::Kill => frame(55, []),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, third, _] = frame.words;
+        Some(match frame.kind {
+            48 => Self::Begin { group: pid(third), deadline: instant(frame.words) },
+            49 => Self::TryOut,
+            50 => Self::Signal(ForwardedSignal { signal: signal(first)?, delivered: second != 0 }),
+            51 => Self::Helper(helper(first)?),
+            52 => Self::KillHelper(helper(first)?),
+            53 => Self::Deadline(instant(frame.words)),
+            54 => Self::TellRest,
+            55 => Self::Kill,
+            _ => return None,
+        })
+    }
+}
+
+impl Message for FromKeeper {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Ready => frame(64, []),
+            Self::Refused(NamespaceRefusal { step, errno }) => {
+                frame(65, [step_word(step), errno_word(errno)])
+            }
+            Self::NotStarted(errno) => frame(66, [errno_word(errno)]),
+            Self::NotExecuted(errno) => frame(67, [errno_word(errno)]),
+            Self::Executed => frame(68, []),
+            Self::Ended(how) => frame(69, ended_words(how)),
+            Self::HelperNotStarted(helper, errno) => frame(70, [helper_word(helper), errno_word(errno)]),
+            Self::HelperEnded(helper, how) => {
+                let [tag, number] = ended_words(how);
+                frame(71, [tag, number, helper_word(helper)])
+            }
+            Self::NotPassedOn(signal, errno) => frame(72, [signal_word(signal), errno_word(errno)]),
+            Self::OutOfReach(processes) => frame(73, processes.map(optional_pid_word)),
+            Self::LeftOver { total, is_last, name } => {
+                let word = |at: usize| name[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                frame(76, [u64::from(total), u64::from(is_last), word(0), word(8)])
+            }
+            Self::Kills => frame(74, []),
+            Self::Gone => frame(75, []),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, third, fourth] = frame.words;
+        Some(match frame.kind {
+            64 => Self::Ready,
+            65 => Self::Refused(NamespaceRefusal { step: step(first)?, errno: errno(second)? }),
+            66 => Self::NotStarted(errno(first)?),
+            67 => Self::NotExecuted(errno(first)?),
+            68 => Self::Executed,
+            69 => Self::Ended(ended(first, second)?),
+            70 => Self::HelperNotStarted(helper(first)?, errno(second)?),
+            71 => Self::HelperEnded(helper(third)?, ended(first, second)?),
+            72 => Self::NotPassedOn(signal(first)?, errno(second)?),
+            73 => Self::OutOfReach(frame.words.map(pid)),
+            74 => Self::Kills,
+            75 => Self::Gone,
+            76 => {
+                let mut name = [0; NAME];
+                let bytes = [third, fourth].map(u64::to_le_bytes);
+                name.iter_mut().zip(bytes.as_flattened()).for_each(|(place, byte)| *place = *byte);
+                Self::LeftOver { total: u32::try_from(first).ok()?, is_last: second != 0, name }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn errno_word(errno: Errno) -> u64 {
+    u64::from(errno.raw_os_error().unsigned_abs())
+}
+
+fn errno(word: u64) -> Option<Errno> {
+    Some(Errno::from_raw_os_error(i32::try_from(word).ok()?))
+}
+
+fn helper_word(helper: Helper) -> u64 {
+    match helper {
+        Helper::PreStop => 0,
+        Helper::Check => 1,
+    }
+}
+
+fn helper(word: u64) -> Option<Helper> {
+    match word {
+        0 => Some(Helper::PreStop),
+        1 => Some(Helper::Check),
+        _ => None,
+    }
+}
+
+const STEPS: [Step; 6] =
+    [Step::Link, Step::Process, Step::Namespace, Step::UserNamespace, Step::Mapping, Step::Proc];
+
+fn step_word(step: Step) -> u64 {
+    STEPS.into_iter().zip(0..).find_map(|(one, word)| (one == step).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn step(word: u64) -> Option<Step> {
+    STEPS.get(usize::try_from(word).ok()?).copied()
+}
+
+const NONE: u64 = 0;
+const SOME: u64 = 1;
+const EXITED: u64 = 0;
+const SIGNALLED: u64 = 1;
+
+fn instant_words(instant: Option<Instant>) -> [u64; 2] {
+    instant.map_or([NONE, 0], |at| [SOME, at.as_nanos()])
+}
+
+fn instant([tag, nanos, ..]: [u64; 4]) -> Option<Instant> {
+    (tag == SOME).then(|| Instant::from_nanos(nanos))
+}
+
+fn optional_pid_word(pid: Option<Pid>) -> u64 {
+    pid.map_or(NONE, pid_word)
+}
+
+fn pid_word(pid: Pid) -> u64 {
+    u64::from(pid.as_raw_pid().unsigned_abs())
+}
+
+/// Returns `None` for zero, which is no process.
+fn pid(word: u64) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(word).ok()?)
+}
+
+fn signal_word(signal: Signal) -> u64 {
+    u64::from(signal.as_raw().unsigned_abs())
+}
+
+fn signal(word: u64) -> Option<Signal> {
+    Signal::from_named_raw(i32::try_from(word).ok()?)
+}
+
+fn ended_words(ended: Ended) -> [u64; 2] {
+    match ended {
+        Ended::Exited(status) => [EXITED, u64::from(status)],
+        Ended::Signalled(number) => [SIGNALLED, u64::from(number.unsigned_abs())],
+    }
+}
+
+fn ended(tag: u64, number: u64) -> Option<Ended> {
+    match tag {
+        EXITED => Some(Ended::Exited(u8::try_from(number).ok()?)),
+        SIGNALLED => Some(Ended::Signalled(i32::try_from(number).ok()?)),
+        _ => None,
+    }
+}
+
+impl Message for ToShim {
+    fn to_frame(&self) -> Frame {
+        frame(32, [pid_word(self.parent)])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 32).then_some(())?;
+        Some(Self { parent: pid(frame.words[0])? })
+    }
+}
+
+impl Message for FromShim {
+    fn to_frame(&self) -> Frame {
+        frame(33, [u64::from(self.errno.unsigned_abs())])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 33).then_some(())?;
+        Some(Self { errno: i32::try_from(frame.words[0]).ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_survives_its_frame() {
+        let pid = rustix::process::getpid();
+        let to_supervisor = [
+            ToSupervisor::Begin { terminal_group: None, level: Level::Guardian },
+            ToSupervisor::Begin { terminal_group: Some(pid), level: Level::PidNamespace },
+            ToSupervisor::Signalled { signal: Signal::TERM, source: SignalSource::Process },
+            ToSupervisor::Signalled { signal: Signal::INT, source: SignalSource::Terminal },
+            ToSupervisor::Signalled { signal: Signal::HUP, source: SignalSource::Shell },
+            ToSupervisor::InForce(None),
+            ToSupervisor::InForce(Some(Instant::ORIGIN)),
+        ];
+        for message in to_supervisor {
+            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToGuardian::from_frame(&message.to_frame()), None);
+        }
+        let to_guardian = [
+            ToGuardian::Deadline(Some(Instant::NEVER)),
+            ToGuardian::Deadline(None),
+            ToGuardian::Finished,
+            ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
+            ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),
+        ];
+        for message in to_guardian {
+            assert_eq!(ToGuardian::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), None);
+        }
+        let to_keeper = [
+            ToKeeper::Begin { group: Some(pid), deadline: None },
+            ToKeeper::Begin { group: None, deadline: Some(Instant::NEVER) },
+            ToKeeper::TryOut,
+            ToKeeper::Signal(ForwardedSignal { signal: Signal::QUIT, delivered: true }),
+            ToKeeper::Helper(Helper::PreStop),
+            ToKeeper::Helper(Helper::Check),
+            ToKeeper::KillHelper(Helper::Check),
+            ToKeeper::Deadline(Some(Instant::ORIGIN)),
+            ToKeeper::Deadline(None),
+            ToKeeper::TellRest,
+            ToKeeper::Kill,
+        ];
+        for message in to_keeper {
+            assert_eq!(ToKeeper::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(FromKeeper::from_frame(&message.to_frame()), None);
+        }
+        let refused = STEPS.map(|step| FromKeeper::Refused(NamespaceRefusal { step, errno: Errno::PERM }));
+        let others = [
+            FromKeeper::Ready,
+            FromKeeper::NotStarted(Errno::AGAIN),
+            FromKeeper::NotExecuted(Errno::NOENT),
+            FromKeeper::Executed,
+            FromKeeper::Ended(Ended::Exited(255)),
+            FromKeeper::Ended(Ended::Signalled(9)),
+            FromKeeper::HelperNotStarted(Helper::Check, Errno::MFILE),
+            FromKeeper::HelperEnded(Helper::PreStop, Ended::Exited(1)),
+            FromKeeper::HelperEnded(Helper::Check, Ended::Signalled(9)),
+            FromKeeper::NotPassedOn(Signal::TERM, Errno::PERM),
+            FromKeeper::OutOfReach([Some(pid), None, None, None]),
+            FromKeeper::LeftOver { total: 7, is_last: true, name: *b"a fifteen bytes\0" },
+            FromKeeper::Kills,
+            FromKeeper::Gone,
+        ];
+        for message in others.into_iter().chain(refused) {
+            assert_eq!(FromKeeper::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToKeeper::from_frame(&message.to_frame()), None);
+        }
+        let to_shim = ToShim { parent: rustix::process::getpid() };
+        assert_eq!(ToShim::from_frame(&to_shim.to_frame()), Some(to_shim));
+        assert_eq!(FromShim::from_frame(&FromShim { errno: 2 }.to_frame()), Some(FromShim { errno: 2 }));
+        assert_eq!(FromShim::from_frame(&to_shim.to_frame()), None);
+    }
+}
