@@ -1,24 +1,16 @@
-//! [`Containment`]: the containment in force, its [`Level`], and how it is established: a level is tried before
-//! anything is started in it.
+//! [`Containment`]: the containment in force, its [`Level`], as the guardian has established it.
 //!
 //! Why killing and reaping suffices: this process is a sub-reaper, so processes that its descendants leave
 //! behind become its children, in any session and group and of any user. Without a child there is no
 //! descendant (I6). A control group also has members that left the descent: it must have none.
 
 use crate::{
-    control_group::{self, ControlGroup, ControlGroupRefusal},
-    link,
-    messages::{FromShim, ToShim},
-    namespace::{self, NamespaceRefusal},
-    processes::{Family, ForeignProcFs},
-    stage::{self, SHIM_STAGE},
-    sweep::has_ended,
+    control_group::ControlGroup,
+    processes::{Family, ForeignProcFs, has_ended},
 };
-use rustix::process::Pid;
 use std::{
     fmt, io,
     os::fd::OwnedFd,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -94,7 +86,7 @@ impl Containment {
         Ok(Self::of(level, Family::of_this_process()?, group))
     }
 
-    fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
+    pub(crate) fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
         Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
     }
 
@@ -127,62 +119,4 @@ impl Containment {
         let removed = self.group.as_ref().map_or(Ok(()), |group| group.remove());
         removed.map_or_else(|cause| cause.kind() == io::ErrorKind::NotFound, |()| true)
     }
-}
-
-/// Why the requested level is not available.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// No level is available.
-    #[error(transparent)]
-    ProcFs(#[from] ForeignProcFs),
-    /// This process can't make a control group.
-    #[error(transparent)]
-    ControlGroup(#[from] ControlGroupRefusal),
-    /// This process can't make a PID namespace.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceRefusal),
-}
-
-impl Containment {
-    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
-    ///
-    /// # Errors
-    /// If the level is not available here.
-    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
-        let (level, group) = match wanted {
-            Wanted::Auto => control_group::own_group()
-                .ok()
-                .filter(|own| control_group::is_delegated(own))
-                .and_then(|own| tried_group(&own).ok())
-                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
-            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
-            Wanted::Exactly(Level::ControlGroup) => {
-                let own = control_group::own_group()?;
-                let group =
-                    tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
-                (Level::ControlGroup, Some(group))
-            }
-            Wanted::Exactly(Level::PidNamespace) => {
-                namespace::try_out()?;
-                (Level::PidNamespace, None)
-            }
-        };
-        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
-    }
-}
-
-/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
-fn tried_group(own: &Path) -> io::Result<ControlGroup> {
-    let group = ControlGroup::below(own)?;
-    let (near, far) = link::pair::<ToShim, FromShim>()?;
-    let admitted = stage::command(SHIM_STAGE, [], far).spawn().and_then(|mut shim| {
-        let admitted = group.admit(Pid::from_child(&shim));
-        // Without a message, it ends.
-        drop(near);
-        shim.wait()?;
-        admitted
-    });
-    // No process is in it.
-    admitted.inspect_err(|_| drop(group.remove()))?;
-    Ok(group)
 }

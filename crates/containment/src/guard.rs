@@ -1,17 +1,22 @@
 //! The guardian: the process that the user starts. It starts the supervisor and forwards signals to it. When
 //! the supervisor ends or outlives its deadline, the guardian kills the supervisor and all its descendants.
+//! Before that it establishes the containment: a level is tried before anything is started in it.
 //!
 //! The guardian is a separate process, because no process can clean up after its own SIGKILL. It has one
 //! thread, so that it works as process 1, when memory is short, and while all other processes hang.
 
 use crate::{
-    containment::{Containment, Level},
+    containment::{Containment, Level, Wanted},
+    control_group::{self, ControlGroup, ControlGroupRefusal},
     event::Event,
+    launch::{self, SHIM_STAGE},
     link::{self, Link},
-    messages::{Note, ToGuardian, ToSupervisor},
+    messages::{FromShim, Note, ToGuardian, ToShim, ToSupervisor},
+    namespace,
+    processes::{self, Family, ForeignProcFs, Reap, Reaped, reap},
+    refusal::NamespaceRefusal,
     signals::{Signals, Terminal},
-    stage,
-    sweep::{self, Reap, Reaped, Sweep, end_all, reap, sweep},
+    sweep::{Sweep, end_all, sweep},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -25,6 +30,8 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt as _,
     },
+    path::Path,
+    sync::Arc,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -72,7 +79,7 @@ fn start_supervisor(
 
     let (link, far) = link::pair()?;
     let (first, arguments) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = stage::command(first, arguments.iter().cloned(), far);
+    let mut command = launch::command(first, arguments.iter().cloned(), far);
     // A group of its own, so that the terminal's signals to its foreground group reach the supervisor only
     // through the guardian.
     command.process_group(0);
@@ -82,7 +89,7 @@ fn start_supervisor(
             None => command.env_remove(name),
         };
     }
-    let supervisor = stage::start(command)?;
+    let supervisor = launch::start(command)?;
     let process = pidfd_open(supervisor, PidfdFlags::empty()).map_err(io::Error::from)?;
     let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
     let begin = ToSupervisor::Begin { terminal_group: terminal.group(), level: containment.level() };
@@ -136,7 +143,7 @@ pub struct Ended {
     pub level: Level,
     /// How its process ended. `None` if a thread of it hangs in the kernel: it was left behind, after it had
     /// finished and disarmed its deadline.
-    pub supervisor: Option<sweep::Ended>,
+    pub supervisor: Option<processes::Ended>,
     /// When it was reaped or left behind.
     pub reaped_at: Instant,
     /// Its last kill deadline.
@@ -183,7 +190,7 @@ impl Guarding {
         // Without a child, the supervisor is among those reaped.
         Ended {
             level: self.containment.level(),
-            supervisor: supervisor.or((!left_behind).then_some(sweep::Ended::Exited(0))),
+            supervisor: supervisor.or((!left_behind).then_some(processes::Ended::Exited(0))),
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.deadline,
             deadline_passed,
@@ -219,7 +226,7 @@ impl Guarding {
         false
     }
 
-    fn is_supervisor(&self, reaped: Reaped) -> Option<(sweep::Ended, Instant)> {
+    fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::Ended, Instant)> {
         (reaped.pid == self.supervisor).then(|| (reaped.ended, SystemClock::read()))
     }
 
@@ -333,6 +340,64 @@ impl AsFd for Countdown {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Why the requested level is not available.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No level is available.
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    /// This process can't make a control group.
+    #[error(transparent)]
+    ControlGroup(#[from] ControlGroupRefusal),
+    /// This process can't make a PID namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceRefusal),
+}
+
+impl Containment {
+    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
+    ///
+    /// # Errors
+    /// If the level is not available here.
+    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
+        let (level, group) = match wanted {
+            Wanted::Auto => control_group::own_group()
+                .ok()
+                .filter(|own| control_group::is_delegated(own))
+                .and_then(|own| tried_group(&own).ok())
+                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
+            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
+            Wanted::Exactly(Level::ControlGroup) => {
+                let own = control_group::own_group()?;
+                let group =
+                    tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
+                (Level::ControlGroup, Some(group))
+            }
+            Wanted::Exactly(Level::PidNamespace) => {
+                namespace::try_out()?;
+                (Level::PidNamespace, None)
+            }
+        };
+        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
+    }
+}
+
+/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
+fn tried_group(own: &Path) -> io::Result<ControlGroup> {
+    let group = ControlGroup::below(own)?;
+    let (near, far) = link::pair::<ToShim, FromShim>()?;
+    let admitted = launch::command(SHIM_STAGE, [], far).spawn().and_then(|mut shim| {
+        let admitted = group.admit(Pid::from_child(&shim));
+        // Without a message, it ends.
+        drop(near);
+        shim.wait()?;
+        admitted
+    });
+    // No process is in it.
+    admitted.inspect_err(|_| drop(group.remove()))?;
+    Ok(group)
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 
 use crate::{
     containment::{Containment, Level},
-    helpers::{Helper, HelperLines, helper_command, without_lines},
+    launch::{self, Accepted, HelperLines, SHIM_STAGE, StageError, helper_command, without_lines},
     link::{self, Link, Received},
-    messages::{FromKeeper, FromShim, NAME, ToKeeper, ToShim},
-    processes::{Family, Member, group_of, own_group},
+    messages::{FromKeeper, FromShim, Helper, NAME, ToKeeper, ToShim},
+    processes::{Family, Member, Reap, Reaped, group_of, has_ended, own_group, reap},
     signals::{ForwardedSignal, Signals},
-    stage::{self, Accepted, SHIM_STAGE, StageError},
-    sweep::{OutOfReachReport, Reap, Reaped, Sweep, has_ended, reap, sweep},
+    sweep::{OutOfReachReport, Sweep, sweep},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -45,8 +44,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // First. A service manager signals every process; the supervisor forwards those signals to the command.
     // They are caught, not ignored, because the command would inherit that.
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
-    let Accepted { link, first, descriptors } = stage::accept()?;
-    let command = stage::command_of(arguments).ok_or(StageError::NotAStage)?;
+    let Accepted { link, first, descriptors } = launch::accept()?;
+    let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline } = first {
         let (lines, group) = (&HelperLines::of_environment(), group.map(Some));
         let task = KeeperTask { lines, command, group, deadline, descriptors };
@@ -163,7 +162,7 @@ struct Keeper<'k> {
 impl Keeper<'_> {
     fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
         let (near, far) = link::pair()?;
-        let shim = stage::command(SHIM_STAGE, stage::behind_dashes(command), far);
+        let shim = launch::command(SHIM_STAGE, launch::behind_dashes(command), far);
         let mut process = without_lines(shim);
         let group = match group {
             // Process 1 was started in the terminal's group, and so is its child.
@@ -177,7 +176,7 @@ impl Keeper<'_> {
                 Group::Own
             }
         };
-        let pid = stage::start(process)?;
+        let pid = launch::start(process)?;
         self.command = Some(ChildHandle { pid, group });
         self.admit_and_tell(pid, &near, input.as_fd())?;
         self.shim = Some(near);
@@ -189,7 +188,7 @@ impl Keeper<'_> {
         let (near, far) = link::pair()?;
         let nothing = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let process: Command = helper_command(line, far)?;
-        let pid = stage::start(process)?;
+        let pid = launch::start(process)?;
         self.admit_and_tell(pid, &near, nothing.as_fd())?;
         self.helpers.push((helper, pid));
         Ok(())

@@ -2,11 +2,10 @@
 
 use crate::{
     containment::Level,
-    helpers::Helper,
     link::{Frame, Message, frame},
-    namespace::{NamespaceRefusal, Step},
+    processes::Ended,
+    refusal::{NamespaceRefusal, Step},
     signals::{ForwardedSignal, SignalSource},
-    sweep::Ended,
 };
 use rustix::{
     io::Errno,
@@ -136,6 +135,15 @@ pub(crate) struct FromShim {
 
 /// The longest name of a process that the kernel keeps (proc(5): `comm`), with its end.
 pub(crate) const NAME: usize = 16;
+
+/// A helper of the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Helper {
+    /// Runs before the command is stopped.
+    PreStop,
+    /// Checks whether the command works.
+    Check,
+}
 
 /// From the supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

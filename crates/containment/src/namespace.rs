@@ -5,12 +5,12 @@
 //! keeper of everything in it, and ends with the supervisor.
 
 use crate::{
-    helpers::HelperLines,
     keeper::{self, KeeperTask, Scope},
+    launch::{self, Accepted, HelperLines, StageError},
     link::{self, Link, Received},
     messages::{FromKeeper, ToKeeper},
+    refusal::{NamespaceRefusal, Step},
     signals::{self, Signals},
-    stage::{self, Accepted, StageError},
 };
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
@@ -24,7 +24,7 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    fmt, fs, io,
+    fs, io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     process::{Child, ExitCode, ExitStatus},
 };
@@ -37,7 +37,7 @@ pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
         .map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
-    let mut outside = stage::command(OUTSIDE_STAGE, [], far).spawn().map_err(no_process)?;
+    let mut outside = launch::command(OUTSIDE_STAGE, [], far).spawn().map_err(no_process)?;
     // If the process has ended, the link shows it.
     let _ = link.send(&ToKeeper::TryOut);
     link.wait();
@@ -56,7 +56,7 @@ pub(crate) const OUTSIDE_STAGE: &str = "stage-namespace";
 
 /// Makes a namespace, starts its process 1, and ends as that one does.
 pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
-    let link = stage::given_link::<FromKeeper, ToKeeper>()?;
+    let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start_init(arguments).and_then(wait) {
         Ok(ended) => {
             // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
@@ -86,7 +86,7 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
     separate()?;
     // The link is its standard input, too.
-    let init = stage::pass_on(INIT_STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
+    let init = launch::pass_on(INIT_STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
     // Process 1 has inherited the terminal's group, if the command is to have it. This process leaves it. The
     // kernel refuses that to a group's leader, which is in a group of its own.
     let _ = setpgid(None, None);
@@ -145,8 +145,8 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     if getpid() != Pid::INIT {
         return Err(StageError::NotAStage);
     }
-    let Accepted { link, first, descriptors } = stage::accept()?;
-    let command = stage::command_of(arguments).ok_or(StageError::NotAStage)?;
+    let Accepted { link, first, descriptors } = launch::accept()?;
+    let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     match serve(&HelperLines::of_environment(), command, &link, first, descriptors) {
         Ok(()) => Ok(0),
         Err(refusal) => {
@@ -202,89 +202,4 @@ fn furnish() -> Result<(), NamespaceRefusal> {
         set_capabilities(None, sets)
     };
     give_up().map_err(|errno| NamespaceRefusal { step: Step::Mapping, errno })
-}
-
-/// A refused namespace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NamespaceRefusal {
-    /// The step that failed.
-    pub step: Step,
-    /// The system's reason.
-    pub errno: Errno,
-}
-
-/// The step that failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// A socket or a signal handler.
-    Link,
-    /// A process.
-    Process,
-    /// The PID namespace, for a user who may make one.
-    Namespace,
-    /// The user namespace, which other users need.
-    UserNamespace,
-    /// The mapping of user and group, or a privilege inside.
-    Mapping,
-    /// The mount of `/proc`.
-    Proc,
-}
-
-impl NamespaceRefusal {
-    /// Returns a refusal with the system's `cause`.
-    pub fn of_system(step: Step, cause: &io::Error) -> Self {
-        Self { step, errno: cause.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) }
-    }
-}
-
-impl fmt::Display for NamespaceRefusal {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let errno = self.errno;
-        match self.step {
-            Step::Link | Step::Process => {
-                write!(out, "the system refuses a process or a descriptor: {errno}")
-            }
-            Step::Namespace => write!(
-                out,
-                "this kernel makes no PID namespace ({errno}): raise user.max_pid_namespaces (sysctl), or \
-                 use a kernel that has them"
-            ),
-            Step::UserNamespace | Step::Mapping => write!(
-                out,
-                "this user may make no PID namespace, and no user namespace to make one in ({errno}): run as \
-                 root or with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN), have an administrator permit \
-                 user namespaces (user.max_user_namespaces above 0, \
-                 kernel.apparmor_restrict_unprivileged_userns=0)"
-            ),
-            Step::Proc => write!(
-                out,
-                "a /proc for the namespace can't be mounted ({errno}), as in a container that hides parts of \
-                 /proc: run it with a full one (docker run --security-opt systempaths=unconfined)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NamespaceRefusal {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn message_names_the_cause_and_the_way_out() {
-        let table = [
-            (Step::Namespace, Errno::NOSPC, "max_pid_namespaces"),
-            (Step::UserNamespace, Errno::PERM, "CAP_SYS_ADMIN"),
-            (Step::Mapping, Errno::PERM, "apparmor_restrict_unprivileged_userns"),
-            (Step::Proc, Errno::PERM, "systempaths=unconfined"),
-        ];
-        for (step, errno, way_out) in table {
-            let text = NamespaceRefusal { step, errno }.to_string();
-            assert!(text.contains(way_out), "{text}");
-            assert!(text.contains(&errno.to_string()), "{text}");
-        }
-        let text = NamespaceRefusal::of_system(Step::Link, &io::Error::from_raw_os_error(24)).to_string();
-        assert!(text.contains("Too many open files"), "{text}");
-    }
 }

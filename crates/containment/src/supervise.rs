@@ -10,9 +10,11 @@ pub(crate) mod spawn;
 
 use crate::{
     event::{Event, OnEvent},
-    helpers::{Helper, HelperError, Helpers},
+    launch::HelperError,
+    messages::Helper,
+    processes::Ended,
     signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
-    sweep::Ended,
+    supervise::keeper_handle::Helpers,
 };
 use keeper_handle::{KeeperHandle, Unproven};
 use rustix::process::Signal;

@@ -3,10 +3,10 @@
 
 use crate::{
     containment::Containment,
+    launch::{self, Accepted, StageError},
     link::{Link, Received},
     messages::{Note, ToGuardian, ToSupervisor},
     processes::ForeignProcFs,
-    stage::{self, Accepted, StageError},
 };
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
@@ -57,7 +57,7 @@ impl Supervisor {
     /// # Errors
     /// If a guardian did not start this process, or the system refuses.
     pub fn accept() -> Result<Self, AcceptError> {
-        let Accepted { link, first, descriptors } = stage::accept::<ToGuardian, ToSupervisor>()?;
+        let Accepted { link, first, descriptors } = launch::accept::<ToGuardian, ToSupervisor>()?;
         let mut descriptors = descriptors.into_iter();
         let (ToSupervisor::Begin { terminal_group, level }, Some(input), Some(guardian_process)) =
             (first, descriptors.next(), descriptors.next())

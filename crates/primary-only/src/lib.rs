@@ -84,6 +84,7 @@
 #![forbid(unsafe_code)]
 
 mod document;
+mod failure;
 mod registry;
 mod roster;
 mod runner;
@@ -91,13 +92,17 @@ mod service;
 mod service_handle;
 mod state_cell;
 mod status;
+mod term;
 
 pub use document::{DocumentedInstance, DocumentedState, InstanceId, NotACollection, SchemaVersion};
-pub use registry::{Deposed, LeadError, RegisterError, Registry, RegistryBuilder, RegistryConfig};
-pub use service::{BoxError, Failure, Others, Outcome, PrepareContext, Service, Task};
+pub use failure::{BoxError, Failure};
+pub use registry::{RegisterError, Registry, RegistryBuilder};
+pub use roster::RegistryConfig;
+pub use service::{Others, Outcome, PrepareContext, Service, Task};
 pub use service_handle::{GetOrCreateError, GotOrCreated, Handle, NotPersisted, ServiceHandle, Unavailable};
 pub use state_cell::{Interrupted, RunContext, StateCell, StateError};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
+pub use term::{Deposed, LeadError};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -1,24 +1,16 @@
 //! [`Registry`]: the services of a process, fixed before a term begins. [`Registry::lead`]: one term of all
-//! services. They run under one leadership at a time, and under each at most once ([`Turns`]).
+//! services.
 
 use crate::{
-    InstanceStatus, NotACollection, Service, ServiceHandle, ServiceStatus, document::Collection,
-    roster::Roster,
+    InstanceStatus, LeadError, NotACollection, Service, ServiceHandle, ServiceStatus,
+    document::Collection,
+    roster::{AnyService, RegistryConfig, Roster},
+    term::{Term, Turns},
 };
-use async_trait::async_trait;
 use futures_util::future::join_all;
-use ielections::{
-    Document, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents,
-    Env, Epoch, Incarnation, Page, Scan, Spawn, Standing,
-};
-use std::{
-    collections::BTreeSet,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
-};
+use ielections::Standing;
+use std::{collections::BTreeSet, sync::Arc};
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 
 /// Collects services, and makes a [`Registry`] of them.
 #[derive(Debug)]
@@ -51,19 +43,6 @@ pub enum RegisterError {
     /// The collection's name is not valid.
     #[error(transparent)]
     NotACollection(#[from] NotACollection),
-}
-
-/// A [`Roster`] with its type erased.
-#[async_trait]
-pub(crate) trait AnyService: Send + Sync {
-    fn name(&self) -> &'static str;
-    async fn step_up(self: Arc<Self>, term: Arc<Term>);
-    fn end_term(&self);
-    async fn joined(&self);
-    fn clear(&self);
-    fn running(&self) -> Vec<String>;
-    fn status(&self) -> ServiceStatus;
-    fn instances(&self, most: usize) -> Vec<InstanceStatus>;
 }
 
 impl RegistryBuilder {
@@ -120,12 +99,6 @@ impl Registry {
             instances.extend(service.instances(most - instances.len()));
         }
         instances
-    }
-}
-
-impl fmt::Debug for dyn AnyService {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
     }
 }
 
@@ -205,151 +178,5 @@ impl Drop for StepDown<'_> {
     fn drop(&mut self) {
         self.term.stop.cancel();
         self.registry.services.iter().for_each(|service| service.end_term());
-    }
-}
-
-/// A term did not begin, or ended by itself. None of its instances runs.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LeadError {
-    /// Another process leads, or may. Shut down, and campaign again.
-    #[error(transparent)]
-    Deposed(#[from] Deposed),
-    /// The storage of this election has no fenced documents.
-    #[error("the storage of this election has no fenced documents: choose another driver")]
-    NoDocuments,
-    /// The services run under another leadership. A process that leads several slots at once needs a registry
-    /// for each.
-    #[error("the services run under another leadership already")]
-    Leading,
-    /// The services ran under this leadership before.
-    #[error("the services ran under this leadership before")]
-    SameTerm,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    leading: bool,
-    last: Option<Incarnation>,
-}
-
-/// The right to run the services, until it is dropped.
-pub(crate) struct Turn<'turns>(&'turns Turns);
-
-impl Turns {
-    pub(crate) fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
-        let mut state = self.state();
-        if state.leading {
-            return Err(LeadError::Leading);
-        }
-        let incarnation = standing.incarnation();
-        if state.last == Some(incarnation) {
-            return Err(LeadError::SameTerm);
-        }
-        *state = State { leading: true, last: Some(incarnation) };
-        Ok(Turn(self))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.state().leading = false;
-    }
-}
-
-/// The storage refused this leader's fence, which ended the term: another process leads, or may.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
-pub struct Deposed {
-    /// The epoch of the record in the slot; `None` if the slot is vacant.
-    pub current: Option<Epoch>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Term {
-    pub(crate) standing: Standing,
-    pub(crate) documents: Documents,
-    /// Cancelled when the term ends. Each service has a child of it.
-    pub(crate) stop: CancellationToken,
-    deposed: OnceLock<Deposed>,
-}
-
-impl Term {
-    pub(crate) fn new(standing: Standing, documents: Documents) -> Self {
-        Self { standing, documents, stop: CancellationToken::new(), deposed: OnceLock::new() }
-    }
-
-    /// Writes one document. After the first refusal of the fence, no write is sent any more (I2).
-    pub(crate) async fn write(&self, write: DocumentWrite) -> Result<DocumentVersion, DocumentWriteError> {
-        if let Some(Deposed { current }) = self.deposed() {
-            return Err(DocumentWriteError::Deposed { current: *current });
-        }
-        let written = self.documents.write(vec![write]).await;
-        if let Err(DocumentWriteError::Deposed { current }) = written {
-            self.depose(current);
-        }
-        written
-    }
-
-    pub(crate) async fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentReadError> {
-        self.checked(self.documents.get(id).await)
-    }
-
-    pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
-        self.checked(self.documents.scan(scan).await)
-    }
-
-    pub(crate) fn deposed(&self) -> Option<&Deposed> {
-        self.deposed.get()
-    }
-
-    /// Ends the term if the fence was refused.
-    fn checked<T>(&self, read: Result<T, DocumentReadError>) -> Result<T, DocumentReadError> {
-        if let Err(DocumentReadError::Deposed { current }) = read {
-            self.depose(current);
-        }
-        read
-    }
-
-    fn depose(&self, current: Option<Epoch>) {
-        let deposed = Deposed { current };
-        if self.deposed.set(deposed.clone()).is_ok() {
-            tracing::error!(epoch = %self.standing.epoch(), %deposed, "the term ends");
-            self.stop.cancel();
-        }
-    }
-}
-
-/// The environment of a [`Registry`](crate::Registry).
-#[derive(Clone, Debug)]
-pub struct RegistryConfig {
-    /// Times the pauses between read attempts, and `join_timeout`.
-    pub clock: Arc<dyn Clock>,
-    /// Starts the tasks that drive instances.
-    pub spawn: Arc<dyn Spawn>,
-    /// How long instances may take to end after their term.
-    ///
-    /// Instances that take longer are listed in the log. A term that begins meanwhile does not rebuild their
-    /// service. Choose it longer than one step of a task.
-    pub join_timeout: Duration,
-}
-
-impl RegistryConfig {
-    /// The default `join_timeout`. It equals the default `stop_timeout` of a VVM, which waits no longer.
-    pub const JOIN_TIMEOUT: Duration = Duration::from_secs(8);
-
-    /// Returns the default configuration in the environment of the elections.
-    pub fn new(env: &Env) -> Self {
-        Self {
-            clock: Arc::clone(&env.clock),
-            spawn: Arc::clone(&env.spawn),
-            join_timeout: Self::JOIN_TIMEOUT,
-        }
     }
 }

@@ -1,22 +1,49 @@
 //! [`Roster`]: the instances of one service, and its state in the term, behind one lock.
 
 use crate::{
-    Failure, InstanceStatus, Outcome, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
-    document::Collection,
-    registry::{AnyService, Term},
-    runner::Early,
-    state_cell::Stored,
-    status::Instance,
+    Failure, InstanceStatus, Outcome, Quarantined, Service, ServiceState, ServiceStatus,
+    document::Collection, state_cell::Stored, status::Instance, term::Term,
 };
 use async_trait::async_trait;
+use ielections::{Env, Spawn};
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
+
+/// The environment of a [`Registry`](crate::Registry).
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// Times the pauses between read attempts, and `join_timeout`.
+    pub clock: Arc<dyn Clock>,
+    /// Starts the tasks that drive instances.
+    pub spawn: Arc<dyn Spawn>,
+    /// How long instances may take to end after their term.
+    ///
+    /// Instances that take longer are listed in the log. A term that begins meanwhile does not rebuild their
+    /// service. Choose it longer than one step of a task.
+    pub join_timeout: Duration,
+}
+
+impl RegistryConfig {
+    /// The default `join_timeout`. It equals the default `stop_timeout` of a VVM, which waits no longer.
+    pub const JOIN_TIMEOUT: Duration = Duration::from_secs(8);
+
+    /// Returns the default configuration in the environment of the elections.
+    pub fn new(env: &Env) -> Self {
+        Self {
+            clock: Arc::clone(&env.clock),
+            spawn: Arc::clone(&env.spawn),
+            join_timeout: Self::JOIN_TIMEOUT,
+        }
+    }
+}
 
 pub(crate) struct Roster<S: Service> {
     pub(crate) service: S,
@@ -30,8 +57,18 @@ pub(crate) struct Roster<S: Service> {
     pub(crate) runners: watch::Sender<()>,
 }
 
-/// A rebuild that takes this long logs a warning: half of the default TTL.
-const SLOW: Duration = Duration::from_secs(10);
+/// A [`Roster`] with its type erased.
+#[async_trait]
+pub(crate) trait AnyService: Send + Sync {
+    fn name(&self) -> &'static str;
+    async fn step_up(self: Arc<Self>, term: Arc<Term>);
+    fn end_term(&self);
+    async fn joined(&self);
+    fn clear(&self);
+    fn running(&self) -> Vec<String>;
+    fn status(&self) -> ServiceStatus;
+    fn instances(&self, most: usize) -> Vec<InstanceStatus>;
+}
 
 /// The data behind the lock.
 pub(crate) struct List<S: Service> {
@@ -199,22 +236,8 @@ impl<S: Service> AnyService for Roster<S> {
         S::NAME
     }
 
-    /// Steps up. Ends soon after the term does; callers do not drop it before.
     async fn step_up(self: Arc<Self>, term: Arc<Term>) {
-        let term = self.begin_term(&term);
-        let clock = &self.config.clock;
-        let began = clock.now();
-        let outcome = self.rebuild(&term).await;
-        let took = clock.now().since(began);
-        let outcome: Result<(), Failure> = match outcome {
-            Ok(()) => Ok(()),
-            Err(Early::TermOver) => return,
-            Err(Early::Failed(error)) => Err(Arc::new(error)),
-        };
-        if took >= SLOW {
-            tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
-        }
-        self.rebuilt(&term, outcome, took);
+        self.begin_and_rebuild(&term).await;
     }
 
     /// Ends the term in any state. Interrupts all instances, and does not wait for them.
@@ -288,5 +311,11 @@ impl<S: Service> List<S> {
 
     fn running(&self) -> impl Iterator<Item = &Arc<Instance<S>>> {
         self.instances.values().chain(self.departing.values()).filter(|instance| instance.is_running())
+    }
+}
+
+impl fmt::Debug for dyn AnyService {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
     }
 }

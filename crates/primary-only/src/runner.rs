@@ -1,12 +1,12 @@
 //! [`Runner`]: a task that runs queued instances, one after the other.
 
 use crate::{
-    BoxError, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
-    registry::AnyService as _,
-    roster::{Queued, Roster, ServiceTerm},
-    service::{caught, caught_call},
+    BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
+    failure::{caught, caught_call},
+    roster::{AnyService as _, Queued, Roster, ServiceTerm},
     state_cell::{CellOwner, Place, Stored},
     status::Instance,
+    term::Term,
 };
 use futures_util::future::BoxFuture;
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
@@ -133,9 +133,12 @@ const PAGE: usize = 500;
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// A rebuild that takes this long logs a warning: half of the default TTL.
+const SLOW: Duration = Duration::from_secs(10);
+
 /// Why a service was not rebuilt.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RebuildError {
+enum RebuildError {
     #[error("instances of an earlier term still run: {}", .0.join(", "))]
     NotJoined(Vec<String>),
     #[error("preparing it failed: {0}")]
@@ -145,13 +148,31 @@ pub(crate) enum RebuildError {
 }
 
 /// Why a rebuild ended before it was complete.
-pub(crate) enum Early {
+enum Early {
     TermOver,
     Failed(RebuildError),
 }
 
 impl<S: Service> Roster<S> {
-    pub(crate) async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
+    /// Steps up. Ends soon after the term does; callers do not drop it before.
+    pub(crate) async fn begin_and_rebuild(self: &Arc<Self>, term: &Arc<Term>) {
+        let term = self.begin_term(term);
+        let clock = &self.config.clock;
+        let began = clock.now();
+        let outcome = self.rebuild(&term).await;
+        let took = clock.now().since(began);
+        let outcome: Result<(), Failure> = match outcome {
+            Ok(()) => Ok(()),
+            Err(Early::TermOver) => return,
+            Err(Early::Failed(error)) => Err(Arc::new(error)),
+        };
+        if took >= SLOW {
+            tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
+        }
+        self.rebuilt(&term, outcome, took);
+    }
+
+    async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
         self.join_earlier(term).await?;
         self.clear();
         let cx = PrepareContext::new(term.stop.clone(), term.term.standing.clone());

@@ -2,8 +2,7 @@
 
 use crate::{
     BoxError, Failure, InstanceStatus, Others, Outcome, Service, ServiceState, ServiceStatus, Task,
-    registry::AnyService as _,
-    roster::{List, Queued, Roster},
+    roster::{AnyService as _, List, Queued, Roster},
     runner::Runner,
     state_cell::Stored,
     status::Instance,

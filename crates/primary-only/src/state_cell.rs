@@ -1,6 +1,6 @@
 //! [`StateCell`]: the only writer of an instance's document.
 
-use crate::{Deposed, SchemaVersion, document::seal, registry::Term};
+use crate::{Deposed, SchemaVersion, document::seal, term::Term};
 use futures_util::future::BoxFuture;
 use ielections::{
     BeyondDocumentLimits, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError,

@@ -1,6 +1,6 @@
 //! The status of services and instances, for operators.
 
-use crate::{Failure, Outcome, Service, Task, service::caught_call};
+use crate::{Failure, Outcome, Service, Task, failure::caught_call};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;

@@ -9,7 +9,7 @@ mod ended;
 mod opening;
 mod settings;
 
-pub use ended::{Ended, HostError, Next, Pause, ResourceLimit, way_out};
+pub use ended::{Ended, HostError, Next, Pause};
 pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{
@@ -98,7 +98,9 @@ impl Host {
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
-        let signals = (signals == Signals::Caught).then(|| StopSignals::catch(&settings)).transpose()?;
+        let signals = (signals == Signals::Caught)
+            .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
+            .transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, env, status, stop };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })

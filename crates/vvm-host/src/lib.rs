@@ -53,11 +53,11 @@ pub use vvm_orch::service_fn;
 pub mod operate {
     pub use crate::{
         history::{PastLeadership, read},
-        host::{ResourceLimit, or_own_name, way_out},
+        host::or_own_name,
         left_behind::{HostEnd, LeftBehind},
         local_wakeups::WakeSender,
         stop::{At, Request, StopRequests},
-        storage_inspector::{InspectError, Purpose, StorageInspector},
+        storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
     };
 }
 

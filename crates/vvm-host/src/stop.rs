@@ -6,7 +6,6 @@
 //! second Ctrl-C does.
 
 use crate::exit_status;
-use crate::host::HostSettings;
 use rustix::process::Signal;
 use std::{convert::Infallible, fs, future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
 use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
@@ -68,13 +67,13 @@ impl StopRequests {
 pub(crate) struct StopSignals(Vec<(Signal, Arrivals)>);
 
 impl StopSignals {
-    /// Catches TERM and INT. Catches HUP and QUIT if `settings` say so, unless they are ignored already, as
+    /// Catches TERM and INT. Catches HUP and QUIT if they are to stop the host, unless they are ignored already, as
     /// HUP is under `nohup`.
     ///
     /// # Errors
     /// When the system has no descriptors left, or the runtime drives no signals.
-    pub(crate) fn catch(settings: &HostSettings) -> io::Result<Self> {
-        let optional = [(Signal::HUP, settings.stop_on_hup), (Signal::QUIT, settings.stop_on_quit)];
+    pub(crate) fn catch(stop_on_hup: bool, stop_on_quit: bool) -> io::Result<Self> {
+        let optional = [(Signal::HUP, stop_on_hup), (Signal::QUIT, stop_on_quit)];
         let optional = optional.into_iter().filter(|(signal, stops)| *stops && !is_ignored(*signal));
         let caught = [Signal::TERM, Signal::INT].into_iter().chain(optional.map(|(signal, _)| signal));
         let caught = caught.map(|caught| Ok((caught, signal(SignalKind::from_raw(caught.as_raw()))?)));

@@ -1,7 +1,7 @@
 //! The order of a keeper's messages.
 
 use super::*;
-use crate::{processes::Family, sweep::Ended};
+use crate::processes::{Ended, Family};
 
 /// A shim sends its refusal and ends at any moment, also between two looks of the keeper.
 #[test]

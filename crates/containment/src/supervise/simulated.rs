@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{
     event::OnEvent,
-    helpers::{HelperLines, Helpers},
+    launch::HelperLines,
     link::Received,
     messages::{FromKeeper, ToKeeper},
-    sweep::Ended,
+    processes::Ended,
+    supervise::keeper_handle::Helpers,
 };
 use rustix::{io::Errno, process::Signal};
 use std::{

@@ -4,19 +4,20 @@ use super::keeper_handle::{ChildKeeper, KeeperHandle, NotRunning};
 use crate::{
     containment::{Containment, Level},
     event::OnEvent,
-    helpers::{HelperLines, Helpers},
     keeper,
+    launch::{self, HelperLines},
     link::{self, Readable},
     messages::{FromKeeper, ToKeeper},
-    namespace::{NamespaceRefusal, OUTSIDE_STAGE},
-    stage,
+    namespace::OUTSIDE_STAGE,
+    refusal::NamespaceRefusal,
+    refusal::NotExecuted,
+    supervise::keeper_handle::Helpers,
 };
 use rustix::process::Pid;
 use std::{
-    ffi::{OsStr, OsString},
-    fmt, io,
+    ffi::OsString,
+    io,
     os::{fd::AsFd, unix::process::CommandExt as _},
-    path::Path,
     sync::Arc,
 };
 use tokio::sync::watch;
@@ -86,7 +87,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let readable = Readable::of(&link)?;
     let inherits_group = order.containment.level() == Level::PidNamespace;
     let stage = if inherits_group { OUTSIDE_STAGE } else { keeper::STAGE };
-    let mut process = stage::command(stage, stage::behind_dashes(order.command), far);
+    let mut process = launch::command(stage, launch::behind_dashes(order.command), far);
     process.env_clear().envs(order.environment.iter().cloned()).envs(order.helpers.environment());
     // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the
     // terminal's group has no number, so the keeper is started in it, and the command inherits it.
@@ -130,104 +131,6 @@ impl Starting {
                 });
             }
             self.keeper.changed().await;
-        }
-    }
-}
-
-/// A command that could not be executed.
-#[derive(Debug)]
-pub struct NotExecuted {
-    command: OsString,
-    cause: io::Error,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// No such file.
-    NotFound,
-    /// No such file, and the name has spaces, as a command line has.
-    CommandLine,
-    /// The file exists; the interpreter that its first line or its format needs does not.
-    NoInterpreter,
-    /// A folder.
-    Folder,
-    /// The permissions forbid it.
-    Forbidden,
-    /// Any other cause.
-    Other,
-}
-
-impl NotExecuted {
-    /// Interprets `cause` for `command`.
-    pub(crate) fn of(command: OsString, cause: io::Error) -> Self {
-        let kind = Kind::of(&command, &cause);
-        Self { command, cause, kind }
-    }
-
-    /// Returns whether there is no such command. A shell reports 127 then, and 126 for any other cause.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self.kind, Kind::NotFound | Kind::CommandLine)
-    }
-}
-
-impl Kind {
-    fn of(command: &OsStr, cause: &io::Error) -> Self {
-        // A name without a slash was looked up in PATH: the file is not known here.
-        let is_path = command.as_encoded_bytes().contains(&b'/');
-        let path = Path::new(command);
-        match cause.kind() {
-            io::ErrorKind::NotFound if is_path && path.exists() => Self::NoInterpreter,
-            io::ErrorKind::NotFound if command.as_encoded_bytes().contains(&b' ') => Self::CommandLine,
-            io::ErrorKind::NotFound => Self::NotFound,
-            io::ErrorKind::PermissionDenied if is_path && path.is_dir() => Self::Folder,
-            io::ErrorKind::PermissionDenied => Self::Forbidden,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl fmt::Display for NotExecuted {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hint = match self.kind {
-            Kind::CommandLine => "no shell reads it: write -- sh -c '…'",
-            Kind::NotFound => "give its path, or a name that is found in PATH",
-            Kind::NoInterpreter => "the file exists, but the interpreter that its first line names does not",
-            Kind::Folder => "it is a folder",
-            Kind::Forbidden => "make it executable (chmod +x), and let this user into its folder",
-            Kind::Other => "is it a program for this machine?",
-        };
-        write!(out, "can't run {}: {}: {hint}", self.command.display(), self.cause)
-    }
-}
-
-impl std::error::Error for NotExecuted {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::io::Errno;
-
-    fn refusal(command: &str, errno: Errno) -> (bool, String) {
-        let refusal = NotExecuted::of(command.into(), errno.into());
-        (refusal.is_not_found(), refusal.to_string())
-    }
-
-    #[test]
-    fn each_cause_has_a_way_out() {
-        let table = [
-            ("no-such", Errno::NOENT, true, "found in PATH"),
-            ("echo hi && sleep 1", Errno::NOENT, true, "sh -c"),
-            ("./no/such", Errno::NOENT, true, "give its path"),
-            ("/etc/passwd", Errno::NOENT, false, "interpreter"),
-            ("/etc/passwd", Errno::ACCESS, false, "chmod +x"),
-            ("/etc", Errno::ACCESS, false, "is a folder"),
-            ("./program", Errno::NOEXEC, false, "for this machine"),
-        ];
-        for (command, errno, not_found, hint) in table {
-            let (found, text) = refusal(command, errno);
-            assert_eq!(found, not_found, "{text}");
-            assert!(text.contains(hint), "{text}");
         }
     }
 }

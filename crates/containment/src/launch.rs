@@ -1,14 +1,11 @@
-//! The stages of this crate: re-executions of the same program as shim, keeper and so on. How they are started,
-//! how they accept the link to their starter, and the shim.
+//! Starting a stage, and accepting the link in it. The shim, and the helpers of a command, which it executes, too.
 //!
 //! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
 //! real standard input follows as the first descriptor over the link.
 
 use crate::{
-    keeper,
     link::{Link, Message, Received},
-    messages::{FromShim, ToShim},
-    namespace::{INIT_STAGE, OUTSIDE_STAGE, init_main, outside_main},
+    messages::{FromShim, Helper, ToShim},
 };
 use rustix::{
     fs::{Mode, OFlags},
@@ -22,27 +19,8 @@ use std::{
     io, iter,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     path::Path,
-    process::{Command, ExitCode, Stdio},
+    process::{Command, Stdio},
 };
-
-/// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any
-/// other process. Must be the first call in `main`, while the process has a single thread.
-///
-/// # Errors
-/// If a stage can't begin. [`StageError::Abandoned`] needs no message.
-pub fn enter() -> Result<Option<ExitCode>, StageError> {
-    let mut arguments = std::env::args_os().skip(1);
-    let Some(stage) = arguments.next() else { return Ok(None) };
-    let arguments = || arguments.collect::<Vec<OsString>>();
-    let status = match stage.to_str() {
-        Some(SHIM_STAGE) => shim_main(&arguments())?.into(),
-        Some(keeper::STAGE) => keeper::main(&arguments())?.into(),
-        Some(OUTSIDE_STAGE) => outside_main(&arguments())?,
-        Some(INIT_STAGE) => init_main(&arguments())?.into(),
-        _ => return Ok(None),
-    };
-    Ok(Some(status))
-}
 
 /// The binary of this process, even if its file was replaced or removed since (proc(5)).
 pub const OWN_BINARY: &str = "/proc/self/exe";
@@ -180,7 +158,7 @@ const NOT_EXECUTABLE: u8 = 126;
 ///
 /// It is a separate program start, because code between fork and exec would be `unsafe` and could not
 /// allocate.
-fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
+pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
     // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
     // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
@@ -203,6 +181,74 @@ fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
     // A parent that is gone needs no answer.
     let _ = link.send(&FromShim { errno });
     Ok(NOT_EXECUTABLE)
+}
+
+/// The lines, for `sh -c`.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct HelperLines {
+    /// The line of [`Helper::PreStop`].
+    pub pre_stop: Option<String>,
+    /// The line of [`Helper::Check`].
+    pub check: Option<String>,
+}
+
+/// Why a helper did not end by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HelperError {
+    /// It was killed.
+    #[error("took longer than it may")]
+    TooLong,
+    /// The system refused the process.
+    #[error("could not be started: {0}")]
+    System(io::ErrorKind),
+}
+
+/// The variables by which a keeper gets the lines, and a shell its own: every user can read arguments of
+/// processes, but not their environment.
+const PRE_STOP: &str = "VVM_KEEPER_PRE_STOP";
+const CHECK: &str = "VVM_KEEPER_CHECK";
+const LINE: &str = "VVM_KEEPER_LINE";
+
+impl HelperLines {
+    /// Returns the line of `helper`.
+    pub(crate) fn of(&self, helper: Helper) -> Option<&str> {
+        match helper {
+            Helper::PreStop => self.pre_stop.as_deref(),
+            Helper::Check => self.check.as_deref(),
+        }
+    }
+
+    /// Returns the lines as variables of a keeper.
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [(PRE_STOP, &self.pre_stop), (CHECK, &self.check)]
+            .into_iter()
+            .filter_map(|(name, line)| Some((name, line.as_deref()?)))
+    }
+
+    /// Returns the lines in the environment of this process, a keeper.
+    pub(crate) fn of_environment() -> Self {
+        Self { pre_stop: env::var(PRE_STOP).ok(), check: env::var(CHECK).ok() }
+    }
+}
+
+/// Removes the keeper's variables from the environment of `command`.
+pub(crate) fn without_lines(mut command: Command) -> Command {
+    command.env_remove(PRE_STOP).env_remove(CHECK);
+    command
+}
+
+/// Returns the shim that becomes a shell for `line`, in a process group of its own. Its standard output goes
+/// to standard error, because standard output is the command's.
+///
+/// # Errors
+/// If the process is out of descriptors.
+pub(crate) fn helper_command(line: &str, far: OwnedFd) -> io::Result<Command> {
+    let script = format!("line=${LINE}; unset {LINE}; eval \"$line\"");
+    let shell = ["sh".into(), "-c".into(), script.into()];
+    let mut command = without_lines(command(SHIM_STAGE, behind_dashes(&shell), far));
+    command.env(LINE, line);
+    command.process_group(0).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
+    Ok(command)
 }
 
 #[cfg(test)]
