@@ -33,17 +33,17 @@
 
 mod instant;
 mod readings;
-mod span;
 mod system;
-mod wall;
 
-pub use instant::Instant;
+pub use instant::{Instant, Span};
 pub use readings::Readings;
-pub use span::Span;
 pub use system::{Alarm, SystemClock};
-pub use wall::{SystemWallClock, WallClock};
 
-use std::{fmt::Debug, pin::Pin, time::Duration};
+use std::{
+    fmt::Debug,
+    pin::Pin,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// A future that resolves once a clock has reached a deadline.
 ///
@@ -67,6 +67,25 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Waits for `span` from the call.
     fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_until(self.now().after(span))
+    }
+}
+
+/// Wall-clock time. It may jump and may be wrong: use it only where a wrong value does no harm.
+///
+/// A new epoch is `max(stored + 1, unix milliseconds)`, so that it rises even after the storage was restored
+/// from a backup. Safety does not depend on it otherwise.
+pub trait WallClock: Debug + Send + Sync + 'static {
+    /// Returns the time since 1970-01-01 UTC; zero if the clock shows an earlier date.
+    fn since_unix_epoch(&self) -> Duration;
+}
+
+/// The machine's wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemWallClock;
+
+impl WallClock for SystemWallClock {
+    fn since_unix_epoch(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }
 

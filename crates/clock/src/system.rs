@@ -15,16 +15,6 @@ use std::{
     time::Duration,
 };
 
-#[cfg(target_os = "linux")]
-mod alarm_linux;
-#[cfg(not(target_os = "linux"))]
-mod alarm_portable;
-
-#[cfg(target_os = "linux")]
-use alarm_linux as alarm;
-#[cfg(not(target_os = "linux"))]
-use alarm_portable as alarm;
-
 pub use alarm::Alarm;
 
 /// The machine's monotonic clock: `CLOCK_BOOTTIME` on Linux, which counts suspend. Elsewhere it is
@@ -178,6 +168,133 @@ impl Drop for SystemSleep {
             let waker = self.owner.shared.lock().wakers.remove(&(self.deadline, id));
             // Outside the lock: dropping a waker may drop a task, and with it another sleep of this clock.
             drop(waker);
+        }
+    }
+}
+
+/// [`Alarm`] on Linux: a timerfd on `CLOCK_BOOTTIME`.
+#[cfg(target_os = "linux")]
+mod alarm {
+    use crate::Instant;
+    use rustix::{
+        io::Errno,
+        time::{
+            ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+            timerfd_create, timerfd_settime,
+        },
+    };
+    use std::{io, os::fd::OwnedFd};
+
+    const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+    pub(super) fn now() -> Instant {
+        let time = clock_gettime(ClockId::Boottime);
+        Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
+    }
+
+    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
+    /// set. On Linux it is a timerfd, closed on exec.
+    #[derive(Debug)]
+    pub struct Alarm(OwnedFd);
+
+    impl Alarm {
+        /// Returns an alarm that is not set.
+        ///
+        /// # Errors
+        /// Fails if the process is out of file descriptors.
+        pub fn new() -> io::Result<Self> {
+            Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
+        }
+
+        /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
+        pub fn set(&self, deadline: Instant) {
+            // Zero would disarm. The first nanosecond after boot is in the past, too.
+            let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
+            let value = Timespec {
+                tv_sec: (nanos / NANOS_PER_SECOND) as i64,
+                tv_nsec: (nanos % NANOS_PER_SECOND) as _,
+            };
+            let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let outcome = timerfd_settime(
+                &self.0,
+                TimerfdTimerFlags::ABSTIME,
+                &Itimerspec { it_interval: never_again, it_value: value },
+            );
+            // The descriptor is valid and the value in range; there is no other error (timerfd_settime(2)).
+            debug_assert!(outcome.is_ok(), "{outcome:?}");
+        }
+
+        /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
+        /// compares the clock with its deadline.
+        pub fn wait(&self) {
+            let mut expirations = [0_u8; 8];
+            while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
+        }
+    }
+}
+
+/// [`Alarm`] without a timerfd. It stops during suspend if `std::time::Instant` does.
+#[cfg(not(target_os = "linux"))]
+mod alarm {
+    use crate::Instant;
+    use std::{
+        io,
+        sync::{Condvar, Mutex, OnceLock, PoisonError},
+    };
+
+    pub(super) fn now() -> Instant {
+        static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+        let origin = *ORIGIN.get_or_init(std::time::Instant::now);
+        // One nanosecond after the origin, because the origin itself stands for "long ago".
+        Instant::from_nanos(1).after(origin.elapsed())
+    }
+
+    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
+    /// set.
+    #[derive(Debug)]
+    pub struct Alarm {
+        deadline: Mutex<Option<Instant>>,
+        changed: Condvar,
+    }
+
+    impl Alarm {
+        /// Returns an alarm that is not set.
+        ///
+        /// # Errors
+        /// None on this system. On Linux, fails if the process is out of file descriptors.
+        pub fn new() -> io::Result<Self> {
+            Ok(Self { deadline: Mutex::new(None), changed: Condvar::new() })
+        }
+
+        /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
+        pub fn set(&self, deadline: Instant) {
+            *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
+            self.changed.notify_all();
+        }
+
+        /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
+        /// compares the clock with its deadline.
+        pub fn wait(&self) {
+            let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                let now = now();
+                match *deadline {
+                    Some(at) if at <= now => {
+                        *deadline = None;
+                        return;
+                    }
+                    Some(at) => {
+                        let (guard, _) = self
+                            .changed
+                            .wait_timeout(deadline, now.until(at))
+                            .unwrap_or_else(PoisonError::into_inner);
+                        deadline = guard;
+                    }
+                    None => {
+                        deadline = self.changed.wait(deadline).unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! [`Event`]: what a guardian or a supervision reports while it works.
 
-use crate::{auxiliary::HelperError, processes::Ended, signals};
+use crate::{launch::HelperError, processes::Ended, signals};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};
 

@@ -1,27 +1,40 @@
 //! The guardian: the process that the user starts. It starts the supervisor and forwards signals to it. When
 //! the supervisor ends or outlives its deadline, the guardian kills the supervisor and all its descendants.
+//! Before that it establishes the containment: a level is tried before anything is started in it.
 //!
 //! The guardian is a separate process, because no process can clean up after its own SIGKILL. It has one
 //! thread, so that it works as process 1, when memory is short, and while all other processes hang.
 
-pub(crate) mod countdown;
-pub(crate) mod message;
-mod terminal;
-mod watch;
-
-pub use message::{Note, ToSupervisor};
-pub use watch::Ended;
-
-use crate::{established::Containment, event::Event, launch, link, signals::Signals};
-use countdown::Countdown;
-use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use crate::{
+    containment::{Containment, Level, Wanted},
+    control_group::{self, ControlGroup, ControlGroupRefusal},
+    event::Event,
+    launch::{self, SHIM_STAGE},
+    link::{self, Link},
+    messages::{FromShim, Note, ToGuardian, ToShim, ToSupervisor},
+    namespace,
+    processes::{self, Family, ForeignProcFs, Reap, Reaped, reap},
+    refusal::NamespaceRefusal,
+    signals::{Signals, Terminal},
+    sweep::{Sweep, end_all, sweep},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, set_child_subreaper},
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
+};
 use std::{
     ffi::OsString,
     io,
-    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    path::Path,
+    sync::Arc,
+    time::Duration,
 };
-use terminal::Terminal;
-use watch::Guarding;
+use vvm_clock::{Instant, SystemClock};
 
 /// What a guardian reports while it watches.
 #[derive(Debug)]
@@ -48,12 +61,12 @@ pub fn guard(
     containment: Containment,
     on_report: impl FnMut(Report),
 ) -> io::Result<Ended> {
-    let guarding =
-        start(arguments, environment, containment.clone()).inspect_err(|_| containment.dissolve())?;
+    let guarding = start_supervisor(arguments, environment, containment.clone())
+        .inspect_err(|_| containment.dissolve())?;
     Ok(guarding.watch(on_report))
 }
 
-fn start(
+fn start_supervisor(
     arguments: Vec<OsString>,
     environment: &[(OsString, Option<OsString>)],
     containment: Containment,
@@ -96,4 +109,321 @@ fn start(
         deadline: None,
         kill_at: None,
     })
+}
+
+/// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
+/// thread that hangs in a system call takes longer.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The pause between two looks for remaining processes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The guardian's loop, and the clean-up at its end.
+#[derive(Debug)]
+struct Guarding {
+    supervisor: Pid,
+    /// Readable once the supervisor has ended. Unlike SIGCHLD, the parent of this process can't block it.
+    process: OwnedFd,
+    link: Link<ToSupervisor, ToGuardian>,
+    link_open: bool,
+    containment: Containment,
+    signals: Signals,
+    terminal: Terminal,
+    countdown: Countdown,
+    /// The supervisor's last deadline.
+    deadline: Option<Instant>,
+    /// When the supervisor is killed because it has finished and does not end.
+    kill_at: Option<Instant>,
+}
+
+/// How a supervisor ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The containment that was in force.
+    pub level: Level,
+    /// How its process ended. `None` if a thread of it hangs in the kernel: it was left behind, after it had
+    /// finished and disarmed its deadline.
+    pub supervisor: Option<processes::Ended>,
+    /// When it was reaped or left behind.
+    pub reaped_at: Instant,
+    /// Its last kill deadline.
+    pub deadline: Option<Instant>,
+    /// Whether it outlived its deadline, and had to be killed.
+    pub deadline_passed: bool,
+    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group,
+    /// if there is one, was removed.
+    pub proven: bool,
+}
+
+impl Guarding {
+    /// Watches until the supervisor has ended or is overdue; then kills and reaps every descendant.
+    fn watch(mut self, mut on_report: impl FnMut(Report)) -> Ended {
+        let mut ended = None;
+        while ended.is_none() && !self.is_due() {
+            self.wait();
+            // First, because the deadline may have moved while this process did not run.
+            self.listen(&mut on_report);
+            self.forward_signals();
+            // Always: a sub-reaper, or process 1, may be given other processes' children at any time.
+            while let Reap::One(reaped) = reap() {
+                ended = ended.or(self.is_supervisor(reaped));
+            }
+        }
+        let deadline_passed = has_passed(self.deadline);
+        let is_supervisor = |reaped: Reaped| self.is_supervisor(reaped);
+        let left_behind = ended.is_none()
+            && self.may_leave()
+            && self.end_others(|reaped| ended = ended.or(is_supervisor(reaped)));
+        if left_behind {
+            on_report(Report::Event(Event::LeftBehind(self.supervisor)));
+        } else {
+            end_all(
+                &self.containment,
+                |reaped| ended = ended.or(is_supervisor(reaped)),
+                |event| on_report(Report::Event(event)),
+            );
+        }
+        let is_dissolved = self.containment.remove_group();
+        // The last messages may have arrived while the supervisor was ending.
+        self.listen(&mut on_report);
+        let (supervisor, reaped_at) = ended.unzip();
+        // Without a child, the supervisor is among those reaped.
+        Ended {
+            level: self.containment.level(),
+            supervisor: supervisor.or((!left_behind).then_some(processes::Ended::Exited(0))),
+            reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
+            deadline: self.deadline,
+            deadline_passed,
+            proven: is_dissolved && !left_behind,
+        }
+    }
+
+    /// Whether to kill now: the deadline has passed, or the supervisor has finished and does not end.
+    fn is_due(&self) -> bool {
+        has_passed(self.deadline.map(Countdown::expires_at)) || has_passed(self.kill_at)
+    }
+
+    /// Whether the supervisor may be left behind: it has finished, and no deadline is armed (I6).
+    fn may_leave(&self) -> bool {
+        self.kill_at.is_some() && self.deadline.is_none()
+    }
+
+    /// Kills all descendants, and reaps until only the supervisor is left and has not ended in time. Returns
+    /// false if it has ended.
+    fn end_others(&self, mut on_reaped: impl FnMut(Reaped)) -> bool {
+        let leave_at = SystemClock::read().after(ENDS_WITHIN);
+        while sweep(&self.containment, &mut on_reaped) != Sweep::Clear {
+            let is_alone = || {
+                let left = self.containment.family.descendants();
+                left.iter().all(|member| member.pid == self.supervisor)
+            };
+            if has_passed(Some(leave_at)) && is_alone() {
+                return true;
+            }
+            let pause = Timespec::try_from(LOOK).ok();
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], pause.as_ref());
+        }
+        false
+    }
+
+    fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::Ended, Instant)> {
+        (reaped.pid == self.supervisor).then(|| (reaped.ended, SystemClock::read()))
+    }
+
+    /// Blocks until a deadline passes, a signal or a message arrives, or the supervisor ends.
+    fn wait(&self) {
+        let mut fds = [
+            PollFd::new(&self.countdown, PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.process, PollFlags::IN),
+            PollFd::new(&self.link, PollFlags::IN),
+        ];
+        // A closed link is always readable.
+        let polled = if self.link_open { &mut fds[..] } else { &mut fds[..3] };
+        let left = self.kill_at.map(|at| SystemClock::read().until(at));
+        let longest = left.and_then(|left| Timespec::try_from(left).ok());
+        // After an error, the caller looks at everything as well.
+        let _ = poll(polled, longest.as_ref());
+    }
+
+    fn listen(&mut self, on_report: &mut impl FnMut(Report)) {
+        while self.link_open {
+            match self.link.receive() {
+                Some(link::Received::Message(message, _)) => self.handle(message, on_report),
+                Some(link::Received::End) => self.link_open = false,
+                None => return,
+            }
+        }
+    }
+
+    fn handle(&mut self, message: ToGuardian, on_report: &mut impl FnMut(Report)) {
+        match message {
+            ToGuardian::Note(note) => on_report(Report::Note(note)),
+            ToGuardian::Deadline(deadline) => {
+                self.deadline = deadline;
+                match self.countdown.set(deadline) {
+                    // A supervisor that does not receive this starts no work.
+                    Ok(()) => drop(self.link.send(&ToSupervisor::InForce(deadline))),
+                    Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
+                }
+            }
+            ToGuardian::Finished => self.kill_at = Some(SystemClock::read().after(ENDS_WITHIN)),
+        }
+    }
+
+    fn forward_signals(&mut self) {
+        for caught in self.signals.pending().unwrap_or_default() {
+            match caught.signal {
+                // The caller reaps in any case.
+                Signal::CHILD => {}
+                Signal::TSTP => self.terminal.undo_stop(),
+                signal => {
+                    let source = self.terminal.source_of(caught);
+                    // A supervisor that does not receive it hangs, and its deadline ends it.
+                    let _ = self.link.send(&ToSupervisor::Signalled { signal, source });
+                }
+            }
+        }
+    }
+}
+
+fn has_passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|at| SystemClock::read() >= at)
+}
+
+/// The time after the supervisor's deadline: twice that of its second layer, so that the supervisor can still
+/// log its end.
+const BEHIND_THE_SUPERVISOR: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
+
+/// The guardian's timer, shortly after the supervisor's deadline. Its descriptor is readable once it has expired.
+///
+/// It wakes the guardian and does not kill it: process 1 ignores kill timers, and after a suspend both timers
+/// would be due at once and leave the command's processes behind. A supervisor notices a guardian that is
+/// stopped or hangs ([`lapsed`](crate::lapsed)).
+#[derive(Debug)]
+struct Countdown(OwnedFd);
+
+impl Countdown {
+    /// Creates a timer that is not armed.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors.
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+    }
+
+    /// Returns when the timer expires for a deadline of the supervisor.
+    fn expires_at(deadline: Instant) -> Instant {
+        deadline.after(BEHIND_THE_SUPERVISOR)
+    }
+
+    /// Replaces the supervisor's deadline.
+    ///
+    /// # Errors
+    /// If the kernel refuses; the earlier deadline is then still in force.
+    fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let wake_at = deadline.map_or(Duration::ZERO, |at| {
+            // Zero would disarm. The first nanosecond after boot is in the past, too.
+            Duration::from_nanos(Self::expires_at(at).as_nanos().clamp(1, i64::MAX as u64))
+        });
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: wake_at.as_secs() as i64, tv_nsec: wake_at.subsec_nanos().into() },
+        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Countdown {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Why the requested level is not available.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No level is available.
+    #[error(transparent)]
+    ProcFs(#[from] ForeignProcFs),
+    /// This process can't make a control group.
+    #[error(transparent)]
+    ControlGroup(#[from] ControlGroupRefusal),
+    /// This process can't make a PID namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceRefusal),
+}
+
+impl Containment {
+    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
+    ///
+    /// # Errors
+    /// If the level is not available here.
+    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
+        let (level, group) = match wanted {
+            Wanted::Auto => control_group::own_group()
+                .ok()
+                .filter(|own| control_group::is_delegated(own))
+                .and_then(|own| tried_group(&own).ok())
+                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
+            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
+            Wanted::Exactly(Level::ControlGroup) => {
+                let own = control_group::own_group()?;
+                let group =
+                    tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
+                (Level::ControlGroup, Some(group))
+            }
+            Wanted::Exactly(Level::PidNamespace) => {
+                namespace::try_out()?;
+                (Level::PidNamespace, None)
+            }
+        };
+        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
+    }
+}
+
+/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
+fn tried_group(own: &Path) -> io::Result<ControlGroup> {
+    let group = ControlGroup::below(own)?;
+    let (near, far) = link::pair::<ToShim, FromShim>()?;
+    let admitted = launch::command(SHIM_STAGE, [], far).spawn().and_then(|mut shim| {
+        let admitted = group.admit(Pid::from_child(&shim));
+        // Without a message, it ends.
+        drop(near);
+        shim.wait()?;
+        admitted
+    });
+    // No process is in it.
+    admitted.inspect_err(|_| drop(group.remove()))?;
+    Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use vvm_clock::SystemClock;
+
+    fn has_expired(countdown: &Countdown) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(countdown, PollFlags::IN)], Some(&at_once)).unwrap() > 0
+    }
+
+    #[test]
+    fn timer_expires_after_the_deadline_unless_it_moved() {
+        let countdown = Countdown::new().unwrap();
+        let deadline = SystemClock::read().after(Duration::from_millis(20));
+        countdown.set(Some(deadline)).unwrap();
+        assert!(!has_expired(&countdown));
+        poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
+        assert!(SystemClock::read() >= deadline.after(BEHIND_THE_SUPERVISOR));
+        countdown.set(Some(Instant::NEVER)).unwrap();
+        assert!(!has_expired(&countdown));
+        countdown.set(Some(Instant::ORIGIN)).unwrap();
+        assert!(has_expired(&countdown));
+        countdown.set(None).unwrap();
+        assert!(!has_expired(&countdown));
+    }
 }

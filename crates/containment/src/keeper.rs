@@ -3,31 +3,24 @@
 //! by order, and when supervisor or guardian are gone. It sends [`Gone`](FromKeeper::Gone) when no descendant
 //! and no member of the control group is left (I6).
 
-pub(crate) mod left_over;
-pub(crate) mod message;
-
 use crate::{
-    auxiliary::{self, Helper, HelperLines},
-    child_handle::{ChildHandle, Group},
-    established::Containment,
-    launch::{self, Accepted, StageError},
-    level::Level,
+    containment::{Containment, Level},
+    launch::{self, Accepted, HelperLines, SHIM_STAGE, StageError, helper_command, without_lines},
     link::{self, Link, Received},
-    processes::{Reap, Reaped, has_ended, own_group, reap},
-    shim::{self, FromShim, ToShim},
-    signals::Signals,
+    messages::{FromKeeper, FromShim, Helper, NAME, ToKeeper, ToShim},
+    processes::{Family, Member, Reap, Reaped, group_of, has_ended, own_group, reap},
+    signals::{ForwardedSignal, Signals},
     sweep::{OutOfReachReport, Sweep, sweep},
 };
-use message::{FromKeeper, ToKeeper};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags, open},
     io::Errno,
-    process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper},
+    process::{Pid, Signal, getpid, kill_process, kill_process_group, set_child_subreaper},
 };
 use std::{
     ffi::OsString,
-    io,
+    fs, io,
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::process::CommandExt as _,
@@ -169,8 +162,8 @@ struct Keeper<'k> {
 impl Keeper<'_> {
     fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
         let (near, far) = link::pair()?;
-        let shim = launch::command(shim::STAGE, launch::behind_dashes(command), far);
-        let mut process = auxiliary::without_lines(shim);
+        let shim = launch::command(SHIM_STAGE, launch::behind_dashes(command), far);
+        let mut process = without_lines(shim);
         let group = match group {
             // Process 1 was started in the terminal's group, and so is its child.
             Some(None) => Group::Terminal(own_group()),
@@ -194,7 +187,7 @@ impl Keeper<'_> {
         let line = self.lines.of(helper).ok_or(io::ErrorKind::NotFound)?;
         let (near, far) = link::pair()?;
         let nothing = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let process: Command = auxiliary::command(line, far)?;
+        let process: Command = helper_command(line, far)?;
         let pid = launch::start(process)?;
         self.admit_and_tell(pid, &near, nothing.as_fd())?;
         self.helpers.push((helper, pid));
@@ -335,7 +328,7 @@ impl Keeper<'_> {
                 }
             }
             ToKeeper::Deadline(deadline) => self.set_deadline(deadline),
-            ToKeeper::TellRest => left_over::tell_to_end(self.containment.family, |name| {
+            ToKeeper::TellRest => tell_to_end(self.containment.family, |name| {
                 let _ = self.link.send(name);
             }),
             ToKeeper::Kill => {
@@ -389,6 +382,69 @@ impl Keeper<'_> {
 
 fn errno_of(cause: &io::Error) -> Errno {
     Errno::from_io_error(cause).unwrap_or(Errno::IO)
+}
+
+/// The command, for its parent. Until that process reaps the command, its number names no other process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ChildHandle {
+    pid: Pid,
+    group: Group,
+}
+
+/// The process group that the command was started in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Group {
+    /// A group of its own, which gets all signals.
+    Own,
+    /// The terminal's group. `None` if it belongs to a PID namespace above.
+    Terminal(Option<Pid>),
+}
+
+impl ChildHandle {
+    /// Forwards a signal, unless the command has got it already.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> rustix::io::Result<()> {
+        // The command may have left the group that the terminal signals.
+        let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);
+        match self.group {
+            _ if delivered && stayed => Ok(()),
+            Group::Terminal(_) => kill_process(self.pid, signal),
+            Group::Own => kill_process_group(self.pid, signal),
+        }
+    }
+}
+
+/// How many of the processes that a command has left behind are named.
+const NAMED: usize = 8;
+
+/// Sends TERM to all descendants. Calls `name` for the first of those that live, and with their number.
+fn tell_to_end(family: Family, name: impl Fn(&FromKeeper)) {
+    let rest = family.descendants();
+    let names = rest.iter().filter_map(name_of).collect::<Vec<_>>();
+    let total = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    for (place, one) in names.iter().take(NAMED).enumerate() {
+        let is_last = place + 1 == names.len().min(NAMED);
+        name(&FromKeeper::LeftOver { total, is_last, name: *one });
+    }
+    for member in rest {
+        for signal in [Signal::TERM, Signal::CONT] {
+            // Gone, or out of reach: the kill reports that.
+            let _ = family.signal(member, signal);
+        }
+    }
+}
+
+/// Returns the name of a process that has not ended.
+fn name_of(member: &Member) -> Option<[u8; NAME]> {
+    let stat = fs::read(format!("/proc/{}/stat", member.pid)).ok()?;
+    let opens = stat.iter().position(|byte| *byte == b'(')? + 1;
+    let closes = stat.iter().rposition(|byte| *byte == b')')?;
+    let state = *stat.get(closes + 2)?;
+    let mut name = [0; NAME];
+    name.iter_mut().zip(stat.get(opens..closes)?).for_each(|(place, byte)| *place = *byte);
+    (!matches!(state, b'Z' | b'X')).then_some(name)
 }
 
 #[cfg(test)]

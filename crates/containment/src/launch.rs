@@ -1,14 +1,17 @@
-//! Starting a stage, and accepting the link in it.
+//! Starting a stage, and accepting the link in it. The shim, and the helpers of a command, which it executes, too.
 //!
 //! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
 //! real standard input follows as the first descriptor over the link.
 
-use crate::link::{Link, Message, Received};
+use crate::{
+    link::{Link, Message, Received},
+    messages::{FromShim, Helper, ToShim},
+};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
     net::{SocketType, sockopt::socket_type},
-    process::Pid,
+    process::{Pid, Signal, getppid, set_parent_process_death_signal},
 };
 use std::{
     env,
@@ -94,7 +97,7 @@ pub(crate) fn command_of(arguments: &[OsString]) -> Option<&[OsString]> {
 /// # Errors
 /// If the system refuses a process.
 pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
-    // The handle is dropped on purpose: `processes::reap` reaps the child.
+    // The handle is dropped on purpose: `sweep::reap` reaps the child.
     Ok(Pid::from_child(&command.spawn()?))
 }
 
@@ -143,6 +146,109 @@ fn open_null(path: &str) -> Result<OwnedFd, StageError> {
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => StageError::System(errno.into()),
         _ => StageError::NoNull(errno.into()),
     })
+}
+
+/// The name of the stage.
+pub(crate) const SHIM_STAGE: &str = "stage-worker";
+
+/// The status that a shell reports for a command that can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// Executes the command, or reports why it can't: the shim is the command's process before that.
+///
+/// It is a separate program start, because code between fork and exec would be `unsafe` and could not
+/// allocate.
+pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
+    // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
+    // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.
+    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    let Accepted { link, first: ToShim { parent }, descriptors } = accept::<FromShim, ToShim>()?;
+    // If the parent ended before that call, this process has another parent now.
+    if getppid() != Some(parent) {
+        return Err(StageError::Abandoned);
+    }
+    let input = descriptors.into_iter().next().ok_or(StageError::Abandoned)?;
+    let mut words = arguments.iter();
+    let (true, Some(program)) = (words.next().is_some_and(|dashes| dashes == DASHES), words.next()) else {
+        return Err(StageError::NotAStage);
+    };
+    let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
+        // Returns only on failure.
+        Ok(()) => Command::new(program).args(words).exec(),
+        Err(refusal) => refusal.into(),
+    };
+    let errno = error.raw_os_error().unwrap_or_default();
+    // A parent that is gone needs no answer.
+    let _ = link.send(&FromShim { errno });
+    Ok(NOT_EXECUTABLE)
+}
+
+/// The lines, for `sh -c`.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct HelperLines {
+    /// The line of [`Helper::PreStop`].
+    pub pre_stop: Option<String>,
+    /// The line of [`Helper::Check`].
+    pub check: Option<String>,
+}
+
+/// Why a helper did not end by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HelperError {
+    /// It was killed.
+    #[error("took longer than it may")]
+    TooLong,
+    /// The system refused the process.
+    #[error("could not be started: {0}")]
+    System(io::ErrorKind),
+}
+
+/// The variables by which a keeper gets the lines, and a shell its own: every user can read arguments of
+/// processes, but not their environment.
+const PRE_STOP: &str = "VVM_KEEPER_PRE_STOP";
+const CHECK: &str = "VVM_KEEPER_CHECK";
+const LINE: &str = "VVM_KEEPER_LINE";
+
+impl HelperLines {
+    /// Returns the line of `helper`.
+    pub(crate) fn of(&self, helper: Helper) -> Option<&str> {
+        match helper {
+            Helper::PreStop => self.pre_stop.as_deref(),
+            Helper::Check => self.check.as_deref(),
+        }
+    }
+
+    /// Returns the lines as variables of a keeper.
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [(PRE_STOP, &self.pre_stop), (CHECK, &self.check)]
+            .into_iter()
+            .filter_map(|(name, line)| Some((name, line.as_deref()?)))
+    }
+
+    /// Returns the lines in the environment of this process, a keeper.
+    pub(crate) fn of_environment() -> Self {
+        Self { pre_stop: env::var(PRE_STOP).ok(), check: env::var(CHECK).ok() }
+    }
+}
+
+/// Removes the keeper's variables from the environment of `command`.
+pub(crate) fn without_lines(mut command: Command) -> Command {
+    command.env_remove(PRE_STOP).env_remove(CHECK);
+    command
+}
+
+/// Returns the shim that becomes a shell for `line`, in a process group of its own. Its standard output goes
+/// to standard error, because standard output is the command's.
+///
+/// # Errors
+/// If the process is out of descriptors.
+pub(crate) fn helper_command(line: &str, far: OwnedFd) -> io::Result<Command> {
+    let script = format!("line=${LINE}; unset {LINE}; eval \"$line\"");
+    let shell = ["sh".into(), "-c".into(), script.into()];
+    let mut command = without_lines(command(SHIM_STAGE, behind_dashes(&shell), far));
+    command.env(LINE, line);
+    command.process_group(0).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
+    Ok(command)
 }
 
 #[cfg(test)]

@@ -19,59 +19,69 @@ compile_error!(
     "vvm-containment needs Linux: it uses parent-death signals, sub-reapers and process descriptors"
 );
 
-mod auxiliary;
-mod child_handle;
+mod containment;
 mod control_group;
-mod delegation;
-mod establish;
-mod established;
 mod event;
 mod guard;
 mod keeper;
 mod launch;
-mod level;
 mod link;
+mod messages;
 mod namespace;
-mod namespace_refusal;
 mod processes;
-mod readable;
-mod shim;
+mod refusal;
 mod signals;
-pub mod stage;
 mod supervise;
+mod supervisor;
 mod sweep;
-mod terminal;
-mod words;
 
-pub use auxiliary::{Helper, HelperError, HelperLines};
-pub use delegation::Refusal as ControlGroupRefusal;
-pub use establish::Refusal;
-pub use established::Containment;
+pub use containment::{Containment, Level, Wanted};
+pub use control_group::ControlGroupRefusal;
 pub use event::{Event, OnEvent};
-pub use guard::{Ended as GuardEnded, Note, Report as GuardReport, ToSupervisor, guard};
-pub use launch::{OWN_BINARY, StageError};
-pub use level::{Level, Wanted};
-pub use link::Received;
-pub use namespace_refusal::{Refusal as NamespaceRefusal, Step};
+pub use guard::{Ended as GuardEnded, Refusal, Report as GuardReport, guard};
+pub use launch::{HelperError, HelperLines, OWN_BINARY, StageError};
+pub use link::{Readable, Received};
+pub use messages::{Helper, Note, ToSupervisor};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
-pub use readable::Readable;
+pub use refusal::{NamespaceRefusal, NotExecuted, Step};
 pub use signals::{
     Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
-    signal_name,
+    signal_name, terminal_is_gone,
 };
 #[cfg(feature = "simulation")]
 pub use supervise::simulated::{Order, SimulatedKeeper};
 pub use supervise::{
     Controls, Killed, StopTimeouts, SuperviseError, Supervised, Supervision,
-    alongside::Helpers,
-    guardian_lapse::{lapsed, listens_again},
-    guardian_watch::GuardianWatch,
-    keeper_handle::Unproven,
-    not_executed::NotExecuted,
+    keeper_handle::{Helpers, Unproven},
     spawn::{CommandSpec, SpawnError, Starting, start as spawn},
     supervise,
-    supervisor::{AcceptError, Guardian, Supervisor},
-    trigger::GuardedTrigger,
+};
+pub use supervisor::{
+    AcceptError, GuardedTrigger, Guardian, GuardianWatch, Supervisor, lapsed, listens_again,
 };
 pub use sweep::{Sweep, end_all, sweep};
-pub use terminal::terminal_is_gone;
+
+/// The stages of this crate: re-executions of the same program as shim, keeper and so on.
+pub mod stage {
+    use crate::{keeper, launch, namespace};
+    use std::{ffi::OsString, process::ExitCode};
+
+    /// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any
+    /// other process. Must be the first call in `main`, while the process has a single thread.
+    ///
+    /// # Errors
+    /// If a stage can't begin. [`StageError::Abandoned`](crate::StageError::Abandoned) needs no message.
+    pub fn enter() -> Result<Option<ExitCode>, launch::StageError> {
+        let mut arguments = std::env::args_os().skip(1);
+        let Some(stage) = arguments.next() else { return Ok(None) };
+        let arguments = || arguments.collect::<Vec<OsString>>();
+        let status = match stage.to_str() {
+            Some(launch::SHIM_STAGE) => launch::shim_main(&arguments())?.into(),
+            Some(keeper::STAGE) => keeper::main(&arguments())?.into(),
+            Some(namespace::OUTSIDE_STAGE) => namespace::outside_main(&arguments())?,
+            Some(namespace::INIT_STAGE) => namespace::init_main(&arguments())?.into(),
+            _ => return Ok(None),
+        };
+        Ok(Some(status))
+    }
+}

@@ -2,10 +2,6 @@
 //!
 //! Sequenced packets carry one message each, whole or not at all, so no reader waits for the rest of one.
 
-mod frame;
-
-pub(crate) use frame::{Frame, frame};
-
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -18,8 +14,12 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     marker::PhantomData,
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixDatagram,
+    },
 };
+use tokio::io::Interest;
 
 /// The most descriptors of one message: a stage's standard input, its guardian, and a folder.
 const MAX_DESCRIPTORS: usize = 3;
@@ -129,6 +129,84 @@ impl<Out, In> AsFd for Link<Out, In> {
     }
 }
 
+/// One message in transit: a version, a kind, and four numbers. It has a fixed size, so that a guardian needs no
+/// memory to read one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) words: [u64; 4],
+}
+
+/// Rises whenever a message changes its meaning. Both ends must be the same binary.
+const VERSION: u8 = 3;
+
+impl Frame {
+    /// Eight for version and kind, eight for each word.
+    const BYTES: usize = 40;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = VERSION;
+        bytes[1] = self.kind;
+        for (place, word) in bytes[8..].chunks_exact_mut(8).zip(self.words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Returns `None` for another version.
+    fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        if bytes[0] != VERSION {
+            return None;
+        }
+        let mut words = [0; 4];
+        for (word, place) in words.iter_mut().zip(bytes[8..].as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*place);
+        }
+        Some(Self { kind: bytes[1], words })
+    }
+}
+
+/// Returns a frame of this kind, with zeros behind `content`.
+pub(crate) fn frame<const N: usize>(kind: u8, content: [u64; N]) -> Frame {
+    let mut words = [0; 4];
+    for (word, value) in words.iter_mut().zip(content) {
+        *word = value;
+    }
+    Frame { kind, words }
+}
+
+/// Waits in an async runtime for a socket that other code reads.
+///
+/// The runtime polls a copy of the descriptor, because `AsyncFd` on a borrowed one would need `unsafe` code.
+#[derive(Debug)]
+pub struct Readable(tokio::net::UnixDatagram);
+
+impl Readable {
+    /// Watches `socket`, and makes it non-blocking. Must be called in the context of a runtime.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        // The kind of socket does not matter: nothing is read through this handle.
+        let copy = UnixDatagram::from(socket.as_fd().try_clone_to_owned()?);
+        copy.set_nonblocking(true)?;
+        tokio::net::UnixDatagram::from_std(copy).map(Self)
+    }
+
+    /// Waits until `look` returns a value.
+    ///
+    /// # Errors
+    /// If the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will. No value of `look` is lost, because it is returned without another wait.
+    pub async fn find<Found>(&self, mut look: impl FnMut() -> Option<Found>) -> io::Result<Found> {
+        let nothing = || io::Error::from(io::ErrorKind::WouldBlock);
+        self.0.async_io(Interest::READABLE, || look().ok_or_else(nothing)).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +270,14 @@ mod tests {
         drop(far);
         assert!(matches!(near.receive(), Some(Received::Message(Number(2), _))));
         assert!(matches!(near.receive(), Some(Received::End)));
+    }
+
+    #[test]
+    fn frame_survives_its_bytes_and_another_version_is_refused() {
+        let frame = Frame { kind: 7, words: [1, u64::MAX, 0, 1 << 40] };
+        let mut bytes = frame.to_bytes();
+        assert_eq!(Frame::from_bytes(&bytes), Some(frame));
+        bytes[0] += 1;
+        assert_eq!(Frame::from_bytes(&bytes), None);
     }
 }

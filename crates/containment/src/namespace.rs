@@ -1,37 +1,205 @@
 //! A PID namespace for a command. The kernel kills everything in it when its process 1 ends.
 //!
-//! The process that makes it ([`outside`]) is a child of the supervisor and can't enter it; only its children
-//! can. Process 1 is a keeper ([`init`]) and ends with the supervisor.
-
-pub(crate) mod init;
-pub(crate) mod outside;
+//! The process that makes it ([`outside_main`]) is a child of the supervisor and can't enter it; only its
+//! children can: it stays outside, and ends with the supervisor or with process 1. Process 1 ([`init_main`]) is a
+//! keeper of everything in it, and ends with the supervisor.
 
 use crate::{
-    keeper::message::{FromKeeper, ToKeeper},
-    launch,
-    link::{self, Received},
-    namespace_refusal::{Refusal, Step},
+    keeper::{self, KeeperTask, Scope},
+    launch::{self, Accepted, HelperLines, StageError},
+    link::{self, Link, Received},
+    messages::{FromKeeper, ToKeeper},
+    refusal::{NamespaceRefusal, Step},
+    signals::{self, Signals},
 };
-use rustix::io::Errno;
+use nix::sched::{CloneFlags, unshare};
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+    process::{Pid, Signal, getegid, geteuid, getpid, set_parent_process_death_signal, setpgid},
+    thread::{
+        CapabilitySet, capabilities, clear_ambient_capability_set, configure_capability_in_ambient_set,
+        set_capabilities,
+    },
+};
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    process::{Child, ExitCode, ExitStatus},
+};
 
 /// Makes an empty namespace and drops it. Blocks until it is gone.
 ///
 /// # Errors
 /// If the system refuses it.
-pub(crate) fn try_out() -> Result<(), Refusal> {
-    let no_process = |cause: std::io::Error| Refusal::of_system(Step::Process, &cause);
-    let (link, far) =
-        link::pair::<ToKeeper, FromKeeper>().map_err(|cause| Refusal::of_system(Step::Link, &cause))?;
-    let mut outside = launch::command(outside::STAGE, [], far).spawn().map_err(no_process)?;
+pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
+    let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
+    let (link, far) = link::pair::<ToKeeper, FromKeeper>()
+        .map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
+    let mut outside = launch::command(OUTSIDE_STAGE, [], far).spawn().map_err(no_process)?;
     // If the process has ended, the link shows it.
     let _ = link.send(&ToKeeper::TryOut);
     link.wait();
     let answer = match link.receive() {
         Some(Received::Message(FromKeeper::Ready, _)) => Ok(()),
         Some(Received::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
-        Some(_) | None => Err(Refusal { step: Step::Process, errno: Errno::CHILD }),
+        Some(_) | None => Err(NamespaceRefusal { step: Step::Process, errno: Errno::CHILD }),
     };
     drop(link);
     outside.wait().map_err(no_process)?;
     answer
+}
+
+/// The name of the stage.
+pub(crate) const OUTSIDE_STAGE: &str = "stage-namespace";
+
+/// Makes a namespace, starts its process 1, and ends as that one does.
+pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
+    let link = launch::given_link::<FromKeeper, ToKeeper>()?;
+    Ok(match start_init(arguments).and_then(wait) {
+        Ok(ended) => {
+            // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
+            // proof at this level (I6).
+            let _ = link.send(&FromKeeper::Gone);
+            match ended.signal().and_then(Signal::from_named_raw) {
+                Some(signal) => signals::die_of(signal),
+                None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(REFUSED).into(),
+            }
+        }
+        Err(refusal) => {
+            // A supervisor that is gone needs no answer.
+            let _ = link.send(&FromKeeper::Refused(refusal));
+            REFUSED.into()
+        }
+    })
+}
+
+fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefusal> {
+    let at = |step| move |cause: io::Error| NamespaceRefusal::of_system(step, &cause);
+    // A terminal signals the group of this process, and a service manager every process. The supervisor
+    // forwards those signals to the command. They are caught, not ignored, because children would inherit
+    // that.
+    let signals = Signals::catch_also(&[Signal::TSTP]).map_err(at(Step::Link))?;
+    // This process ends with the supervisor, and process 1 with this process.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
+    separate()?;
+    // The link is its standard input, too.
+    let init = launch::pass_on(INIT_STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
+    // Process 1 has inherited the terminal's group, if the command is to have it. This process leaves it. The
+    // kernel refuses that to a group's leader, which is in a group of its own.
+    let _ = setpgid(None, None);
+    Ok((signals, init))
+}
+
+fn wait((_signals, mut init): (Signals, Child)) -> Result<ExitStatus, NamespaceRefusal> {
+    init.wait().map_err(|cause| NamespaceRefusal::of_system(Step::Process, &cause))
+}
+
+/// Puts the children of this process into a new PID namespace with mounts of its own, and into a new user
+/// namespace if this user may not make the first one otherwise.
+fn separate() -> Result<(), NamespaceRefusal> {
+    let apart = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+    match unshare(apart) {
+        Ok(()) => Ok(()),
+        Err(nix::Error::EPERM) => {
+            // Before the call: inside, they have no number until they are mapped.
+            let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+            let own_users = unshare(apart | CloneFlags::CLONE_NEWUSER);
+            own_users
+                .map_err(|errno| NamespaceRefusal { step: Step::UserNamespace, errno: of_nix(errno) })?;
+            map(user, group).map_err(|cause| NamespaceRefusal::of_system(Step::Mapping, &cause))
+        }
+        Err(errno) => Err(NamespaceRefusal { step: Step::Namespace, errno: of_nix(errno) }),
+    }
+}
+
+/// Maps user and group to themselves, and lets process 1 mount.
+fn map(user: u32, group: u32) -> io::Result<()> {
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    // Without it, a process could drop a group that restricts it (user_namespaces(7)).
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    // Only ambient capabilities survive execution by a user other than root (capabilities(7)).
+    let mut sets = capabilities(None)?;
+    sets.inheritable |= CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, sets)?;
+    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?;
+    Ok(())
+}
+
+fn of_nix(errno: nix::Error) -> Errno {
+    Errno::from_raw_os_error(errno as i32)
+}
+
+/// The name of the stage.
+pub(crate) const INIT_STAGE: &str = "stage-init";
+
+/// The exit status without a namespace: `EX_OSERR` of sysexits.h.
+const REFUSED: u8 = 71;
+
+/// Runs process 1 until the end of the namespace.
+pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
+    // Anywhere else it would mount over the `/proc` of other processes.
+    if getpid() != Pid::INIT {
+        return Err(StageError::NotAStage);
+    }
+    let Accepted { link, first, descriptors } = launch::accept()?;
+    let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
+    match serve(&HelperLines::of_environment(), command, &link, first, descriptors) {
+        Ok(()) => Ok(0),
+        Err(refusal) => {
+            // A supervisor that is gone needs no answer.
+            let _ = link.send(&FromKeeper::Refused(refusal));
+            Ok(REFUSED)
+        }
+    }
+}
+
+/// Keeps the command. Fails only before anything is started.
+fn serve(
+    lines: &HelperLines,
+    command: &[OsString],
+    link: &Link<FromKeeper, ToKeeper>,
+    first: ToKeeper,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(), NamespaceRefusal> {
+    furnish()?;
+    let ToKeeper::Begin { group, deadline } = first else {
+        let _ = link.send(&FromKeeper::Ready);
+        return Ok(());
+    };
+    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything
+    // here.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
+    let signals = Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
+    // The group has no number in here, and this process was started in it.
+    let group = group.map(|_| None);
+    keeper::keep(
+        link,
+        KeeperTask { lines, command, group, deadline, descriptors },
+        signals,
+        Scope::Namespace,
+    );
+    Ok(())
+}
+
+/// Mounts a `/proc` that shows this namespace.
+fn furnish() -> Result<(), NamespaceRefusal> {
+    let at_proc = |errno| NamespaceRefusal { step: Step::Proc, errno };
+    // Mounts made here stay here. Later mounts of the machine still appear here.
+    let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", downstream).map_err(at_proc)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(at_proc)?;
+    // The command shall not have this privilege.
+    let give_up = || {
+        clear_ambient_capability_set()?;
+        let mut sets = capabilities(None)?;
+        sets.inheritable -= CapabilitySet::SYS_ADMIN;
+        set_capabilities(None, sets)
+    };
+    give_up().map_err(|errno| NamespaceRefusal { step: Step::Mapping, errno })
 }

@@ -1,11 +1,460 @@
-//! The descendants of this process ([`Family`]), and reaping them ([`reap()`]).
+//! Reaping children ([`reap()`]), and [`Family`]: the descendants of this process, found from the top, at a cost that follows the tree's size. They
+//! are found in `/proc`.
 
-mod family;
-mod proc_fs;
-mod reap;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
+        pidfd_open, pidfd_send_signal, wait, waitid,
+    },
+};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt, fs, io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
 
-pub use family::{Family, Member};
-pub use proc_fs::{ForeignProcFs, own_group};
-pub(crate) use proc_fs::{group_of, own_session};
-pub use reap::{Ended, Reap, Reaped, reap};
-pub(crate) use reap::{has_ended, wait_for_any};
+/// The descendants of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    root: Pid,
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// `/proc/PID/task/*/children`: its cost follows the tree's size.
+    Children,
+    /// `/proc/*/stat`: its cost follows the number of all processes, but every kernel has it.
+    AllProcesses,
+}
+
+/// A process, with its parent when it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its number.
+    pub pid: Pid,
+    parent: Pid,
+}
+
+impl Family {
+    /// Returns the family of this process.
+    ///
+    /// # Errors
+    /// If `/proc` is missing or foreign.
+    pub fn of_this_process() -> Result<Self, ForeignProcFs> {
+        check_proc_fs()?;
+        let source = if lists_children() { Source::Children } else { Source::AllProcesses };
+        Ok(Self { root: getpid(), source })
+    }
+
+    /// Returns all descendants, including zombies. May miss some while the tree changes.
+    pub fn descendants(&self) -> Vec<Member> {
+        match self.source {
+            Source::Children => self.below(children_of),
+            Source::AllProcesses => {
+                let mut children = HashMap::<Pid, Vec<Pid>>::new();
+                for (child, parent) in all_processes() {
+                    children.entry(parent).or_default().push(child);
+                }
+                self.below(|parent| children.remove(&parent).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Returns the descendants whose parent is `parent`.
+    pub fn children_of(&self, parent: Pid) -> Vec<Member> {
+        self.descendants().into_iter().filter(|member| member.parent == parent).collect()
+    }
+
+    /// Returns the descendant `top` and its own descendants.
+    pub fn tree_of(&self, top: Pid) -> Vec<Member> {
+        let mut tree = HashSet::from([top]);
+        // Parents are found before their children.
+        let within = |member: &Member| {
+            tree.contains(&member.pid) || (tree.contains(&member.parent) && tree.insert(member.pid))
+        };
+        self.descendants().into_iter().filter(within).collect()
+    }
+
+    /// Kills the process group of each child that leads one, which mostly is a whole tree at once.
+    ///
+    /// By number, because kernels before 6.9 have no other way. Only this process can free the number by
+    /// reaping. If another thread reaps between the two calls, the number is not reused so soon.
+    pub fn kill_groups(&self) {
+        let Source::Children = self.source else { return };
+        // From `/proc`: system calls have no number for a group of another PID namespace.
+        let own = own_group();
+        for child in children_of(self.root) {
+            if group_of(child) == Some(child) && own != Some(child) {
+                // Gone, or partly out of reach: the caller kills the others one by one.
+                let _ = kill_process_group(child, Signal::KILL);
+            }
+        }
+    }
+
+    /// Sends `signal` to the process that was found, never to another one that has its number now.
+    ///
+    /// # Errors
+    /// `SRCH` if it is gone, `PERM` if it runs as another user.
+    pub fn signal(&self, member: Member, signal: Signal) -> rustix::io::Result<()> {
+        pidfd_send_signal(&self.pin(member)?, signal)
+    }
+
+    /// Returns a descriptor of the process that was found, readable once it has ended.
+    ///
+    /// # Errors
+    /// `SRCH` if it is gone.
+    pub fn pin(&self, member: Member) -> rustix::io::Result<OwnedFd> {
+        // The number may have been reused. If this process is still of the family, it is the one found.
+        let process = pidfd_open(member.pid, PidfdFlags::empty())?;
+        if self.root == getpid() && is_own_child(&process) {
+            return Ok(process);
+        }
+        match parent_of(member.pid) {
+            Ok(parent) if parent == member.parent || parent == self.root => Ok(process),
+            _ => Err(Errno::SRCH),
+        }
+    }
+
+    fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
+        let mut found = Vec::<Member>::new();
+        // Meanwhile a process may get another parent and be met twice, and a reused number may close a
+        // circle.
+        let mut seen = HashSet::from([self.root]);
+        let mut parents = vec![self.root];
+        while let Some(parent) = parents.pop() {
+            for pid in children_of(parent) {
+                if seen.insert(pid) {
+                    found.push(Member { pid, parent });
+                    parents.push(pid);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Returns whether the process is a child of ours that was not reaped. Far cheaper than `/proc`.
+fn is_own_child(process: &OwnedFd) -> bool {
+    let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(process.as_fd()), only_look).is_ok()
+}
+
+/// `/proc` is missing, or shows another PID namespace, in which the same numbers name other processes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "/proc is missing or belongs to another PID namespace, and a command's processes are found through it: \
+     mount it (mount -t proc proc /proc; for unshare: --mount-proc)"
+)]
+pub struct ForeignProcFs;
+
+/// Fails if `/proc` is missing or of another PID namespace.
+fn check_proc_fs() -> Result<(), ForeignProcFs> {
+    let own = rustix::process::getpid().as_raw_pid().to_string();
+    match fs::read_link("/proc/self") {
+        Ok(name) if name == Path::new(&own) => Ok(()),
+        _ => Err(ForeignProcFs),
+    }
+}
+
+/// Returns whether the kernel lists children per thread (`CONFIG_PROC_CHILDREN`).
+fn lists_children() -> bool {
+    Path::new("/proc/thread-self/children").exists()
+}
+
+/// Returns the children of `parent`, including zombies; none if it is gone. May miss some while others exit
+/// (proc(5)).
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
+    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
+    lists
+        .flatten()
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(pid).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Returns every process with its parent.
+fn all_processes() -> Vec<(Pid, Pid)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(pid));
+    pids.filter_map(|pid| Some((pid, parent_of(pid).ok()?))).collect()
+}
+
+/// Returns the parent of `child`.
+///
+/// # Errors
+/// `SRCH` if it is gone or has no parent in this namespace.
+fn parent_of(child: Pid) -> io::Result<Pid> {
+    field(&format!("/proc/{child}/stat"), PARENT)?.ok_or_else(|| Errno::SRCH.into())
+}
+
+/// Returns the process group of this process; `None` if it belongs to another PID namespace.
+pub fn own_group() -> Option<Pid> {
+    field("/proc/self/stat", GROUP).ok().flatten()
+}
+
+/// Returns the process group of `process`; `None` if it is gone or its group belongs to another PID
+/// namespace.
+pub(crate) fn group_of(process: Pid) -> Option<Pid> {
+    field(&format!("/proc/{process}/stat"), GROUP).ok().flatten()
+}
+
+/// Returns the session of this process; `None` if it belongs to another PID namespace.
+pub(crate) fn own_session() -> Option<Pid> {
+    field("/proc/self/stat", SESSION).ok().flatten()
+}
+
+/// Positions after the name, in the order of proc(5).
+const PARENT: usize = 1;
+const GROUP: usize = 2;
+const SESSION: usize = 3;
+
+fn field(stat: &str, place: usize) -> io::Result<Option<Pid>> {
+    Ok(field_in(&fs::read_to_string(stat)?, place))
+}
+
+fn field_in(stat: &str, place: usize) -> Option<Pid> {
+    // The name in parentheses may contain parentheses. The state follows the last one (proc(5)).
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_ascii_whitespace().nth(place).and_then(pid)
+}
+
+/// Parses a process id. The kernel writes -1 for the group of a process that is exiting.
+fn pid(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok().filter(|raw| *raw > 0)?)
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// With this exit status.
+    Exited(u8),
+    /// By the signal of this number.
+    Signalled(i32),
+}
+
+/// A child that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reaped {
+    /// Its number, which another process may have by now.
+    pub pid: Pid,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// What a look for ended children found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reap {
+    /// One has ended, and is gone now.
+    One(Reaped),
+    /// Children are left, all of them alive.
+    NoneYet,
+    /// No child is left. For a sub-reaper, that means no descendant.
+    Childless,
+}
+
+impl Reap {
+    /// Returns what an answer of wait(2) shows. `None` if it was interrupted.
+    fn of(answer: rustix::io::Result<Option<(Pid, WaitStatus)>>) -> Option<Self> {
+        Some(match answer {
+            Ok(Some((pid, status))) => Self::One(Reaped { pid, ended: Ended::of(status) }),
+            Ok(None) => Self::NoneYet,
+            Err(Errno::INTR) => return None,
+            Err(Errno::CHILD) => Self::Childless,
+            // wait(2) documents no other error. One would prove nothing (I6).
+            Err(_) => Self::NoneYet,
+        })
+    }
+}
+
+impl Ended {
+    fn of(status: WaitStatus) -> Self {
+        match status.terminating_signal() {
+            Some(signal) => Self::Signalled(signal),
+            // An exit status has eight bits (wait(2)).
+            None => Self::Exited(status.exit_status().unwrap_or(0) as u8),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exited(status) => write!(out, "exited with status {status}"),
+            Self::Signalled(number) => match signal_hook::low_level::signal_name(number) {
+                Some(name) => write!(out, "was ended by {name}"),
+                None => write!(out, "was ended by signal {number}"),
+            },
+        }
+    }
+}
+
+/// Reaps one child that has ended, if there is one. Never blocks.
+pub fn reap() -> Reap {
+    loop {
+        if let Some(found) = Reap::of(wait(WaitOptions::NOHANG)) {
+            return found;
+        }
+    }
+}
+
+/// Blocks until a child has ended, without reaping it; at once when there is no child.
+pub(crate) fn wait_for_any() {
+    let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
+}
+
+/// Returns whether the process of a descriptor has ended, reaped or not.
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        os::unix::process::CommandExt as _,
+        process::{Child, Command, Stdio},
+    };
+
+    /// A shell that waits for two sleeping children.
+    fn small_tree() -> Child {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & sleep 60 & echo up; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        shell
+    }
+
+    #[test]
+    fn both_sources_find_the_same_descendants() {
+        let mut shell = small_tree();
+        for source in [Source::Children, Source::AllProcesses] {
+            // Other tests of this process have children too: only what hangs below the shell counts.
+            let family = Family { root: Pid::from_child(&shell), source };
+            let found = family.descendants();
+            assert_eq!(found.len(), 2, "{source:?}: {found:?}");
+        }
+        let family = Family::of_this_process().unwrap();
+        let top = Pid::from_child(&shell);
+        let tree = family.tree_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        let below = family.children_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        assert_eq!((tree[0], tree.len(), below.len()), (top, 3, 2));
+        assert!(below.iter().all(|pid| tree.contains(pid)));
+        let family = Family { root: Pid::from_child(&shell), source: Source::Children };
+        for member in family.descendants() {
+            family.signal(member, Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+    }
+
+    /// In a process group of its own, so that it hits no other test.
+    #[test]
+    fn group_of_a_child_is_killed_whole_and_no_other() {
+        use std::os::unix::process::CommandExt as _;
+        let quiet = || Command::new("sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap();
+        let mut shell = Command::new("sh");
+        // Its child leads a group, and a second one shares the shell's.
+        shell.args(["-c", "setsid sh -c 'sleep 60 & echo up; wait' & sleep 60 & wait"]);
+        let mut shell = shell.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let mut stranger = quiet();
+        let top = Pid::from_child(&shell);
+        let family = Family { root: top, source: Source::Children };
+        let leader = family.children_of(top).into_iter().find(|one| group_of(one.pid) == Some(one.pid));
+        let apart = family.tree_of(leader.unwrap().pid);
+        assert_eq!(apart.len(), 2, "{apart:?}");
+        let pinned = apart.iter().map(|one| family.pin(*one).unwrap()).collect::<Vec<_>>();
+        family.kill_groups();
+        for process in &pinned {
+            let mut ended = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ended, None).unwrap();
+        }
+        assert!(shell.try_wait().unwrap().is_none(), "leads a group, but is no child of the root's");
+        assert!(stranger.try_wait().unwrap().is_none());
+        Family { root: getpid(), source: Source::Children }.tree_of(top).into_iter().for_each(|one| {
+            let _ = rustix::process::kill_process(one.pid, Signal::KILL);
+        });
+        kill_process_group(Pid::from_child(&stranger), Signal::KILL).unwrap();
+        stranger.wait().unwrap();
+        shell.wait().unwrap();
+    }
+
+    #[test]
+    fn process_of_another_family_is_not_signalled() {
+        let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = Family { root: Pid::from_raw(2).unwrap(), source: Source::Children };
+        let mistaken = Member { pid: Pid::from_child(&stranger), parent: Pid::from_raw(3).unwrap() };
+        assert_eq!(family.signal(mistaken, Signal::KILL), Err(Errno::SRCH));
+        assert!(stranger.try_wait().unwrap().is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn negative_or_missing_process_is_none() {
+        assert_eq!(["-1", "0", "", "x"].map(pid), [None; 4]);
+        assert_eq!(pid("7"), Pid::from_raw(7));
+    }
+
+    #[test]
+    fn child_is_listed_and_names_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child_pid = Pid::from_child(&child);
+        assert!(children_of(rustix::process::getpid()).contains(&child_pid));
+        assert_eq!(parent_of(child_pid).unwrap(), rustix::process::getpid());
+        assert!(all_processes().contains(&(child_pid, rustix::process::getpid())));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(parent_of(child_pid).is_err());
+    }
+
+    // A child's group, not our own: the tests may run in a group of another PID namespace.
+    #[test]
+    fn child_with_a_group_of_its_own_leads_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let child_pid = Pid::from_child(&child);
+        assert_eq!(group_of(child_pid), Some(child_pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(group_of(child_pid), None);
+    }
+
+    #[test]
+    fn fields_are_found_behind_any_name() {
+        let stat = "40 (a) S 1 2 3) S 41 42 43 0 -1";
+        let places = [PARENT, GROUP, SESSION].map(|place| field_in(stat, place));
+        assert_eq!(places, [41, 42, 43].map(Pid::from_raw));
+        assert_eq!(
+            field_in("40 (foreign) S 41 0 0 0 -1", SESSION),
+            None,
+            "a session of another PID namespace"
+        );
+    }
+
+    #[test]
+    fn proc_of_this_namespace_is_accepted() {
+        assert!(check_proc_fs().is_ok());
+    }
+
+    /// Shows I6: without that proof, a guardian releases nothing.
+    #[test]
+    fn only_echild_proves_that_no_child_is_left() {
+        let errors = (1..=133).map(Errno::from_raw_os_error).filter(|error| *error != Errno::CHILD);
+        for error in errors {
+            assert_ne!(Reap::of(Err(error)), Some(Reap::Childless), "{error:?}");
+        }
+        assert_eq!(Reap::of(Err(Errno::CHILD)), Some(Reap::Childless));
+        assert_eq!(Reap::of(Ok(None)), Some(Reap::NoneYet));
+    }
+}

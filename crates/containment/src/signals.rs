@@ -1,7 +1,13 @@
-//! [`Signals`]: signals with their origin, to be polled for. Without a thread; the handler only writes.
+//! [`Signals`]: signals with their origin, to be polled for. Without a thread; the handler only writes. And the
+//! controlling terminal, which sends some of them.
 
+use crate::processes::{own_group, own_session};
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Signal, getpid};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    io::Errno,
+    process::{Pid, Signal, getpid, kill_process_group},
+};
 use signal_hook::{
     iterator::{backend::SignalDelivery, exfiltrator::WithOrigin},
     low_level::siginfo::{Cause, Origin},
@@ -9,7 +15,7 @@ use signal_hook::{
 use std::{
     fs, io,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     process::ExitCode,
@@ -157,6 +163,76 @@ fn ignored_mask() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Returns whether this process has a controlling terminal.
+fn has_terminal() -> bool {
+    look().is_ok()
+}
+
+/// Returns whether this process has lost its controlling terminal: it was hung up, or its session leader
+/// ended.
+pub fn terminal_is_gone() -> bool {
+    // Other errors, as for want of descriptors, do not concern the terminal.
+    matches!(look(), Err(Errno::NXIO | Errno::IO))
+}
+
+/// Opens the controlling terminal, which only a process with one can (tty(4)).
+fn look() -> Result<OwnedFd, Errno> {
+    // Non-blocking, because opening a serial line may wait for its carrier.
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    open("/dev/tty", flags, Mode::empty())
+}
+
+/// The controlling terminal of this process, if it has one: whether the command shares the guardian's process
+/// group.
+///
+/// With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both,
+/// and the command may read standard input. Otherwise the command has a group of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    group: Option<Pid>,
+    session: Option<Pid>,
+}
+
+impl Terminal {
+    /// Looks for the controlling terminal.
+    pub(crate) fn of_this_process() -> Self {
+        Self { group: own_group().filter(|_| has_terminal()), session: own_session() }
+    }
+
+    /// Returns the signals to catch in addition to those that are forwarded.
+    pub(crate) fn also_caught(self) -> &'static [Signal] {
+        if self.group.is_some() && self.session == Some(getpid()) { &[Signal::TSTP] } else { &[] }
+    }
+
+    /// Undoes a Ctrl-Z at a terminal whose session this process leads, as in a container that runs only this
+    /// program: there is no shell that could continue the job.
+    pub(crate) fn undo_stop(self) {
+        if let Some(group) = self.group {
+            // The same key has stopped every other process of the group.
+            let _ = kill_process_group(group, Signal::CONT);
+        }
+    }
+
+    /// Returns the group for the command to share.
+    pub(crate) fn group(self) -> Option<Pid> {
+        self.group
+    }
+
+    /// Returns where a signal came from.
+    pub(crate) fn source_of(self, caught: Caught) -> SignalSource {
+        match caught {
+            Caught { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
+            // The terminal of a group that this PID namespace has no number for.
+            Caught { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
+            // The kernel drops the sender of a signal to a group with members in a lower PID namespace.
+            Caught { sender, .. } if self.group.is_some() && (sender.is_none() || sender == self.session) => {
+                SignalSource::Shell
+            }
+            Caught { .. } => SignalSource::Process,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,25 +3,19 @@
 //! Every stop takes the same steps: pre-stop helper, signal, wait, kill. The wait ends at the stop timeout or
 //! shortly before the kill deadline. Processes that a command leaves behind are stopped in the same way.
 
-pub(crate) mod alongside;
-pub(crate) mod guardian_lapse;
-pub(crate) mod guardian_watch;
 pub(crate) mod keeper_handle;
-mod keeper_process;
-pub(crate) mod not_executed;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
 pub(crate) mod spawn;
-pub(crate) mod supervisor;
-pub(crate) mod trigger;
 
 use crate::{
-    auxiliary::{Helper, HelperError},
     event::{Event, OnEvent},
+    launch::HelperError,
+    messages::Helper,
     processes::Ended,
     signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
+    supervise::keeper_handle::Helpers,
 };
-use alongside::Helpers;
 use keeper_handle::{KeeperHandle, Unproven};
 use rustix::process::Signal;
 use spawn::{CommandSpec, SpawnError, Starting};

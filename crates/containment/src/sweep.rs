@@ -5,7 +5,7 @@
 //! got SIGKILL, so one will end and cause the next pass.
 
 use crate::{
-    established::Containment,
+    containment::Containment,
     event::Event,
     processes::{Reap, Reaped, reap, wait_for_any},
 };

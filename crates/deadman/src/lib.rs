@@ -40,9 +40,7 @@ pub use armed::{Armed, Deadman};
 pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 #[cfg(target_os = "linux")]
 pub use system::{KernelTimer, WallClockState};
-pub use trigger::ArmError;
-pub use trigger::Subject;
-pub use trigger::Trigger;
+pub use trigger::{ArmError, Subject, Trigger};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

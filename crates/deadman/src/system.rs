@@ -1,30 +1,23 @@
 //! [`SystemTrigger`]: ends the process at its deadline, with two independent layers.
 
 mod deadline_thread;
-mod exit;
 #[cfg(target_os = "linux")]
 mod kernel_timer;
-mod last_words;
-mod second_layer;
-mod signals;
-#[cfg(target_os = "linux")]
-mod wall_clock;
 
-pub use exit::EXIT_STATUS;
 #[cfg(target_os = "linux")]
-pub use kernel_timer::KernelTimer;
-#[cfg(target_os = "linux")]
-pub use wall_clock::WallClockState;
+pub use kernel_timer::{KernelTimer, WallClockState};
 
 use crate::{ArmError, Deadman, Subject, Trigger};
 use deadline_thread::DeadlineThread;
-use second_layer::SecondLayer;
 use std::{io, sync::Arc, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// How much later than the first layer the second one acts. A running thread needs less to write its message,
 /// and it is short compared with the 0.2 TTL that are left then.
 pub const SECOND_LAYER_BEHIND: Duration = Duration::from_millis(5);
+
+/// The exit status of a process that its deadline ended.
+pub const EXIT_STATUS: i32 = 80;
 
 /// Ends this process at the earliest deadline.
 ///
@@ -90,8 +83,8 @@ impl SystemTrigger {
     pub fn start(options: SystemOptions) -> Result<Arc<Self>, ArmError> {
         let second = SecondLayer::start(options.threads_alone)?;
         let first = DeadlineThread::start("deadman", |at, subject| {
-            last_words::write_last_words(at, subject);
-            exit::now()
+            deadline_thread::write_last_words(at, subject);
+            end_now()
         })
         .map_err(ArmError::Kernel)?;
         Ok(Arc::new(Self { first, second }))
@@ -121,5 +114,78 @@ impl Deadman {
     /// The same as [`SystemTrigger::start`].
     pub fn system(options: SystemOptions) -> Result<Self, ArmError> {
         Ok(Self::with_trigger(SystemTrigger::start(options)?))
+    }
+}
+
+/// The kernel timer, or a second thread in its place.
+#[derive(Debug)]
+enum SecondLayer {
+    #[cfg(target_os = "linux")]
+    Kernel(KernelTimer),
+    /// Writes no message, so a full standard error can't block it.
+    SilentThread(DeadlineThread),
+}
+
+impl SecondLayer {
+    #[cfg(target_os = "linux")]
+    fn start(threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
+        if threads_alone.applies(kernel_timer::is_init())? {
+            return Self::silent_thread();
+        }
+        Ok(Self::Kernel(KernelTimer::new().map_err(ArmError::Kernel)?))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn start(_threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
+        Self::silent_thread()
+    }
+
+    fn silent_thread() -> Result<Self, ArmError> {
+        let thread = DeadlineThread::start("deadman-silent", |_, _| end_now()).map_err(ArmError::Kernel)?;
+        Ok(Self::SilentThread(thread))
+    }
+
+    /// Replaces the deadline.
+    ///
+    /// # Errors
+    /// The kernel's error. The previous deadline is then in force.
+    fn set(&self, deadline: Option<(Instant, &Subject)>) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Kernel(timer) => timer.set(deadline.map(|(at, _)| at)),
+            Self::SilentThread(thread) => thread.set(deadline, || Ok(())),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl ThreadsAlone {
+    fn applies(self, is_init: bool) -> Result<bool, ArmError> {
+        match self {
+            Self::Never if is_init => Err(ArmError::UnkillableInit),
+            Self::Never => Ok(false),
+            Self::AsInit => Ok(is_init),
+            Self::Always => Ok(true),
+        }
+    }
+}
+
+/// Ends the process without destructors, exit handlers or flushing, because each of them may hang.
+fn end_now() -> ! {
+    // SAFETY: takes a number, accesses no memory of the program, and does not return.
+    unsafe { libc::_exit(EXIT_STATUS) }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_1_is_refused_unless_threads_alone_are_accepted() {
+        assert!(matches!(ThreadsAlone::Never.applies(true), Err(ArmError::UnkillableInit)));
+        assert!(!ThreadsAlone::Never.applies(false).unwrap());
+        assert!(ThreadsAlone::AsInit.applies(true).unwrap());
+        assert!(!ThreadsAlone::AsInit.applies(false).unwrap());
+        assert!(ThreadsAlone::Always.applies(false).unwrap());
     }
 }

@@ -83,13 +83,8 @@
 //! - [`DocumentedInstance`]: an instance as its document shows it, for `vvm status --instances`.
 #![forbid(unsafe_code)]
 
-mod collection;
-mod config;
-mod documented;
-mod envelope;
+mod document;
 mod failure;
-mod handle;
-mod lead;
 mod registry;
 mod roster;
 mod runner;
@@ -97,23 +92,17 @@ mod service;
 mod service_handle;
 mod state_cell;
 mod status;
-mod turns;
+mod term;
 
-pub use collection::{InstanceId, NotACollection};
-pub use config::RegistryConfig;
-pub use documented::{DocumentedInstance, DocumentedState};
-pub use envelope::SchemaVersion;
+pub use document::{DocumentedInstance, DocumentedState, InstanceId, NotACollection, SchemaVersion};
 pub use failure::{BoxError, Failure};
-pub use handle::{Handle, NotPersisted};
 pub use registry::{RegisterError, Registry, RegistryBuilder};
-pub use service::Outcome;
-pub use service::{Others, PrepareContext, Service, Task};
-pub use service_handle::{GetOrCreateError, GotOrCreated, ServiceHandle, Unavailable};
-pub use state_cell::{Interrupted, RunContext};
-pub use state_cell::{StateCell, StateError};
+pub use roster::RegistryConfig;
+pub use service::{Others, Outcome, PrepareContext, Service, Task};
+pub use service_handle::{GetOrCreateError, GotOrCreated, Handle, NotPersisted, ServiceHandle, Unavailable};
+pub use state_cell::{Interrupted, RunContext, StateCell, StateError};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
-pub use turns::Deposed;
-pub use turns::LeadError;
+pub use term::{Deposed, LeadError};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -1,17 +1,49 @@
 //! [`Roster`]: the instances of one service, and its state in the term, behind one lock.
 
 use crate::{
-    Failure, InstanceStatus, Outcome, Quarantined, RegistryConfig, Service, ServiceState, ServiceStatus,
-    collection::Collection, state_cell::Stored, status::Instance, turns::Term,
+    Failure, InstanceStatus, Outcome, Quarantined, Service, ServiceState, ServiceStatus,
+    document::Collection, state_cell::Stored, status::Instance, term::Term,
 };
+use async_trait::async_trait;
+use ielections::{Env, Spawn};
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Clock;
+
+/// The environment of a [`Registry`](crate::Registry).
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// Times the pauses between read attempts, and `join_timeout`.
+    pub clock: Arc<dyn Clock>,
+    /// Starts the tasks that drive instances.
+    pub spawn: Arc<dyn Spawn>,
+    /// How long instances may take to end after their term.
+    ///
+    /// Instances that take longer are listed in the log. A term that begins meanwhile does not rebuild their
+    /// service. Choose it longer than one step of a task.
+    pub join_timeout: Duration,
+}
+
+impl RegistryConfig {
+    /// The default `join_timeout`. It equals the default `stop_timeout` of a VVM, which waits no longer.
+    pub const JOIN_TIMEOUT: Duration = Duration::from_secs(8);
+
+    /// Returns the default configuration in the environment of the elections.
+    pub fn new(env: &Env) -> Self {
+        Self {
+            clock: Arc::clone(&env.clock),
+            spawn: Arc::clone(&env.spawn),
+            join_timeout: Self::JOIN_TIMEOUT,
+        }
+    }
+}
 
 pub(crate) struct Roster<S: Service> {
     pub(crate) service: S,
@@ -23,6 +55,19 @@ pub(crate) struct Roster<S: Service> {
     pub(crate) state_changed: Notify,
     /// Every runner has a receiver, so that this is closed when no runner is left.
     pub(crate) runners: watch::Sender<()>,
+}
+
+/// A [`Roster`] with its type erased.
+#[async_trait]
+pub(crate) trait AnyService: Send + Sync {
+    fn name(&self) -> &'static str;
+    async fn step_up(self: Arc<Self>, term: Arc<Term>);
+    fn end_term(&self);
+    async fn joined(&self);
+    fn clear(&self);
+    fn running(&self) -> Vec<String>;
+    fn status(&self) -> ServiceStatus;
+    fn instances(&self, most: usize) -> Vec<InstanceStatus>;
 }
 
 /// The data behind the lock.
@@ -122,17 +167,6 @@ impl<S: Service> Roster<S> {
         self.state_changed.notify_waiters();
     }
 
-    /// Ends the term in any state. Interrupts all instances, and does not wait for them.
-    pub(crate) fn end_term(&self) {
-        let mut list = self.list();
-        if let Some(current) = list.current.take() {
-            current.stop.cancel();
-        }
-        list.state = ServiceState::NotLeading;
-        self.interrupt_queued(list);
-        self.state_changed.notify_waiters();
-    }
-
     fn interrupt_queued(&self, mut list: MutexGuard<'_, List<S>>) {
         let queue = std::mem::take(&mut list.queue);
         // Dropping an instance runs the service's code, which may call the service.
@@ -140,27 +174,6 @@ impl<S: Service> Roster<S> {
         for queued in queue {
             self.end(&queued.instance, Outcome::Interrupted);
         }
-    }
-
-    /// Waits until nothing of the service runs (I6, I9).
-    pub(crate) async fn joined(&self) {
-        self.runners.closed().await;
-    }
-
-    /// Removes the instances and quarantined documents of earlier terms.
-    pub(crate) fn clear(&self) {
-        let mut list = self.list();
-        list.departing.clear();
-        list.quarantined.clear();
-        let instances = std::mem::take(&mut list.instances);
-        drop(list);
-        drop(instances);
-    }
-
-    /// Returns the names of the instances whose runs have not ended.
-    pub(crate) fn running(&self) -> Vec<String> {
-        let list = self.list();
-        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
     }
 
     /// Takes an instance whose document was deleted out of the list. Its run continues.
@@ -215,8 +228,51 @@ impl<S: Service> Roster<S> {
         list.runners += wanted;
         wanted
     }
+}
 
-    pub(crate) fn status(&self) -> ServiceStatus {
+#[async_trait]
+impl<S: Service> AnyService for Roster<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    async fn step_up(self: Arc<Self>, term: Arc<Term>) {
+        self.begin_and_rebuild(&term).await;
+    }
+
+    /// Ends the term in any state. Interrupts all instances, and does not wait for them.
+    fn end_term(&self) {
+        let mut list = self.list();
+        if let Some(current) = list.current.take() {
+            current.stop.cancel();
+        }
+        list.state = ServiceState::NotLeading;
+        self.interrupt_queued(list);
+        self.state_changed.notify_waiters();
+    }
+
+    /// Waits until nothing of the service runs (I6, I9).
+    async fn joined(&self) {
+        self.runners.closed().await;
+    }
+
+    /// Removes the instances and quarantined documents of earlier terms.
+    fn clear(&self) {
+        let mut list = self.list();
+        list.departing.clear();
+        list.quarantined.clear();
+        let instances = std::mem::take(&mut list.instances);
+        drop(list);
+        drop(instances);
+    }
+
+    /// Returns the names of the instances whose runs have not ended.
+    fn running(&self) -> Vec<String> {
+        let list = self.list();
+        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
+    }
+
+    fn status(&self) -> ServiceStatus {
         let list = self.list();
         let quarantined = list.quarantined.iter();
         ServiceStatus {
@@ -237,7 +293,7 @@ impl<S: Service> Roster<S> {
     }
 
     /// Returns the status of at most `most` instances, in the order of their ids.
-    pub(crate) fn instances(&self, most: usize) -> Vec<InstanceStatus> {
+    fn instances(&self, most: usize) -> Vec<InstanceStatus> {
         // Collected first: a report is the service's code, which may call the service.
         let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
         instances.iter().map(|instance| InstanceStatus::of(instance)).collect()
@@ -255,5 +311,11 @@ impl<S: Service> List<S> {
 
     fn running(&self) -> impl Iterator<Item = &Arc<Instance<S>>> {
         self.instances.values().chain(self.departing.values()).filter(|instance| instance.is_running())
+    }
+}
+
+impl fmt::Debug for dyn AnyService {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
     }
 }

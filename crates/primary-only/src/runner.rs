@@ -1,12 +1,12 @@
 //! [`Runner`]: a task that runs queued instances, one after the other.
 
 use crate::{
-    BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, envelope,
+    BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
     failure::{caught, caught_call},
-    roster::{Queued, Roster, ServiceTerm},
+    roster::{AnyService as _, Queued, Roster, ServiceTerm},
     state_cell::{CellOwner, Place, Stored},
     status::Instance,
-    turns::Term,
+    term::Term,
 };
 use futures_util::future::BoxFuture;
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
@@ -155,7 +155,7 @@ enum Early {
 
 impl<S: Service> Roster<S> {
     /// Steps up. Ends soon after the term does; callers do not drop it before.
-    pub(crate) async fn step_up(self: &Arc<Self>, term: &Arc<Term>) {
+    pub(crate) async fn begin_and_rebuild(self: &Arc<Self>, term: &Arc<Term>) {
         let term = self.begin_term(term);
         let clock = &self.config.clock;
         let began = clock.now();
@@ -255,7 +255,7 @@ impl<S: Service> Roster<S> {
     fn make(&self, term: &ServiceTerm, document: Document) -> Result<Queued<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
-            let (schema, json) = envelope::parts(&document.body)?;
+            let (schema, json) = document::parts(&document.body)?;
             let doc = match schema == S::SCHEMA {
                 true => serde_json::from_slice(json)?,
                 false => self.service.upgrade(schema, json)?,

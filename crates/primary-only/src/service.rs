@@ -1,6 +1,6 @@
 //! [`Service`] and [`Task`]: the traits that a user of this crate implements.
 
-use crate::{BoxError, Failure, InstanceId, RunContext, SchemaVersion, envelope::UnknownSchema};
+use crate::{BoxError, Failure, InstanceId, RunContext, SchemaVersion, document::UnknownSchema};
 use async_trait::async_trait;
 use ielections::Standing;
 use serde::{Serialize, de::DeserializeOwned};

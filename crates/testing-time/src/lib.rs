@@ -21,14 +21,10 @@
 #![forbid(unsafe_code)]
 
 mod drifting;
-mod isolated;
 mod mock;
-mod wall;
 
 pub use drifting::{DriftingClock, Rate};
-pub use isolated::{IsolatedClock, IsolatedView};
-pub use mock::MockClock;
-pub use wall::MockWallClock;
+pub use mock::{IsolatedClock, IsolatedView, MockClock, MockWallClock};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

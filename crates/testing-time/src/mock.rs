@@ -1,4 +1,5 @@
-//! [`MockClock`]: a clock that a test advances.
+//! [`MockClock`]: a clock that a test advances. [`IsolatedClock`]: one that only its owner advances: a kill deadline
+//! on it does not fire when a test advances its own clock by an hour. [`MockWallClock`]: a date that a test sets.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, Sleep};
+use vvm_clock::{Clock, Instant, Sleep, WallClock};
 
 /// A clock that a test advances. Clones share it.
 ///
@@ -189,10 +190,96 @@ impl Drop for MockSleep {
     }
 }
 
+/// A clock that only its owner can advance. Not `Clone`; [`view`](Self::view) gives read access. Once it is
+/// dropped, the time of its views never changes again.
+#[derive(Debug, Default)]
+pub struct IsolatedClock(MockClock);
+
+/// Read access to an [`IsolatedClock`]. Clones share it.
+#[derive(Clone, Debug)]
+pub struct IsolatedView(MockClock);
+
+impl IsolatedClock {
+    /// Returns a clock that shows its origin.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns a clock that shows `now`.
+    pub fn starting_at(now: Instant) -> Self {
+        Self(MockClock::starting_at(now))
+    }
+
+    /// Returns the clock for the code under test.
+    pub fn view(&self) -> IsolatedView {
+        IsolatedView(self.0.clone())
+    }
+
+    /// As [`MockClock::advance`].
+    pub fn advance(&self, span: Duration) {
+        self.0.advance(span);
+    }
+
+    /// As [`MockClock::advance_to`].
+    pub fn advance_to(&self, instant: Instant) {
+        self.0.advance_to(instant);
+    }
+
+    /// As [`MockClock::advance_to_next`].
+    pub fn advance_to_next(&self) -> Option<Instant> {
+        self.0.advance_to_next()
+    }
+
+    /// As [`MockClock::sleepers`].
+    pub fn sleepers(&self) -> usize {
+        self.0.sleepers()
+    }
+
+    /// As [`MockClock::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.0.next_deadline()
+    }
+}
+
+impl Clock for IsolatedView {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Sleep {
+        self.0.sleep_until(deadline)
+    }
+}
+
+/// A wall clock that can be set forwards and back. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct MockWallClock(Arc<Mutex<Duration>>);
+
+impl MockWallClock {
+    /// Returns a clock that shows 1970-01-01 UTC. A new epoch then depends only on the stored one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the clock.
+    pub fn set(&self, since_unix_epoch: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since_unix_epoch;
+    }
+}
+
+impl WallClock for MockWallClock {
+    fn since_unix_epoch(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::Weak, task::Wake};
+    use std::{
+        sync::Weak,
+        task::{Context, Wake, Waker},
+    };
 
     /// Records its name and the time when it is woken.
     struct Note {
@@ -325,5 +412,29 @@ mod tests {
         drop(sleep);
         gone(weak);
         assert_eq!(bench.clock.sleepers(), 0);
+    }
+
+    #[test]
+    fn only_the_owner_advances_the_clock() {
+        let killer = IsolatedClock::new();
+        let (view, test) = (killer.view(), MockClock::new());
+        let mut sleep = view.sleep(Duration::from_secs(1));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        test.advance(Duration::from_secs(3600));
+        assert!(sleep.as_mut().poll(&mut cx).is_pending());
+        assert_eq!((view.now(), killer.sleepers()), (Instant::ORIGIN, 1));
+        assert_eq!(killer.advance_to_next(), Some(Instant::ORIGIN.after(Duration::from_secs(1))));
+        assert!(sleep.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn setting_is_visible_in_every_clone() {
+        let clock = MockWallClock::new();
+        let shown = clock.clone();
+        for seconds in [1_800_000_000, 5] {
+            clock.set(Duration::from_secs(seconds));
+            assert_eq!(shown.since_unix_epoch(), Duration::from_secs(seconds));
+        }
     }
 }

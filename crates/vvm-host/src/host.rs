@@ -5,34 +5,25 @@
 //! deadline.
 
 mod campaigns;
-mod closing;
 mod ended;
-mod next;
 mod opening;
-mod preface;
-mod refusal;
 mod settings;
-mod start_line;
-mod stop;
 
-pub use ended::Ended;
-pub use next::{Next, Pause};
-pub use refusal::HostError;
-pub use settings::{HostSettings, OnLoss};
+pub use ended::{Ended, HostError, Next, Pause};
+pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{
     host_storage::HostStorage,
     http::{Answers, HttpServer},
-    identity,
     left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
     status::{Candidate, HostStatus},
+    stop::StopSignals,
 };
 use campaigns::Campaigns;
 use ielections::Env;
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
-use stop::StopSignals;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
@@ -101,13 +92,15 @@ impl Host {
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
     pub fn with_env(settings: HostSettings, env: Env, signals: Signals) -> Result<Self, HostError> {
-        let holder = identity::or_own_name(settings.holder.as_ref())?;
+        let holder = or_own_name(settings.holder.as_ref())?;
         let candidate =
             Candidate { name: settings.name.clone(), holder, slots: settings.slots, ttl: settings.ttl };
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings, &env.clock);
         let http = settings.http.map(HttpServer::bind).transpose()?;
-        let signals = (signals == Signals::Caught).then(|| StopSignals::catch(&settings)).transpose()?;
+        let signals = (signals == Signals::Caught)
+            .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
+            .transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, env, status, stop };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })
@@ -235,7 +228,7 @@ impl Host {
                     let storage = Arc::new(storage.reporting_claims(on_claim));
                     let ended = campaigns.run(&storage, services, &mut after).await;
                     campaigns.status.ends(ended.to_string());
-                    closing::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;
+                    opening::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;
                     return ended;
                 }
                 Err(ended) => ended,

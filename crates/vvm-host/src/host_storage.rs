@@ -3,27 +3,24 @@
 //! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to
 //! [`StorageHealth`] and to the host's status. A release wakes the other candidates of this machine.
 
-mod claim_gate;
-mod health;
-
 use crate::{
     left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
-    status::{Call, HostStatus},
+    status::{Call, Failure, HostStatus, NO_ANSWER},
 };
 use async_trait::async_trait;
-use claim_gate::ClaimGate;
-use health::StorageHealth;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
-    Terms, Ttl, TtlStorage, Vacant, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Standing,
+    Swap, Terms, Ttl, TtlStorage, Vacant, Version, WriteError,
 };
 use parking_lot::Mutex;
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, StepDown};
+use vvm_storage::{
+    ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, SlotNumber, Stage, StepDown,
+};
 
 /// The storage of one host, for the slots of one cluster.
 pub(crate) struct HostStorage {
@@ -283,6 +280,197 @@ impl TtlStorage<ElectionKey> for HostStorage {
 impl fmt::Debug for HostStorage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "HostStorage({:?})", self.storage)
+    }
+}
+
+/// Refuses claims while the name is paused, and while another candidate has the first chance.
+///
+/// It makes no call: it decides by the last scan, which may be stale. So the gate only keeps candidates from
+/// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
+pub(crate) struct ClaimGate {
+    holder: Holder,
+    clock: Arc<dyn Clock>,
+    deferral: Mutex<Deferral>,
+}
+
+/// The leadership that other candidates may follow first.
+#[derive(Debug, Default)]
+struct Deferral {
+    /// The leadership that this host gave up, and how long others have the first chance.
+    given_up: Option<(SlotNumber, Epoch, Duration)>,
+    /// The leadership after which claims are refused, and when the first claim was refused. The time does not
+    /// count from the request, because a command may need long to stop.
+    since: Option<(SlotNumber, Epoch, Instant)>,
+}
+
+impl ClaimGate {
+    fn new(holder: Holder, clock: Arc<dyn Clock>) -> Self {
+        Self { holder, clock, deferral: Mutex::default() }
+    }
+
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
+    /// counted from this host's first claim that is refused.
+    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+        self.deferral.lock().given_up = Some((slot, epoch, first_chance));
+    }
+
+    /// Decides about a claim on `slot`, which was last led under `last`.
+    ///
+    /// # Errors
+    /// `NotApplied` with the reason. The campaign tries again after a pause.
+    fn may_claim(&self, seen: &Requests, slot: SlotNumber, last: Option<Epoch>) -> Result<(), WriteError> {
+        if let Some(pause) = &seen.pause {
+            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
+        }
+        let Some(last) = last else { return Ok(()) };
+        let mut deferral = self.deferral.lock();
+        let given_up = deferral.given_up.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
+        let request = seen.step_down.as_ref().filter(|request| {
+            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
+            is_on
+                && request.is_about(slot, Some(last))
+                && request.to.as_ref().is_some_and(|to| *to != self.holder)
+        });
+        let first_chance = given_up.map(|(_, _, first_chance)| first_chance);
+        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        let since = deferral.since.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
+        let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
+        if now < since.after(first_chance) {
+            let first = match request.and_then(|request| request.to.as_ref()) {
+                Some(to) => format!("{to} has the first chance"),
+                None => "other candidates have the first chance".into(),
+            };
+            return Err(WriteError::NotApplied(first.into()));
+        }
+        Ok(())
+    }
+}
+
+/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
+const FAILURES_IN_A_ROW: u32 = 2;
+
+/// Logs once when the storage begins to fail and once when it works again, and records every answer in the
+/// host's status. A candidate that waits for ever would otherwise not report a full disk or a server that is
+/// down.
+struct StorageHealth {
+    status: Arc<HostStatus>,
+    /// Cancelled when the host is to end.
+    stop: CancellationToken,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    reads_failed: u32,
+    writes_failed: u32,
+    is_logged: bool,
+    /// The last renewal whose outcome is unknown, and when it was sent.
+    unknown: Option<(Version, Instant)>,
+}
+
+impl StorageHealth {
+    fn new(status: Arc<HostStatus>, stop: CancellationToken) -> Self {
+        Self { status, stop, seen: Mutex::default() }
+    }
+
+    /// Waits for `answer` and records it.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped counts as unanswered, unless the host is to end.
+    async fn watch<T, E: Failure>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.counts(call);
+        let mut unanswered = Unanswered(Some((self, call)));
+        let outcome = answer.await;
+        unanswered.0 = None;
+        match &outcome {
+            Ok(_) => self.worked(call),
+            Err(error) => self.failed(call, error.word(), error),
+        }
+        outcome
+    }
+
+    /// Counts a call, which need not be watched: that of a leader for requests, whose failures show in the
+    /// renewals.
+    fn counts(&self, call: Call) {
+        self.status.telemetry.calls(call).inc();
+    }
+
+    /// Records what a slot contains, by a read that may show a renewal whose answer was lost.
+    fn found(&self, key: &ElectionKey, found: &Slot) {
+        let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
+        let confirmed = self.seen.lock().unknown.take_if(|(version, _)| shown(*version));
+        if let Some((_, sent_at)) = confirmed {
+            self.status.renewed(sent_at);
+        }
+        self.status.saw(key, found);
+    }
+
+    /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
+    fn renewal_is_sent(&self, version: Version) -> Instant {
+        let sent_at = self.status.clock.now();
+        self.seen.lock().unknown = Some((version, sent_at));
+        sent_at
+    }
+
+    /// Records that the renewal sent at `sent_at` is confirmed.
+    fn renewed(&self, sent_at: Instant) {
+        self.seen.lock().unknown = None;
+        self.status.renewed(sent_at);
+    }
+
+    fn worked(&self, call: Call) {
+        self.status.storage_answered(call);
+        let mut seen = self.seen.lock();
+        *seen.failed(call) = 0;
+        let works = seen.reads_failed < FAILURES_IN_A_ROW && seen.writes_failed < FAILURES_IN_A_ROW;
+        if seen.is_logged && works {
+            seen.is_logged = false;
+            let name = &self.status.candidate.name;
+            let event = "storage_works_again";
+            tracing::info!(target: "vvm", event, name, "{name}: the storage works again");
+        }
+    }
+
+    fn failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
+        self.status.storage_failed(call, failure, error);
+        let mut seen = self.seen.lock();
+        let in_a_row = seen.failed(call);
+        *in_a_row = in_a_row.saturating_add(1);
+        if *in_a_row >= FAILURES_IN_A_ROW && !seen.is_logged {
+            seen.is_logged = true;
+            let (name, call) = (&self.status.candidate.name, call.word());
+            tracing::warn!(
+                target: "vvm", event = "storage_trouble", name, call, failure, reason = %error,
+                "{name}: trouble with the storage: {error}; trying again"
+            );
+        }
+    }
+}
+
+impl Seen {
+    fn failed(&mut self, call: Call) -> &mut u32 {
+        match call {
+            Call::Read => &mut self.reads_failed,
+            Call::Write => &mut self.writes_failed,
+        }
+    }
+}
+
+/// Records a failure when it is dropped: a call is dropped unanswered when its time is over.
+struct Unanswered<'call>(Option<(&'call StorageHealth, Call)>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some((health, call)) = self.0.filter(|(health, _)| !health.stop.is_cancelled()) {
+            health.failed(call, NO_ANSWER, &"it does not answer");
+        }
     }
 }
 

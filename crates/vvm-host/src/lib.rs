@@ -34,17 +34,13 @@
 pub mod exit_status;
 mod history;
 mod host;
-mod host_end;
 mod host_storage;
 mod http;
-mod identity;
 mod left_behind;
 mod local_wakeups;
-pub mod operate;
 mod requests;
-mod resource_limit;
 pub mod status;
-mod stop_requests;
+mod stop;
 mod storage_inspector;
 
 pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, StopRequested};
@@ -52,6 +48,18 @@ pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};
 pub use vvm_orch::service_fn;
+
+/// For operator commands: reading a host's storage, waking candidates, and the history.
+pub mod operate {
+    pub use crate::{
+        history::{PastLeadership, read},
+        host::or_own_name,
+        left_behind::{HostEnd, LeftBehind},
+        local_wakeups::WakeSender,
+        stop::{At, Request, StopRequests},
+        storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
+    };
+}
 
 /// The examples of the project's and of this crate's README are doc tests.
 #[cfg(doctest)]

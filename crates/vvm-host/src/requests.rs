@@ -1,16 +1,16 @@
 //! Operators' requests to candidates and leaders: `vvm pause` and `vvm step-down`.
 //!
-//! [`RequestHandler`] handles them. [`may_work`] keeps work from starting in a pause.
+//! [`RequestHandler`] handles them. A candidate reads requests with each scan of the slots. A leader does not
+//! scan, so it polls them as often as a standby does. A wake-up makes either of them look at once. [`may_work`]
+//! keeps work from starting in a pause.
 
-mod handler;
-
-pub(crate) use handler::RequestHandler;
-
-use crate::host_storage::HostStorage;
-use ielections::Holder;
+use crate::{host_storage::HostStorage, status::HostStatus};
+use ielections::{Holder, Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_storage::Pause;
+use vvm_orch::{Leading, RunningVvm};
+use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Why a leader gives its leadership up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -86,5 +86,149 @@ pub(crate) async fn may_work(
             return Err(Demand::PauseUnseen(cause));
         }
         clock.sleep_until(clock.now().after(retry_pause).min(give_up_at)).await;
+    }
+}
+
+/// Handles the requests of one campaign.
+pub(crate) struct RequestHandler<'campaign> {
+    pub(crate) status: &'campaign HostStatus,
+    pub(crate) storage: &'campaign HostStorage,
+    /// Cancelled when the campaign ends: requests are ignored from then on.
+    pub(crate) over: &'campaign CancellationToken,
+    /// Whether a candidate ends when it sees a pause.
+    pub(crate) ends_if_paused: bool,
+}
+
+impl RequestHandler<'_> {
+    /// Handles requests until the campaign is over, or until the leader has to give its leadership up.
+    /// Returns the reason for that; the caller stops the work.
+    ///
+    /// # Cancel safety
+    /// Dropped, a request may or may not have been advanced.
+    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
+        let leading = match self.stand_by(vvm).await {
+            Ok(leading) => leading?,
+            Err(paused) => return Some(paused),
+        };
+        self.lead(&leading).await
+    }
+
+    /// Handles requests until this process leads. `None` if the campaign is over before.
+    ///
+    /// # Errors
+    /// The pause that ends the campaign.
+    async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
+        let mut seen = self.storage.requests();
+        let mut logged = None;
+        loop {
+            let requests = seen.borrow_and_update().clone();
+            if let Some(pause) = requests.pause.as_ref().filter(|_| self.ends_if_paused) {
+                return Err(Demand::Paused(pause.clone()));
+            }
+            self.log_pause(&requests, &mut logged);
+            if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
+                // The next scan shows an outcome that is unknown here.
+                if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
+                    self.storage.wakeups.wake();
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return Ok(None),
+                leading = vvm.leading() => return Ok(leading.ok()),
+                // The storage lives as long as this borrow.
+                _ = seen.changed() => {}
+                () = self.storage.woken() => vvm.look_now(),
+            }
+        }
+    }
+
+    /// Logs a pause once when it begins and once when it is over.
+    fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
+        let (name, holder) = (self.status.candidate.name.as_str(), self.status.candidate.holder.as_str());
+        match &requests.pause {
+            Some(pause) if logged.as_ref() != Some(pause) => {
+                let (by, reason, shown) = (pause.author(), pause.reason(), pause.by());
+                tracing::info!(
+                    target: "vvm", event = "paused", name, holder, by, reason,
+                    "{name}: paused by {shown}; waiting until it is resumed"
+                );
+            }
+            None if logged.is_some() => {
+                tracing::info!(target: "vvm", event = "resumed", name, holder, "{name}: resumed");
+            }
+            Some(_) | None => {}
+        }
+        logged.clone_from(&requests.pause);
+    }
+
+    fn can_accept(&self, request: &StepDown) -> bool {
+        request.stage == Stage::Asked
+            && request.slot.get() <= self.status.candidate.slots
+            && request.to.as_ref().is_none_or(|to| *to == self.status.candidate.holder)
+    }
+
+    /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
+    async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
+        let pause = Terms::usual_poll(self.status.candidate.ttl);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return None,
+                () = self.storage.woken() => {}
+                () = self.status.clock.sleep(pause) => {}
+            }
+            let looked = tokio::select! {
+                biased;
+                () = self.over.cancelled() => return None,
+                looked = self.storage.look_at_requests() => looked,
+            };
+            // A storage that fails shows in the renewals.
+            let Ok((requests, expired)) = looked else { continue };
+            let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
+            if let Some(request) = expired.filter(|request| request.is_about(slot, Some(epoch))) {
+                // Its command was killed. The write compares the version, so it withdraws no other request,
+                // and none that has begun. If it fails, the next look repeats it.
+                let _outcome = self.advance(&request, Stage::Withdrawn).await;
+            }
+            if let Some(demand) = self.demand(leading, requests).await {
+                return Some(demand);
+            }
+        }
+    }
+
+    /// Returns the reason to give this leadership up, if `requests` has one.
+    async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
+        if let Some(pause) = requests.pause {
+            return Some(Demand::Paused(pause));
+        }
+        let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
+        let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
+        match request.stage {
+            // Without a standby the work would stop for nothing.
+            Stage::Asked | Stage::Withdrawn => return None,
+            // The operator may withdraw it up to here. This write decides: one of the two fails.
+            Stage::Accepted => match self.advance(&request, Stage::Begun).await {
+                Some(Ok(Advanced::Done(_))) => {}
+                // The next look shows the stage that was stored.
+                Some(Ok(Advanced::Overtaken(_)) | Err(_)) | None => return None,
+            },
+            // This host advanced it, and the answer was lost: the request names this leadership.
+            Stage::Begun => {}
+        }
+        self.storage.gate.let_others_first(slot, epoch, request.first_chance());
+        Some(Demand::SteppingDown { to: request.to })
+    }
+
+    /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write
+    /// may have been applied (I7), which the next look shows.
+    async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
+        let HostStorage { storage, cluster, .. } = self.storage;
+        let limit = Timing::of(self.status.candidate.ttl).attempt_timeout();
+        tokio::select! {
+            biased;
+            outcome = storage.advance_step_down(cluster, request, stage) => Some(outcome),
+            () = self.status.clock.sleep(limit) => None,
+        }
     }
 }

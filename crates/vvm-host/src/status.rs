@@ -1,26 +1,23 @@
 //! [`HostStatus`]: the host writes it; HTTP, logs and the guardian read it.
 //!
 //! It has the [`Role`], whose changes can be awaited, the counters, the leaders last seen in other slots, and
-//! whether the storage works.
+//! whether the storage works. Changes of the role become `tracing` events with fields, and the status at one
+//! moment becomes the JSON of `/status`.
 
-mod events;
-mod histogram;
 mod role;
 mod seen;
-mod since;
-mod snapshot;
 mod telemetry;
 
-pub(crate) use histogram::Histogram;
-pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
-pub(crate) use seen::Seen;
-pub(crate) use since::Since;
+pub(crate) use seen::{Seen, Since};
 pub(crate) use telemetry::{Call, Failure, NO_ANSWER, Telemetry};
+
+pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
 
 use crate::history::UnwrittenEnds;
 use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
 use parking_lot::Mutex;
 use seen::Others;
+use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
     fmt,
@@ -31,9 +28,15 @@ use std::{
     },
     time::Duration,
 };
+use telemetry::loss_word;
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::ElectionKey;
+
+/// Logs with the target of all events of this crate, for filters.
+macro_rules! log {
+    ($level:ident, $($fields:tt)*) => { tracing::$level!(target: "vvm", $($fields)*) };
+}
 
 /// The candidate that a host is; fixed for the life of the process.
 #[derive(Clone, Debug)]
@@ -299,7 +302,7 @@ impl HostStatus {
         if changed {
             let role = self.role();
             self.note(role.to_string());
-            events::role(&self.candidate, &role);
+            log_role(&self.candidate, &role);
         }
         changed
     }
@@ -332,7 +335,7 @@ impl HostStatus {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
         self.problem.lock().write = None;
-        events::renewal(latency);
+        log!(debug, event = "renewed", latency_ms = latency.as_secs_f64() * 1e3);
     }
 
     pub(crate) fn storage_answered(&self, call: Call) {
@@ -367,7 +370,7 @@ impl HostStatus {
             && let Some(leader) = self.others().into_iter().find(|seen| seen.slot == slot)
         {
             self.note(leader.to_string());
-            events::new_leader(&self.candidate, &leader);
+            log_new_leader(&self.candidate, &leader);
         }
         if change.was_written {
             // The storage takes writes, and a standby makes none while another process renews: without this,
@@ -380,6 +383,120 @@ impl HostStatus {
 impl fmt::Debug for HostStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "HostStatus({}: {})", self.candidate.name, self.role())
+    }
+}
+
+/// Logs a new role, except the last one: the program logs its own outcome.
+fn log_role(candidate: &Candidate, role: &Role) {
+    let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
+    let event = role.word();
+    let slot = role.leadership().map(|leading| leading.slot);
+    let epoch = role.leadership().map(|leading| leading.standing.epoch().get());
+    let incarnation = role.leadership().map(|leading| leading.standing.incarnation().to_string());
+    match role {
+        Role::Ended { .. } => {}
+        Role::Stopping { why: WhyStopping::Lost(loss), .. } => {
+            let (loss, reason) = (loss_word(loss), loss.to_string());
+            log!(warn, event, name, holder, slot, epoch, incarnation, why = "lost", loss, reason);
+        }
+        Role::Stopping { why, .. } => {
+            log!(info, event, name, holder, slot, epoch, incarnation, why = why.word());
+        }
+        Role::Idling { idle: Idle { until, pause, ended }, .. } => {
+            let (restart, limit) = match until {
+                IdleUntil::Restart { number, limit } => (Some(*number), *limit),
+                IdleUntil::Release => (None, None),
+            };
+            let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
+            log!(info, event, name, holder, slot, epoch, incarnation, restart, limit, in_ms, reason);
+        }
+        _ => log!(info, event, name, holder, slot, epoch, incarnation),
+    }
+}
+
+/// Logs that a standby sees another leader than before.
+fn log_new_leader(candidate: &Candidate, leader: &Seen) {
+    let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
+    let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());
+    log!(info, event = "new_leader", name, holder, slot, epoch, leader = new, "{name}: {leader}");
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl HostStatus {
+    /// Returns the status at this moment. Counts of failures and losses have no zeros.
+    pub(crate) fn snapshot(&self) -> Value {
+        let role = self.role();
+        let (candidate, telemetry) = (&self.candidate, &self.telemetry);
+        let (renewals, not_ready) = (telemetry.renewals.read(), self.readiness().err());
+        let mean_ms = renewals.sum.as_secs_f64() * 1e3 / renewals.count as f64;
+        let bounds = renewals.cumulative.iter().map(|(bound, count)| (millis(*bound), *count));
+        let others = self.others().into_iter().map(|seen| {
+            let (slot, holder, epoch) = (seen.slot, seen.holder.as_str(), seen.epoch.get());
+            json!({"slot": slot, "holder": holder, "epoch": epoch, "seen_ms_ago": millis(seen.ago)})
+        });
+        let failures = telemetry.failures().filter(|(.., count)| *count > 0);
+        let failures = failures
+            .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure), Value::from(count)));
+        let now = self.clock.now();
+        let change = |(at, says): &(Instant, String)| json!({"ms_ago": millis(at.until(now)), "says": says});
+        let changes = self.changes.lock().iter().map(change).collect::<Vec<_>>();
+        let uptime = self.began.until(self.clock.now());
+        let losses = telemetry.losses().filter(|(_, count)| *count > 0);
+        let mut shown = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "name": candidate.name, "holder": candidate.holder.as_str(),
+            "slots": candidate.slots, "ttl_ms": millis(candidate.ttl.get()), "uptime_ms": millis(uptime),
+            "role": role.word(), "says": self.activity(), "ready": not_ready.is_none(),
+            "leadership": self.leadership_shown(&role),
+            "others": others.collect::<Vec<_>>(),
+            "storage": {
+                "location": *self.location.lock(),
+                "answered_ms_ago": millis(self.unanswered_for()),
+                "trouble": self.storage_problem().as_deref(),
+            },
+            "renewals": {
+                "count": renewals.count,
+                "mean_ms": (renewals.count > 0).then_some(mean_ms),
+                // For each bound, how many renewals did not take longer.
+                "up_to_ms": bounds.collect::<Vec<_>>(),
+            },
+            "leaderships": telemetry.leaderships.get(), "take_overs": telemetry.take_overs.get(),
+            "restarts": telemetry.restarts.get(), "check_failures": telemetry.check_failures.get(),
+            "failures": failures.collect::<Map<_, _>>(),
+            // The newest first.
+            "changes": changes,
+            "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
+        });
+        if let Some(reason) = not_ready {
+            shown["not_ready"] = reason.into();
+        }
+        if let Some(status) = *telemetry.last_exit_status.lock() {
+            shown["last_exit_status"] = status.into();
+        }
+        shown
+    }
+
+    fn leadership_shown(&self, role: &Role) -> Option<Value> {
+        let leading = role.leadership()?;
+        let mut shown = json!({
+            "slot": leading.slot, "epoch": leading.standing.epoch().get(),
+            "incarnation": leading.standing.incarnation().to_string(),
+            // The time until the kill deadline; zero once lost.
+            "margin_ms": millis(leading.standing.remaining()),
+            "since_ms": millis(leading.since.until(self.clock.now())),
+        });
+        if let Role::Stopping { why, .. } = role {
+            shown["stopping"] = why.word().into();
+        }
+        if let Role::Stopping { why: WhyStopping::Lost(loss), .. } = role
+            && let Some(loss) = loss_word(loss)
+        {
+            shown["loss"] = loss.into();
+        }
+        Some(shown)
     }
 }
 

@@ -1,14 +1,17 @@
 //! [`Launcher`]: campaigns, starts the monitor, then starts the services one after the other.
 //!
 //! It ends when the services are ready or the VVM stops, and passes the result to the shutdowner.
+//!
+//! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
+//! service starts, it cancels the start and waits for it (I6).
 
 use crate::{
-    Leading, Problem,
-    hosted::{Hosted, Planned},
-    state::{EndedEarly, Joined, State},
+    BoxError, Failure, Leading, Problem, Service, ServiceContext,
+    state::{EndedEarly, Joined, State, caught},
 };
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
@@ -115,5 +118,168 @@ impl Monitor {
     pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
         self.stop.cancel();
         self.ended.join().await
+    }
+}
+
+/// A service before its start.
+pub(crate) struct Planned<K> {
+    name: Arc<str>,
+    service: Box<dyn Service<K>>,
+}
+
+/// A service with a running task. Dropping it cancels the service.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    name: Arc<str>,
+    stop: CancellationToken,
+    ended: Joined<Proof>,
+}
+
+/// Whether the end of a service's task proves that nothing of the service runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Proof {
+    /// The service returned.
+    Stopped,
+    /// The service panicked or was dropped. Work that it had started may still run (I4, I6).
+    None,
+}
+
+impl<K: Key> Planned<K> {
+    pub(crate) fn new(service: Box<dyn Service<K>>) -> Self {
+        Self { name: Arc::from(service.name()), service }
+    }
+
+    /// Starts the service's task. The receiver resolves when the service is ready, or never will be.
+    pub(crate) fn start(
+        self,
+        slot: K,
+        standing: Standing,
+        state: Arc<State<K>>,
+        spawn: &dyn Spawn,
+    ) -> (Hosted, oneshot::Receiver<()>) {
+        let Self { name, service } = self;
+        let stop = CancellationToken::new();
+        let (ready, is_ready) = oneshot::channel();
+        let cx = ServiceContext { stop: stop.clone(), slot, standing };
+        let run = ServiceRun { name: Arc::clone(&name), state, ended: false };
+        let ended = Joined::spawn(spawn, "vvm service", run.run(service, cx, ready));
+        (Hosted { name, stop, ended }, is_ready)
+    }
+}
+
+impl Proof {
+    pub(crate) fn and(self, other: Self) -> Self {
+        if self == Self::Stopped { other } else { self }
+    }
+}
+
+impl Hosted {
+    pub(crate) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits for the service's task to end.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again.
+    pub(crate) async fn join(&mut self) -> Proof {
+        match self.ended.join().await {
+            Ok(proof) => proof,
+            Err(EndedEarly::Panicked(_) | EndedEarly::Dropped) => Proof::None,
+        }
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The work of a service's task. Reports its problems.
+struct ServiceRun<K: Key> {
+    name: Arc<str>,
+    state: Arc<State<K>>,
+    ended: bool,
+}
+
+impl<K: Key> ServiceRun<K> {
+    async fn run(
+        mut self,
+        service: Box<dyn Service<K>>,
+        cx: ServiceContext<K>,
+        ready: oneshot::Sender<()>,
+    ) -> Proof {
+        let proof = self.start_and_work(service, cx, ready).await;
+        self.ended = true;
+        proof
+    }
+
+    async fn start_and_work(
+        &self,
+        service: Box<dyn Service<K>>,
+        cx: ServiceContext<K>,
+        ready: oneshot::Sender<()>,
+    ) -> Proof {
+        let work = match caught(async move { service.start(cx).await }).await {
+            Ok(Ok(work)) => work,
+            Ok(Err(error)) => return self.start_failed(error),
+            Err(panic) => return self.panicked(panic),
+        };
+        // A stopping launcher has dropped the receiver.
+        let _ = ready.send(());
+        match caught(work).await {
+            Ok(result) => self.work_ended(result),
+            Err(panic) => self.panicked(panic),
+        }
+    }
+
+    fn start_failed(&self, error: BoxError) -> Proof {
+        let cause = Failure::from(error);
+        if self.state.is_stopping() {
+            tracing::info!(service = %self.name, %cause, "the start was cancelled because the VVM stops");
+        } else {
+            self.state.report(Problem::StartFailed { service: self.name(), cause });
+        }
+        Proof::Stopped
+    }
+
+    fn work_ended(&self, result: Result<(), BoxError>) -> Proof {
+        let failure = result.err().map(Failure::from);
+        match failure {
+            failure if !self.state.is_stopping() => {
+                self.state.report(Problem::Ended { service: self.name(), failure });
+            }
+            Some(cause) => self.state.report(Problem::StopFailed { service: self.name(), cause }),
+            None => {}
+        }
+        Proof::Stopped
+    }
+
+    fn panicked(&self, panic: Arc<str>) -> Proof {
+        self.state.report(Problem::Panicked { service: self.name(), panic });
+        Proof::None
+    }
+
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+}
+
+impl<K: Key> Drop for ServiceRun<K> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.state.report(Problem::Dropped { service: self.name() });
+        }
+    }
+}
+
+impl<K> fmt::Debug for Planned<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.name)
     }
 }

@@ -39,21 +39,15 @@
 //! are in the crate `ielections`. The crate `vvm-host` adds storages, settings and HTTP.
 #![forbid(unsafe_code)]
 
-mod hosted;
 mod launcher;
-mod running;
 mod service;
 mod shutdowner;
 mod state;
 mod vvm;
 
-pub use running::RunningVvm;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
-pub use state::Leading;
-pub use state::{Failure, NotLeading, Problem};
-pub use vvm::Acquisition;
-pub use vvm::Vvm;
-pub use vvm::VvmConfig;
+pub use state::{Failure, Leading, NotLeading, Problem};
+pub use vvm::{Acquisition, RunningVvm, Vvm, VvmConfig};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -3,8 +3,7 @@
 
 use crate::{
     Problem,
-    hosted::{Hosted, Proof},
-    launcher::{Launched, Launcher, Monitor},
+    launcher::{Hosted, Launched, Launcher, Monitor, Proof},
     state::{EndedEarly, Joined, State, caught},
 };
 use futures_util::{FutureExt, future::Shared};

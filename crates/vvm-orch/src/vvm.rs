@@ -1,20 +1,23 @@
-//! [`Vvm`]: services and slots, launched once.
+//! [`Vvm`]: services and slots, launched once. [`RunningVvm`]: the handle to it.
 
 use crate::{
-    RunningVvm, Service,
-    hosted::Planned,
-    launcher::Launcher,
+    Leading, NotLeading, Problem, Service,
+    launcher::{Launcher, Planned},
     shutdowner::Shutdowner,
     state::{Joined, State},
 };
 use ielections::{AcquireTimeout, Candidacy, Elections, Env, Holder, Key, Spawn, Terms, Timing, Ttl};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use vvm_clock::Clock;
 
 /// A VVM before its launch.
 ///
-/// The reference panics if a VVM is launched twice, or shut down without a launch. Neither compiles here,
-/// because launching consumes the VVM, and only a [`RunningVvm`] has `shutdown`.
+/// A VVM can't be launched twice, nor shut down without a launch: launching consumes it, and only a
+/// [`RunningVvm`] has `shutdown`.
 ///
 /// ```no_run
 /// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
@@ -101,9 +104,9 @@ impl<K: Key> fmt::Debug for Vvm<K> {
 /// The configuration of one VVM.
 #[derive(Clone, Debug)]
 pub struct VvmConfig<K> {
-    /// The slots; the VVM leads one of them. The reference has `[1, numVVM]`.
+    /// The slots; the VVM leads one of them.
     pub slots: Vec<K>,
-    /// The leader's name, for operators. The reference has `ip`.
+    /// The leader's name, for operators.
     pub holder: Holder,
     /// How long one service may take to become ready. `None`, the default, means no limit, because a service
     /// may have a lot of state to read. A loss or a shutdown ends a start at any time.
@@ -151,7 +154,7 @@ pub enum Acquisition {
 }
 
 impl Acquisition {
-    /// The default of the reference (`DefaultLeadershipAcquisitionDuration`).
+    /// The default: two minutes.
     pub const DEFAULT: Self = Self::Within(Duration::from_secs(120));
 
     pub(crate) fn timeout(self) -> AcquireTimeout {
@@ -166,5 +169,99 @@ impl Acquisition {
 impl Default for Acquisition {
     fn default() -> Self {
         Self::DEFAULT
+    }
+}
+
+/// A launched VVM. Clones share it.
+///
+/// Dropping the last clone shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
+#[must_use = "dropping the last handle shuts the VVM down"]
+pub struct RunningVvm<K: Key> {
+    handle: Arc<Handle<K>>,
+}
+
+struct Handle<K: Key> {
+    state: Arc<State<K>>,
+    /// Weak, so that they end with the VVM even if a handle is kept (I9).
+    elections: Weak<Elections<K>>,
+}
+
+impl<K: Key> RunningVvm<K> {
+    pub(crate) fn new(state: Arc<State<K>>, elections: Weak<Elections<K>>) -> Self {
+        Self { handle: Arc::new(Handle { state, elections }) }
+    }
+
+    /// Waits until the VVM leads and all its services are ready.
+    ///
+    /// # Errors
+    /// [`NotLeading`] if the VVM had a problem or was shut down, also after it has led.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again. Several callers may wait at once.
+    pub async fn leading(&self) -> Result<Leading<K>, NotLeading> {
+        self.state().leading().await
+    }
+
+    /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one.
+    ///
+    /// After a problem the VVM shuts itself down, and [`shutdown`](Self::shutdown) waits for the end.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again. Several callers may wait at once.
+    pub async fn problem(&self) -> Option<Problem> {
+        self.state().problem_or_done().await.cloned()
+    }
+
+    /// Returns the first problem so far.
+    pub fn first_problem(&self) -> Option<Problem> {
+        self.state().problem().cloned()
+    }
+
+    /// Makes a campaigning VVM look at its slots as soon as it may ([`Elections::look_now`]): a hint that the
+    /// storage has changed. Does nothing in other states.
+    pub fn look_now(&self) {
+        if let Some(elections) = self.handle.elections.upgrade() {
+            elections.look_now();
+        }
+    }
+
+    /// Shuts the VVM down, and waits for the end. In order: withdraw the campaign, stop the services in the
+    /// reverse order of their start, release the record, close the elections.
+    ///
+    /// [`VvmConfig::stop_timeout`](crate::VvmConfig) limits the services' part. If one does not stop in time,
+    /// the others have until the kill deadline. The elections limit their own calls to the storage. Several
+    /// calls, also at once, return the same result.
+    ///
+    /// # Errors
+    /// The VVM's first problem, from its launch to the end of its shutdown.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the wait, but not the shutdown.
+    pub async fn shutdown(&self) -> Result<(), Problem> {
+        self.state().stop();
+        self.state().stopped().await;
+        self.first_problem().map_or(Ok(()), Err)
+    }
+
+    fn state(&self) -> &State<K> {
+        &self.handle.state
+    }
+}
+
+impl<K: Key> Drop for Handle<K> {
+    fn drop(&mut self) {
+        self.state.stop();
+    }
+}
+
+impl<K: Key> Clone for RunningVvm<K> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<K: Key> fmt::Debug for RunningVvm<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state().fmt(out)
     }
 }

@@ -2,20 +2,33 @@
 //!
 //! The supervisor reaps this child and no other, so that no library loses the status of its child.
 
-use super::{alongside::Helpers, keeper_process::KeeperProcess};
 use crate::{
-    auxiliary::HelperError,
     event::{Event, OnEvent},
-    keeper::message::{FromKeeper, ToKeeper},
-    link::Received,
-    namespace_refusal::Refusal,
+    launch::HelperError,
+    launch::HelperLines,
+    link::{Link, Readable, Received},
+    messages::Helper,
+    messages::{FromKeeper, ToKeeper},
     processes::Ended,
+    refusal::NamespaceRefusal,
     signals::ForwardedSignal,
 };
-use rustix::io::Errno;
-use std::{io, sync::Arc};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::{
+    fmt, io,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::process::ExitStatusExt as _,
+    },
+    pin::Pin,
+    process::{Child, ExitStatus},
+    sync::{Arc, Mutex, PoisonError},
+};
 use tokio::sync::watch;
-use vvm_clock::Instant;
+use vvm_clock::{Clock, Instant};
 
 /// The keeper has ended without the proof. Processes that the command started may still run.
 ///
@@ -56,7 +69,7 @@ struct KeeperState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotRunning {
     System(Errno),
-    Namespace(Refusal),
+    Namespace(NamespaceRefusal),
     NotExecuted(Errno),
 }
 
@@ -198,5 +211,223 @@ impl KeeperHandle {
             FromKeeper::Kills => state.kills = true,
             FromKeeper::Gone => state.nothing_left = true,
         }
+    }
+}
+
+/// A future of [`KeeperProcess`]. May be dropped and called again at will.
+pub(crate) type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A keeper that was started.
+pub(crate) trait KeeperProcess: fmt::Debug + Send + Sync {
+    /// Sends an order. Never blocks.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    fn send(&self, order: &ToKeeper) -> Result<(), Errno>;
+
+    /// Returns the next message, if there is one. Never blocks.
+    fn receive(&self) -> Option<Received<FromKeeper>>;
+
+    /// Waits for the next message.
+    fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>>;
+
+    /// Continues a keeper that is stopped.
+    fn continues(&self);
+
+    /// Kills the keeper itself. It may have ended already.
+    fn kill(&self);
+
+    /// Waits for the end of the keeper, and reaps it.
+    fn ended(&self) -> Waiting<'_, Ended>;
+}
+
+/// A keeper that is a child of this process.
+#[derive(Debug)]
+pub(crate) struct ChildKeeper {
+    child: Mutex<Child>,
+    process: Arc<OwnedFd>,
+    ends: Readable,
+    link: Link<ToKeeper, FromKeeper>,
+    readable: Readable,
+}
+
+impl ChildKeeper {
+    /// Returns the keeper `child`, to which nothing was sent yet.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors. The keeper has ended then, and is reaped.
+    pub(crate) fn of(
+        mut child: Child,
+        link: Link<ToKeeper, FromKeeper>,
+        readable: Readable,
+    ) -> io::Result<Self> {
+        let opened = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
+        match opened.and_then(|process| Ok((Readable::of(&process)?, Arc::new(process)))) {
+            Ok((ends, process)) => Ok(Self { child: Mutex::new(child), process, ends, link, readable }),
+            Err(refusal) => {
+                // It has started nothing, and may be gone already.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Returns a descriptor of its process.
+    pub(crate) fn process(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.process)
+    }
+
+    /// Sends the first order.
+    pub(crate) fn begin(&self, begin: &ToKeeper, descriptors: &[BorrowedFd<'_>]) {
+        // If it has ended already, it is found when it is reaped.
+        let _ = self.link.send_with(begin, descriptors);
+    }
+
+    /// A poisoned lock is taken: no code panics while it holds the lock.
+    fn with_child<T>(&self, call: impl FnOnce(&mut Child) -> T) -> T {
+        call(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl KeeperProcess for ChildKeeper {
+    fn send(&self, order: &ToKeeper) -> Result<(), Errno> {
+        self.link.send(order)
+    }
+
+    fn receive(&self) -> Option<Received<FromKeeper>> {
+        self.link.receive()
+    }
+
+    fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>> {
+        Box::pin(self.readable.find(|| self.link.receive()))
+    }
+
+    fn continues(&self) {
+        let _ = pidfd_send_signal(&*self.process, Signal::CONT);
+    }
+
+    fn kill(&self) {
+        let _ = self.with_child(Child::kill);
+    }
+
+    fn ended(&self) -> Waiting<'_, Ended> {
+        Box::pin(async {
+            // Only this child is reaped.
+            let reap = || self.with_child(|child| child.try_wait().transpose());
+            let status = self.ends.find(reap).await;
+            ended(status.and_then(|status| status).ok())
+        })
+    }
+}
+
+/// Returns how the keeper ended. Without a status, because other code has reaped it, that is a failure.
+fn ended(status: Option<ExitStatus>) -> Ended {
+    let signal = status.and_then(|status| status.signal());
+    signal.map_or_else(
+        || Ended::Exited(status.and_then(|status| u8::try_from(status.code()?).ok()).unwrap_or(u8::MAX)),
+        Ended::Signalled,
+    )
+}
+
+/// The helpers of one command.
+pub struct Helpers {
+    lines: HelperLines,
+    keeper: Arc<dyn KeeperProcess>,
+    on_event: OnEvent,
+    states: [watch::Sender<State>; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Idle,
+    Running,
+    Ended(Result<Ended, HelperError>),
+}
+
+impl Helpers {
+    pub(crate) fn new(lines: HelperLines, keeper: Arc<dyn KeeperProcess>, on_event: OnEvent) -> Arc<Self> {
+        let states = [watch::Sender::new(State::Idle), watch::Sender::new(State::Idle)];
+        Arc::new(Self { lines, keeper, on_event, states })
+    }
+
+    /// Returns whether the caller has set a line for `helper`.
+    pub fn has(&self, helper: Helper) -> bool {
+        self.lines.of(helper).is_some()
+    }
+
+    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits
+    /// first for an earlier run that was killed and has not ended yet.
+    ///
+    /// # Errors
+    /// [`HelperError`].
+    ///
+    /// # Cancel safety
+    /// Dropped, it kills the helper.
+    pub async fn run(
+        &self,
+        helper: Helper,
+        clock: &Arc<dyn Clock>,
+        limit: Instant,
+    ) -> Result<Ended, HelperError> {
+        let state = self.state(helper);
+        let running = async {
+            let mut states = state.subscribe();
+            // The sender lives as long as `self`.
+            let _ = states.wait_for(|state| *state != State::Running).await;
+            let _killed = KilledWhenDropped { helpers: self, helper };
+            // Before the message, because another thread may receive the answer.
+            state.send_replace(State::Running);
+            if let Err(errno) = self.keeper.send(&ToKeeper::Helper(helper)) {
+                let refusal = HelperError::System(io::Error::from(errno).kind());
+                state.send_replace(State::Ended(Err(refusal)));
+            }
+            loop {
+                if let State::Ended(ended) = *states.borrow_and_update() {
+                    return ended;
+                }
+                let _ = states.changed().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = running => ended,
+            () = clock.sleep_until(limit) => Err(HelperError::TooLong),
+        }
+    }
+
+    /// Records the keeper's message that a helper has ended or was not started.
+    pub(crate) fn has_ended(&self, helper: Helper, ended: Result<Ended, HelperError>) {
+        self.state(helper).send_replace(State::Ended(ended));
+    }
+
+    fn state(&self, helper: Helper) -> &watch::Sender<State> {
+        match helper {
+            Helper::PreStop => &self.states[0],
+            Helper::Check => &self.states[1],
+        }
+    }
+}
+
+struct KilledWhenDropped<'a> {
+    helpers: &'a Helpers,
+    helper: Helper,
+}
+
+impl Drop for KilledWhenDropped<'_> {
+    fn drop(&mut self) {
+        if *self.helpers.state(self.helper).borrow() == State::Running
+            && let Err(refusal) = self.helpers.keeper.send(&ToKeeper::KillHelper(self.helper))
+            // A keeper that has ended has no helper any more.
+            && refusal != Errno::PIPE
+        {
+            self.helpers.on_event.report(Event::HelperNotKilled(refusal.into()));
+        }
+    }
+}
+
+impl fmt::Debug for Helpers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Helpers({:?})", self.lines)
     }
 }

@@ -2,16 +2,15 @@
 
 use super::{
     Controls, StopTimeouts, Supervision,
-    alongside::Helpers,
-    keeper_handle::KeeperHandle,
-    keeper_process::{KeeperProcess, Waiting},
+    keeper_handle::{KeeperHandle, KeeperProcess, Waiting},
 };
 use crate::{
-    auxiliary::HelperLines,
     event::OnEvent,
-    keeper::message::{FromKeeper, ToKeeper},
+    launch::HelperLines,
     link::Received,
+    messages::{FromKeeper, ToKeeper},
     processes::Ended,
+    supervise::keeper_handle::Helpers,
 };
 use rustix::{io::Errno, process::Signal};
 use std::{

@@ -1,25 +1,17 @@
 //! [`start`]: starts a command and its keeper.
 
-use super::{
-    alongside::Helpers,
-    keeper_handle::{KeeperHandle, NotRunning},
-    keeper_process::ChildKeeper,
-    not_executed::NotExecuted,
-};
+use super::keeper_handle::{ChildKeeper, KeeperHandle, NotRunning};
 use crate::{
-    auxiliary::HelperLines,
-    established::Containment,
+    containment::{Containment, Level},
     event::OnEvent,
-    keeper::{
-        self,
-        message::{FromKeeper, ToKeeper},
-    },
-    launch,
-    level::Level,
-    link,
-    namespace::outside,
-    namespace_refusal,
-    readable::Readable,
+    keeper,
+    launch::{self, HelperLines},
+    link::{self, Readable},
+    messages::{FromKeeper, ToKeeper},
+    namespace::OUTSIDE_STAGE,
+    refusal::NamespaceRefusal,
+    refusal::NotExecuted,
+    supervise::keeper_handle::Helpers,
 };
 use rustix::process::Pid;
 use std::{
@@ -62,7 +54,7 @@ pub enum SpawnError {
     System(io::Error),
     /// The system refused a PID namespace.
     #[error(transparent)]
-    Containment(namespace_refusal::Refusal),
+    Containment(NamespaceRefusal),
     /// The command could not be executed.
     #[error(transparent)]
     NotExecuted(NotExecuted),
@@ -94,7 +86,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()?;
     let readable = Readable::of(&link)?;
     let inherits_group = order.containment.level() == Level::PidNamespace;
-    let stage = if inherits_group { outside::STAGE } else { keeper::STAGE };
+    let stage = if inherits_group { OUTSIDE_STAGE } else { keeper::STAGE };
     let mut process = launch::command(stage, launch::behind_dashes(order.command), far);
     process.env_clear().envs(order.environment.iter().cloned()).envs(order.helpers.environment());
     // A keeper has a group of its own: the terminal's signals are for the command. In a namespace the
@@ -109,7 +101,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let on_event = order.on_event.clone();
     let keeper = Arc::new(ChildKeeper::of(child, link, readable)?);
     let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&keeper) as _, on_event.clone());
-    // Before it may start anything (`guardian_watch`).
+    // Before it may start anything (`supervisor::GuardianWatch`).
     order.containment.remember_keeper(keeper.process());
     let mut descriptors = vec![order.input.as_fd(), order.guardian.as_fd()];
     descriptors.extend(order.containment.group.as_ref().map(|group| group.as_fd()));

@@ -2,14 +2,16 @@
 //!
 //! Moving the deadline later needs no system call: the thread notices it when its old alarm goes off.
 
-use super::signals;
 use crate::Subject;
 use std::{
+    fmt::{self, Write},
     io,
+    mem::MaybeUninit,
+    ptr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
-use vvm_clock::{Alarm, Instant, SystemClock};
+use vvm_clock::{Alarm, Instant, Span, SystemClock};
 
 #[derive(Debug)]
 pub(super) struct DeadlineThread {
@@ -42,7 +44,7 @@ impl DeadlineThread {
         let thread = thread::Builder::new().name(name.into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                signals::block_all();
+                block_all_signals();
                 shared.wait_and_act(act);
             }
         })?;
@@ -114,6 +116,77 @@ impl Drop for DeadlineThread {
             // Without a deadline it never calls `act`, so it does not panic.
             drop(thread.join());
         }
+    }
+}
+
+/// Blocks all signals for the calling thread, except SIGKILL and SIGSTOP, which can't be blocked.
+///
+/// No signal handler of the program then runs on it, and writing to a closed standard error is an error
+/// instead of SIGPIPE.
+fn block_all_signals() {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set behind the pointer, and pthread_sigmask only reads it. A null
+    // pointer means that the old mask is not returned.
+    let outcome = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut())
+    };
+    // The only documented error is an invalid first argument (pthread_sigmask(3)).
+    debug_assert_eq!(outcome, 0);
+}
+
+/// Writes the message of the thread before it ends the process to standard error, and ignores errors.
+///
+/// A thread that hangs may hold the lock of the allocator, a logger or the library's standard error. So the
+/// message is made on the stack, and written with one system call. If that blocks, the second layer acts.
+pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
+    let mut line = Line::default();
+    let late = Span(SystemClock::read().since(deadline));
+    // A line that is too long is truncated.
+    let _ = write!(
+        line,
+        "deadman[{}]: ending this process {late} after its kill deadline: epoch {} was neither renewed nor \
+         handed back in time (storage out of reach or too slow, runtime stalled, or work that did not stop). \
+         Leadership \"{}\" of \"{}\"",
+        std::process::id(),
+        subject.epoch,
+        subject.key.escape_debug(),
+        subject.holder.escape_debug(),
+    );
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.ended());
+}
+
+/// A line of limited length, far below the limit of an atomic write to a pipe (4,096 bytes on Linux), so that
+/// processes with one standard error don't mix their messages.
+struct Line {
+    bytes: [u8; Self::LIMIT],
+    length: usize,
+}
+
+impl Line {
+    const LIMIT: usize = 1024;
+
+    /// Returns the text with the end of the line.
+    fn ended(&mut self) -> &[u8] {
+        self.bytes[self.length] = b'\n';
+        &self.bytes[..=self.length]
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { bytes: [0; Self::LIMIT], length: 0 }
+    }
+}
+
+impl Write for Line {
+    /// Appends the part that fits, and leaves a byte for the end of the line.
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = Self::LIMIT - 1 - self.length;
+        let taken = &text.as_bytes()[..text.floor_char_boundary(room)];
+        self.bytes[self.length..][..taken.len()].copy_from_slice(taken);
+        self.length += taken.len();
+        Ok(())
     }
 }
 
@@ -233,5 +306,17 @@ mod tests {
             let exempt = [libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(&signal);
             assert!(exempt || blocked & (1 << (signal - 1)) != 0, "signal {signal} is not blocked");
         }
+    }
+
+    #[test]
+    fn long_line_is_truncated_between_characters() {
+        let mut line = Line::default();
+        line.write_str("a").unwrap();
+        for _ in 0..Line::LIMIT {
+            line.write_str("é").unwrap();
+        }
+        let text = std::str::from_utf8(line.ended()).unwrap();
+        assert_eq!(text.len(), Line::LIMIT);
+        assert!(text.ends_with("é\n"));
     }
 }

@@ -1,6 +1,6 @@
 //! A storage that delays or fails calls for documents as a test plans. Calls for leader records always work.
 
-use crate::stepping::Change;
+use crate::tasks::Change;
 use async_trait::async_trait;
 use ielections::{
     BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Fence, FenceState,

@@ -3,8 +3,7 @@
 
 use crate::{
     faults::WriteFault,
-    probe::Steps,
-    rig::{depose, run},
+    rig::{Steps, depose, run},
 };
 use async_trait::async_trait;
 use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
@@ -26,29 +25,25 @@ use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let (go, journal) = (probe.go.clone(), probe.journal.clone());
-            async move {
-                cx.state.insert().await?;
-                go.wait("deposed").await;
-                for _ in 0..3 {
-                    let next = cx.state.doc().next();
-                    let Err(error) = cx.state.update(next).await else { panic!("written") };
-                    assert!(matches!(error, StateError::Deposed(_)), "{error}");
-                    assert!(cx.stop.is_cancelled());
-                    journal.write("x is deposed");
-                }
-                // A run that ignores the error does no harm.
-                Ok(())
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            probe.go.wait("deposed").await;
+            for _ in 0..3 {
+                let next = cx.state.doc().next();
+                let Err(error) = cx.state.update(next).await else { panic!("written") };
+                assert!(matches!(error, StateError::Deposed(_)), "{error}");
+                assert!(cx.stop.is_cancelled());
+                probe.journal.write("x is deposed");
             }
+            // A run that ignores the error does no harm.
+            Ok(())
         });
         let mut term = process.lead().await;
         for id in ["x", "y"] {
             let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
             instance.persisted().await.unwrap();
         }
-        let other = process.service.lookup(&"y".into()).await.unwrap().unwrap();
+        let other = process.found("y").await.unwrap();
         let writes = process.documents.written();
         depose(&cluster).await;
         let before = cluster.documents().await;
@@ -71,27 +66,22 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
 fn late_write_of_a_deposed_leader_is_refused_after_take_over() {
     run(async |cluster| {
         let [old, new] = ["a", "b"].map(|name| cluster.process(name));
-        let probe = old.probe.clone();
-        old.probe.act("x", move |mut cx| {
-            let (go, journal) = (probe.go.clone(), probe.journal.clone());
-            async move {
-                cx.state.insert().await?;
-                go.wait("write").await;
-                let next = Steps { taken: 999, ..Steps::new() };
-                let written = cx.state.update(next).await;
-                journal.write("x wrote");
-                Ok(written?)
-            }
+        old.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            probe.go.wait("write").await;
+            let next = Steps { taken: 999, ..Steps::new() };
+            let written = cx.state.update(next).await;
+            probe.journal.write("x wrote");
+            Ok(written?)
         });
         let term = old.lead().await;
-        let instance = old.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = old.persisted("x").await;
         old.documents.hold_writes(true);
         old.probe.go.give("write");
         tokio::task::yield_now().await;
         depose(&cluster).await;
         let successor = new.lead().await;
-        assert!(new.service.lookup(&"x".into()).await.unwrap().is_some());
+        assert!(new.found("x").await.is_some());
         let before = cluster.documents().await;
         old.documents.hold_writes(false);
         old.probe.journal.shows("x wrote", 1).await;
@@ -107,19 +97,15 @@ fn late_write_of_a_deposed_leader_is_refused_after_take_over() {
 fn write_with_lost_answer_is_found_by_read_back_and_not_repeated() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let go = probe.go.clone();
-            async move {
-                cx.state.insert().await?;
-                for step in 1..=5 {
-                    let next = cx.state.doc().next();
-                    cx.state.update(next).await?;
-                    assert_eq!(cx.state.doc().taken, step);
-                }
-                go.wait("delete").await;
-                Ok(cx.state.delete().await?)
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            for step in 1..=5 {
+                let next = cx.state.doc().next();
+                cx.state.update(next).await?;
+                assert_eq!(cx.state.doc().taken, step);
             }
+            probe.go.wait("delete").await;
+            Ok(cx.state.delete().await?)
         });
         use WriteFault::{AnswerLost, NotApplied, RequestLost};
         process.documents.fail_writes(&[
@@ -131,14 +117,13 @@ fn write_with_lost_answer_is_found_by_read_back_and_not_repeated() {
             RequestLost,
         ]);
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         process.documents.fail_writes(&[AnswerLost, RequestLost, RequestLost]);
         process.probe.go.give("delete");
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         term.end().await.unwrap();
     });
 }
@@ -147,21 +132,16 @@ fn write_with_lost_answer_is_found_by_read_back_and_not_repeated() {
 fn write_in_doubt_for_a_minute_is_resolved() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let go = probe.go.clone();
-            async move {
-                cx.state.insert().await?;
-                go.wait("update").await;
-                let next = cx.state.doc().next();
-                cx.state.update(next).await?;
-                go.wait("delete").await;
-                Ok(cx.state.delete().await?)
-            }
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            probe.go.wait("update").await;
+            let next = cx.state.doc().next();
+            cx.state.update(next).await?;
+            probe.go.wait("delete").await;
+            Ok(cx.state.delete().await?)
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         for signal in ["update", "delete"] {
             process.documents.fail_writes(&[WriteFault::AnswerLost]);
             process.documents.hide_fences(true);
@@ -185,7 +165,7 @@ fn dropped_write_is_finished_before_the_next_write() {
         let process = cluster.process("a");
         let probe = process.probe.clone();
         let documents = std::sync::Arc::clone(&process.documents);
-        process.probe.act("x", move |mut cx| {
+        process.probe.act("x", move |mut cx, _| {
             let (go, documents) = (probe.go.clone(), documents.clone());
             async move {
                 cx.state.insert().await?;
@@ -203,8 +183,7 @@ fn dropped_write_is_finished_before_the_next_write() {
             }
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         process.probe.go.give("dropped");
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
@@ -219,7 +198,7 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
         let process = cluster.process("a");
         let documents = std::sync::Arc::clone(&process.documents);
         let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
+        process.probe.act("x", move |mut cx, _| {
             let (go, documents) = (probe.go.clone(), documents.clone());
             async move {
                 cx.state.insert().await?;
@@ -233,15 +212,14 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
             }
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         process.probe.go.give("leave");
         cluster.sleep(1).await;
         assert!(instance.outcome().is_none());
         process.documents.hold_writes(false);
         assert!(matches!(instance.completed().await, Outcome::Panicked(_)));
         assert!(cluster.documents().await.is_empty());
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         term.end().await.unwrap();
     });
 }
@@ -250,7 +228,7 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
 fn interrupted_run_may_still_write_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |mut cx| async move {
+        process.probe.act("x", |mut cx, _| async move {
             cx.state.insert().await?;
             cx.stop.cancelled().await;
             let next = cx.state.doc().next();
@@ -258,8 +236,7 @@ fn interrupted_run_may_still_write_its_document() {
             Err(primary_only::Interrupted.into())
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        process.persisted("x").await;
         term.end().await.unwrap();
         assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":1,\"request\":\"\"}"));
     });
@@ -270,22 +247,18 @@ fn interrupted_run_may_still_write_its_document() {
 fn write_that_never_succeeds_ends_with_the_term() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let journal = probe.journal.clone();
-            async move {
-                let refused = cx.state.insert().await;
-                assert!(
-                    matches!(refused, Err(StateError::OutOfTime { .. } | StateError::Lost(_))),
-                    "{refused:?}"
-                );
-                journal.write("x gave up");
-                Ok(refused?)
-            }
+        process.probe.act("x", |mut cx, probe| async move {
+            let refused = cx.state.insert().await;
+            assert!(
+                matches!(refused, Err(StateError::OutOfTime { .. } | StateError::Lost(_))),
+                "{refused:?}"
+            );
+            probe.journal.write("x gave up");
+            Ok(refused?)
         });
         process.documents.fail_every_write(Some(WriteFault::NotApplied));
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.new_instance("x").await;
         cluster.sleep(60).await;
         assert_eq!(process.probe.journal.count("x gave up"), 0);
         term.end().await.unwrap();

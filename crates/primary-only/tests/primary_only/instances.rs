@@ -1,9 +1,6 @@
 //! Instances: each runs once, ends on every path, and is listed only while its document exists.
 
-use crate::{
-    probe::{Probe, ProbeTask, Steps},
-    rig::run,
-};
+use crate::rig::{Probe, ProbeTask, Steps, run};
 use async_trait::async_trait;
 use primary_only::{
     BoxError, InstanceState, NotPersisted, Outcome, RegisterError, RegistryBuilder, RegistryConfig, Service,
@@ -14,7 +11,7 @@ use primary_only::{
 fn basic_create_instance() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |mut cx| async move {
+        process.probe.act("x", |mut cx, _| async move {
             assert!(!cx.state.is_persisted());
             cx.state.insert().await?;
             assert!(cx.state.is_persisted());
@@ -57,7 +54,7 @@ fn double_create_instance() {
 fn instance_that_fails_before_its_document_exists_is_not_listed() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |_| async { Err("no luck".into()) });
+        process.probe.act("x", |_, _| async { Err("no luck".into()) });
         let term = process.lead().await;
         let ask = || process.service.get_or_create("x".into(), Steps::new());
         let instance = ask().await.unwrap().handle;
@@ -65,7 +62,7 @@ fn instance_that_fails_before_its_document_exists_is_not_listed() {
         assert!(matches!(&failed, Outcome::Failed(failure) if failure.to_string() == "no luck"));
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Failed(_)))));
         // After the end no lookup finds it.
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         assert!(ask().await.unwrap().created);
         term.end().await.unwrap();
     });
@@ -75,13 +72,13 @@ fn instance_that_fails_before_its_document_exists_is_not_listed() {
 fn failed_instance_with_a_document_stays_listed_and_runs_in_the_next_term() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |mut cx| async move {
+        process.probe.act("x", |mut cx, _| async move {
             let resumed = cx.state.is_persisted();
             cx.state.insert().await?;
             if resumed { Ok(cx.state.delete().await?) } else { Err("no luck".into()) }
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.new_instance("x").await;
         assert!(matches!(instance.completed().await, Outcome::Failed(_)));
         let again = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         assert!(!again.created && again.handle.is(&instance));
@@ -102,14 +99,14 @@ fn failed_instance_with_a_document_stays_listed_and_runs_in_the_next_term() {
 fn panic_ends_its_instance_and_no_other() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |_| async { panic!("planted") });
+        process.probe.act("x", |_, _| async { panic!("planted") });
         let term = process.lead().await;
-        let other = process.service.get_or_create("y".into(), Steps::new()).await.unwrap().handle;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let other = process.new_instance("y").await;
+        let instance = process.new_instance("x").await;
         let panicked = instance.completed().await;
         assert!(matches!(&panicked, Outcome::Panicked(message) if &**message == "planted"));
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Panicked(_)))));
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         other.persisted().await.unwrap();
         assert!(other.outcome().is_none());
         term.end().await.unwrap();
@@ -121,22 +118,18 @@ fn panic_ends_its_instance_and_no_other() {
 fn instance_runs_on_unlisted_after_it_deletes_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let probe = probe.clone();
-            async move {
-                cx.state.insert().await?;
-                cx.state.delete().await?;
-                probe.journal.write("x tidies up");
-                assert!(!cx.stop.is_cancelled());
-                probe.go.wait("tidy").await;
-                Ok(())
-            }
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            cx.state.delete().await?;
+            probe.journal.write("x tidies up");
+            assert!(!cx.stop.is_cancelled());
+            probe.go.wait("tidy").await;
+            Ok(())
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.new_instance("x").await;
         process.probe.journal.shows("x tidies up", 1).await;
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         assert!(instance.outcome().is_none());
 
         // A new instance of the id is another one, and runs only after the first has ended.
@@ -159,14 +152,10 @@ fn concurrency_limit_holds_and_queued_instances_run_in_order() {
     run(async |cluster| {
         let process = cluster.process_with("a", Probe::at_most(2));
         for id in ["a", "b", "c", "d"] {
-            let probe = process.probe.clone();
-            process.probe.act(id, move |mut cx| {
-                let go = probe.go.clone();
-                async move {
-                    cx.state.insert().await?;
-                    go.wait(id).await;
-                    Ok(cx.state.delete().await?)
-                }
+            process.probe.act(id, move |mut cx, probe| async move {
+                cx.state.insert().await?;
+                probe.go.wait(id).await;
+                Ok(cx.state.delete().await?)
             });
         }
         let term = process.lead().await;
@@ -177,7 +166,7 @@ fn concurrency_limit_holds_and_queued_instances_run_in_order() {
         process.probe.journal.shows("b runs", 1).await;
         cluster.sleep(60).await;
         assert_eq!(process.probe.journal.lines(), ["prepares", "a runs", "b runs"]);
-        assert_eq!(process.tasks.runners(), 2);
+        assert_eq!(process.runners(), 2);
         let status = process.service.status();
         assert_eq!((status.instances, status.running, status.waiting), (4, 2, 2));
         for id in ["b", "c", "a", "d"] {
@@ -197,7 +186,7 @@ fn concurrency_limit_holds_and_queued_instances_run_in_order() {
 fn state_cell_refuses_writes_that_do_not_fit_its_document() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |mut cx| async move {
+        process.probe.act("x", |mut cx, _| async move {
             assert!(matches!(cx.state.update(Steps::new()).await, Err(StateError::NotInserted)));
             assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
             cx.state.insert().await?;
@@ -213,7 +202,7 @@ fn state_cell_refuses_writes_that_do_not_fit_its_document() {
             Ok(cx.state.delete().await?)
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.new_instance("x").await;
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
@@ -225,22 +214,17 @@ fn state_cell_refuses_writes_that_do_not_fit_its_document() {
 fn update_of_a_document_with_another_writer_is_a_conflict() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let go = probe.go.clone();
-            async move {
-                cx.state.insert().await?;
-                go.wait("written").await;
-                let next = cx.state.doc().next();
-                match cx.state.update(next).await {
-                    Err(StateError::Conflict { found: Some(_) }) => Err("a conflict".into()),
-                    other => Err(format!("{other:?}").into()),
-                }
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            probe.go.wait("written").await;
+            let next = cx.state.doc().next();
+            match cx.state.update(next).await {
+                Err(StateError::Conflict { found: Some(_) }) => Err("a conflict".into()),
+                other => Err(format!("{other:?}").into()),
             }
         });
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         process.put(term.standing(), b"primary-only/probe\0x", b"mine").await;
         process.probe.go.give("written");
         let outcome = instance.completed().await;

@@ -45,8 +45,9 @@ mod faults;
 mod fencing;
 mod instances;
 mod orchestrated;
-mod probe;
 mod rebuilding;
 mod rig;
 mod service_handle;
 mod stepping;
+#[path = "../../../vvm-orch/tests/vvm/tasks.rs"]
+mod tasks;

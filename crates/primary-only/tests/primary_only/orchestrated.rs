@@ -1,9 +1,6 @@
 //! A registry as a service of a VVM.
 
-use crate::{
-    probe::{Probe, Steps},
-    rig::{Cluster, LedTerm, Process, depose, run},
-};
+use crate::rig::{Cluster, LedTerm, Probe, Process, Steps, depose, run};
 use futures_util::FutureExt;
 use ielections::{Holder, Slot, Ttl, TtlStorage};
 use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
@@ -44,7 +41,7 @@ fn record_is_not_released_before_the_last_instance_has_ended() {
     run(async |cluster| {
         let process = cluster.process("a");
         let clock = cluster.clock.clone();
-        process.probe.act("x", move |mut cx| {
+        process.probe.act("x", move |mut cx, _| {
             let clock = clock.clone();
             async move {
                 cx.state.insert().await?;
@@ -72,15 +69,11 @@ fn record_is_not_released_before_the_last_instance_has_ended() {
 fn deposed_writer_shuts_the_vvm_down() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let go = process.probe.go.clone();
-        process.probe.act("x", move |mut cx| {
-            let go = go.clone();
-            async move {
-                cx.state.insert().await?;
-                go.wait("write").await;
-                let next = cx.state.doc().next();
-                Ok(cx.state.update(next).await?)
-            }
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            probe.go.wait("write").await;
+            let next = cx.state.doc().next();
+            Ok(cx.state.update(next).await?)
         });
         let vvm = launch(&process);
         vvm.leading().await.unwrap();
@@ -141,14 +134,10 @@ fn later_vvm_continues_with_the_same_registry() {
 
 /// Starts a term with an instance that ignores `stop`.
 async fn with_deaf_instance(process: &Process) -> LedTerm {
-    let go = process.probe.go.clone();
-    process.probe.act("x", move |mut cx| {
-        let go = go.clone();
-        async move {
-            cx.state.insert().await?;
-            go.wait("end").await;
-            Err(primary_only::Interrupted.into())
-        }
+    process.probe.act("x", |mut cx, probe| async move {
+        cx.state.insert().await?;
+        probe.go.wait("end").await;
+        Err(primary_only::Interrupted.into())
     });
     let term = process.lead().await;
     let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
@@ -166,10 +155,10 @@ fn lead_returns_after_the_last_instance_has_ended() {
         assert!((&mut term.led).now_or_never().is_none());
         // The service refuses calls meanwhile.
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
-        assert_eq!(process.tasks.runners(), 1);
+        assert_eq!(process.runners(), 1);
         process.probe.go.give("end");
         assert_eq!(term.led.await.unwrap(), Ok(()));
-        assert_eq!(process.tasks.runners(), 0);
+        assert_eq!(process.runners(), 0);
         term.leadership.release().await;
     });
 }
@@ -179,7 +168,7 @@ fn next_term_waits_for_instances_of_the_last_one() {
     run(async |cluster| {
         let process = cluster.process("a");
         let term = with_deaf_instance(&process).await;
-        let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        let instance = process.found("x").await.unwrap();
         // `lead` was dropped, and did not wait for the instance.
         term.led.abort();
         assert!(term.led.await.unwrap_err().is_cancelled());
@@ -191,7 +180,7 @@ fn next_term_waits_for_instances_of_the_last_one() {
         assert!(matches!(process.service.status().state, ServiceState::Rebuilding));
         assert!(process.service.lookup(&"x".into()).now_or_never().is_none());
         process.probe.go.give("end");
-        let again = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        let again = process.found("x").await.unwrap();
         assert!(!again.is(&instance));
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
         let lines = process.probe.journal.lines();
@@ -221,7 +210,7 @@ fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
 
         // The term after that rebuilds.
         let last = process.lead().await;
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
+        assert!(process.found("x").await.is_some());
         last.end().await.unwrap();
     });
 }
@@ -242,7 +231,7 @@ fn term_that_ends_during_the_wait_for_an_earlier_instance_still_joins_it() {
         assert!((&mut next.led).now_or_never().is_none());
         process.probe.go.give("end");
         assert_eq!(next.led.await.unwrap(), Ok(()));
-        assert_eq!(process.tasks.runners(), 0);
+        assert_eq!(process.runners(), 0);
         next.leadership.release().await;
     });
 }
@@ -285,8 +274,8 @@ fn report_service_status() {
 fn report_of_each_instance() {
     run(async |cluster| {
         let process = cluster.process_with("a", Probe::at_most(2));
-        process.probe.act("b", |_| async { Ok(()) });
-        process.probe.act("c", |mut cx| async move {
+        process.probe.act("b", |_, _| async { Ok(()) });
+        process.probe.act("c", |mut cx, _| async move {
             cx.state.insert().await?;
             Err("no luck".into())
         });

@@ -3,8 +3,7 @@
 
 use crate::{
     faults::ReadFault,
-    probe::{Probe, Steps},
-    rig::{Process, run},
+    rig::{Probe, Process, Steps, run},
 };
 use primary_only::{
     BoxError, GetOrCreateError, Outcome, RegistryBuilder, RegistryConfig, RunContext, SchemaVersion, Service,
@@ -16,18 +15,14 @@ use std::sync::{Arc, Mutex};
 fn recreate_instance_on_step_up() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let journal = probe.journal.clone();
-            async move {
-                journal.write(format!("x is at {}", cx.state.doc().taken));
-                cx.state.insert().await?;
-                let next = cx.state.doc().next();
-                cx.state.update(next).await?;
-                journal.write("x took a step");
-                cx.stop.cancelled().await;
-                Err(primary_only::Interrupted.into())
-            }
+        process.probe.act("x", |mut cx, probe| async move {
+            probe.journal.write(format!("x is at {}", cx.state.doc().taken));
+            cx.state.insert().await?;
+            let next = cx.state.doc().next();
+            cx.state.update(next).await?;
+            probe.journal.write("x took a step");
+            cx.stop.cancelled().await;
+            Err(primary_only::Interrupted.into())
         });
         for number in 0..3 {
             let term = process.lead().await;
@@ -35,7 +30,7 @@ fn recreate_instance_on_step_up() {
                 process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
             }
             process.probe.journal.shows("x took a step", number + 1).await;
-            let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+            let instance = process.found("x").await.unwrap();
             instance.persisted().await.unwrap();
             assert_eq!(instance.status().report["began_with"], number);
             term.end().await.unwrap();
@@ -51,11 +46,10 @@ fn other_process_continues_the_instance() {
     run(async |cluster| {
         let [first, second] = ["a", "b"].map(|name| cluster.process(name));
         let term = first.lead().await;
-        let instance = first.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        first.persisted("x").await;
         term.end().await.unwrap();
         let term = second.lead().await;
-        assert!(second.service.lookup(&"x".into()).await.unwrap().is_some());
+        assert!(second.found("x").await.is_some());
         second.probe.journal.shows("x runs", 1).await;
         term.end().await.unwrap();
     });
@@ -66,8 +60,7 @@ fn step_down_before_rebuilding_instances() {
     run(async |cluster| {
         let process = cluster.process("a");
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        process.persisted("x").await;
         term.end().await.unwrap();
 
         process.documents.hold_scans(true);
@@ -76,11 +69,11 @@ fn step_down_before_rebuilding_instances() {
         term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::NotLeading));
         assert_eq!(process.probe.journal.count("x runs"), 1);
-        assert_eq!(process.tasks.runners(), 0);
+        assert_eq!(process.runners(), 0);
 
         process.documents.hold_scans(false);
         let term = process.lead().await;
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_some());
+        assert!(process.found("x").await.is_some());
         term.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 2);
     });
@@ -217,9 +210,9 @@ fn first_instances_run_before_the_last_documents_are_read() {
         let scanned_at = Arc::new(Mutex::new(None));
         process.probe.act("0", {
             let scanned_at = Arc::clone(&scanned_at);
-            move |cx| {
+            move |cx, _| {
                 scanned_at.lock().unwrap().get_or_insert(documents.scanned());
-                crate::probe::hold(cx)
+                crate::rig::hold(cx)
             }
         });
         let before = process.documents.scanned();
@@ -289,7 +282,7 @@ fn unusable_document_is_quarantined_and_the_others_run() {
         let mended = b"\x01\x00\x00\x00\x01{\"taken\":1,\"request\":\"\"}";
         process.put(leadership.standing(), b"primary-only/probe\0garbled", mended).await;
         let term = process.step_up(leadership).await;
-        assert!(process.service.lookup(&"garbled".into()).await.unwrap().is_some());
+        assert!(process.found("garbled").await.is_some());
         assert_eq!(process.service.status().quarantined.len(), starts.len() - 1);
         term.end().await.unwrap();
     });

@@ -1,24 +1,24 @@
-//! Processes that share a database in memory. Their clock moves only when all tasks are idle, so that every
-//! run of a test is the same.
+//! Processes that share a database in memory, and a service whose instances run a test's code.
 
 use crate::{
     faults::FaultyDocuments,
-    probe::{Probe, Steps},
-    stepping::CountingSpawn,
+    tasks::{Change, CountingSpawn, Journal, Seeded, run_on},
 };
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use ielections::{
-    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Entropy, Env, Holder,
-    Layer as _, Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
+    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Env, Holder, Layer as _,
+    Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
 };
 use primary_only::{
-    Handle, LeadError, Registry, RegistryBuilder, RegistryConfig, ServiceHandle, ServiceState,
+    BoxError, Handle, Interrupted, LeadError, Others, PrepareContext, Registry, RegistryBuilder,
+    RegistryConfig, RunContext, Service, ServiceHandle, ServiceState, Task,
 };
+use serde::{Deserialize, Serialize};
 use std::{
-    num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    num::{NonZeroU32, NonZeroUsize},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use testing_time::{MockClock, MockWallClock};
@@ -31,16 +31,7 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase
 /// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
     let cluster = Cluster::new();
-    let clock = cluster.clock.clone();
-    let limit = clock.now().after(Duration::from_secs(3600));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || {
-            let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for an event that never happens");
-        })
-        .build()
-        .unwrap();
-    runtime.block_on(test(cluster));
+    run_on(cluster.clock.clone(), || {}, test(cluster));
 }
 
 /// Slots in one storage.
@@ -109,7 +100,7 @@ impl Cluster {
             clock: Arc::new(self.clock.clone()),
             wall: Arc::new(MockWallClock::new()),
             deadman: Deadman::with_trigger(trigger),
-            entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
+            entropy: Seeded::of(name),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
         let elections = Arc::new(Elections::new(Arc::clone(&documents).into_storage(), env.clone()));
@@ -135,6 +126,28 @@ impl Process {
                 Err(_) => self.env.clock.sleep(Duration::from_millis(1)).await,
             }
         }
+    }
+
+    /// Returns a new instance of this id.
+    pub(crate) async fn new_instance(&self, id: &str) -> Handle<Probe> {
+        self.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle
+    }
+
+    /// Returns the instance of this id, whose document exists.
+    pub(crate) async fn persisted(&self, id: &str) -> Handle<Probe> {
+        let instance = self.new_instance(id).await;
+        instance.persisted().await.unwrap();
+        instance
+    }
+
+    /// Returns the instance of this id, if there is one.
+    pub(crate) async fn found(&self, id: &str) -> Option<Handle<Probe>> {
+        self.service.lookup(&id.into()).await.unwrap()
+    }
+
+    /// Returns the number of runners.
+    pub(crate) fn runners(&self) -> usize {
+        self.tasks.alive().get("primary-only runner").copied().unwrap_or_default()
     }
 
     pub(crate) async fn acquire(&self, slot: u32) -> Leadership {
@@ -193,17 +206,165 @@ pub(crate) async fn depose(cluster: &Cluster) {
     storage.compare_and_delete(&key, entry.incarnation(), entry.epoch).await.unwrap();
 }
 
-/// Deterministic random numbers.
-#[derive(Debug)]
-struct Seeded(AtomicU64);
+/// The document of a probe's instance.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Steps {
+    /// The number of steps taken.
+    pub(crate) taken: u64,
+    /// The request that created the instance.
+    pub(crate) request: String,
+}
 
-impl Entropy for Seeded {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            // The increment and the mixing of splitmix64.
-            let seed = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes()[..chunk.len()]);
+type Act = Arc<dyn Fn(RunContext<Steps>, Probe) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+type Prepare = Arc<dyn Fn(PrepareContext) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+
+/// The service. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Probe {
+    pub(crate) journal: Journal,
+    pub(crate) go: Signals,
+    pub(crate) concurrency: Option<NonZeroUsize>,
+    acts: Arc<Mutex<BTreeMap<String, Act>>>,
+    prepare: Arc<Mutex<Option<Prepare>>>,
+}
+
+/// An instance.
+pub(crate) struct ProbeTask {
+    id: String,
+    request: String,
+    began_with: u64,
+    probe: Probe,
+}
+
+impl Steps {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn requesting(request: &str) -> Self {
+        Self { request: request.into(), ..Self::default() }
+    }
+
+    pub(crate) fn next(&self) -> Self {
+        Self { taken: self.taken + 1, ..self.clone() }
+    }
+}
+
+impl Probe {
+    pub(crate) fn at_most(concurrency: usize) -> Self {
+        Self { concurrency: NonZeroUsize::new(concurrency), ..Self::default() }
+    }
+
+    /// Sets the run of the instance of this id. The default is [`hold`].
+    pub(crate) fn act<Acting>(
+        &self,
+        id: &str,
+        act: impl Fn(RunContext<Steps>, Probe) -> Acting + Send + Sync + 'static,
+    ) where
+        Acting: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let act: Act = Arc::new(move |cx, probe| Box::pin(act(cx, probe)));
+        self.acts.lock().unwrap().insert(id.into(), act);
+    }
+
+    /// Sets the code of `prepare`.
+    pub(crate) fn prepare_by<Preparing>(
+        &self,
+        prepare: impl Fn(PrepareContext) -> Preparing + Send + Sync + 'static,
+    ) where
+        Preparing: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        *self.prepare.lock().unwrap() = Some(Arc::new(move |cx| Box::pin(prepare(cx))));
+    }
+}
+
+/// Inserts the document, and waits for the end of the term.
+pub(crate) async fn hold(mut cx: RunContext<Steps>) -> Result<(), BoxError> {
+    cx.state.insert().await?;
+    cx.stop.cancelled().await;
+    Err(Interrupted.into())
+}
+
+#[async_trait]
+impl Service for Probe {
+    type Id = String;
+    type Doc = Steps;
+    type Task = ProbeTask;
+
+    const NAME: &'static str = "probe";
+
+    fn concurrency(&self) -> Option<NonZeroUsize> {
+        self.concurrency
+    }
+
+    async fn prepare(&self, cx: PrepareContext) -> Result<(), BoxError> {
+        self.journal.write("prepares");
+        let prepare = self.prepare.lock().unwrap().clone();
+        match prepare {
+            Some(prepare) => prepare(cx).await,
+            None => Ok(()),
         }
+    }
+
+    fn conflicts(&self, _: &String, doc: &Steps, mut others: Others<'_, Self>) -> Result<(), BoxError> {
+        match others.find(|(_, other)| other.request == "alone" || doc.request == "alone") {
+            Some((id, _)) => Err(format!("{id} is there").into()),
+            None => Ok(()),
+        }
+    }
+
+    fn build(&self, id: &String, doc: &Steps) -> Result<ProbeTask, BoxError> {
+        match doc.request.as_str() {
+            "not to be built" => Err("not to be built".into()),
+            "to panic" => panic!("built to panic"),
+            _ => {
+                let (id, request, began_with) = (id.clone(), doc.request.clone(), doc.taken);
+                Ok(ProbeTask { id, request, began_with, probe: self.clone() })
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Task for ProbeTask {
+    type Doc = Steps;
+
+    async fn run(&self, cx: RunContext<Steps>) -> Result<(), BoxError> {
+        let (id, journal) = (&self.id, &self.probe.journal);
+        journal.write(format!("{id} runs"));
+        let act = self.probe.acts.lock().unwrap().get(id).cloned();
+        let result = match act {
+            Some(act) => act(cx, self.probe.clone()).await,
+            None => hold(cx).await,
+        };
+        journal.write(format!("{id} ends"));
+        result
+    }
+
+    fn same_request(&self, doc: &Steps) -> bool {
+        self.request == doc.request
+    }
+
+    fn report(&self) -> serde_json::Value {
+        assert_ne!(self.request, "to panic when asked");
+        serde_json::json!({ "began_with": self.began_with })
+    }
+}
+
+/// Signals that a test sets by name, and never resets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signals {
+    given: Arc<Mutex<BTreeSet<String>>>,
+    change: Change,
+}
+
+impl Signals {
+    pub(crate) fn give(&self, signal: &str) {
+        self.given.lock().unwrap().insert(signal.into());
+        self.change.happened();
+    }
+
+    pub(crate) async fn wait(&self, signal: &str) {
+        self.change.until(|| self.given.lock().unwrap().contains(signal)).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Calls to a service: answered while it runs, delayed while it is rebuilt, refused otherwise.
 
-use crate::{probe::Steps, rig::run};
+use crate::rig::{Steps, run};
 use futures_util::FutureExt;
 use ielections::DocumentLimits;
 use primary_only::{GetOrCreateError, Unavailable};
@@ -10,11 +10,11 @@ fn lookup_instance() {
     run(async |cluster| {
         let process = cluster.process("a");
         let term = process.lead().await;
-        let created = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        let found = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        let created = process.new_instance("x").await;
+        let found = process.found("x").await.unwrap();
         assert!(found.is(&created));
         assert_eq!(found.id(), "x");
-        assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
+        assert!(process.found("y").await.is_none());
         term.end().await.unwrap();
     });
 }
@@ -45,8 +45,7 @@ fn lookup_instance_after_step_down() {
         let process = cluster.process("a");
         assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        process.persisted("x").await;
         term.end().await.unwrap();
         assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
     });
@@ -166,7 +165,7 @@ fn instance_that_conflicts_with_others_is_refused() {
         process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         let alone = process.service.get_or_create("y".into(), Steps::requesting("alone")).await.unwrap_err();
         assert_eq!(alone.to_string(), "conflicts with another instance: x is there");
-        assert!(process.service.lookup(&"y".into()).await.unwrap().is_none());
+        assert!(process.found("y").await.is_none());
         // A request for the existing instance does not check for conflicts.
         assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
         term.end().await.unwrap();

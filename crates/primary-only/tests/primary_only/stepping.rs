@@ -1,26 +1,15 @@
 //! Terms: each begins once, and interrupts all instances when it ends.
 
-use crate::{
-    probe::{Steps, hold},
-    rig::run,
-};
-use ielections::{Loss, Spawn, env::Task};
+use crate::rig::{Steps, run};
+use ielections::Loss;
 use primary_only::{Interrupted, LeadError, NotPersisted, Outcome, ServiceState, Unavailable};
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll},
-};
-use tokio::sync::Notify;
 
 #[test]
 fn cancellation_on_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
         let term = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         assert!(instance.outcome().is_none());
         term.end().await.unwrap();
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
@@ -32,27 +21,22 @@ fn cancellation_on_step_down() {
 fn instance_completes_in_the_term_after_an_interruption() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let probe = process.probe.clone();
-        process.probe.act("x", move |mut cx| {
-            let go = probe.go.clone();
-            async move {
-                cx.state.insert().await?;
-                tokio::select! {
-                    biased;
-                    () = cx.stop.cancelled() => return Err(Interrupted.into()),
-                    () = go.wait("x") => {}
-                }
-                Ok(cx.state.delete().await?)
+        process.probe.act("x", |mut cx, probe| async move {
+            cx.state.insert().await?;
+            tokio::select! {
+                biased;
+                () = cx.stop.cancelled() => return Err(Interrupted.into()),
+                () = probe.go.wait("x") => {}
             }
+            Ok(cx.state.delete().await?)
         });
         let first = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         first.end().await.unwrap();
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
 
         let second = process.lead().await;
-        let instance = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        let instance = process.found("x").await.unwrap();
         process.probe.go.give("x");
         assert!(instance.completed().await.is_completed());
         assert!(cluster.documents().await.is_empty());
@@ -65,12 +49,11 @@ fn instance_of_a_new_term_runs_until_its_own_step_down() {
     run(async |cluster| {
         let process = cluster.process("a");
         let first = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        let instance = process.persisted("x").await;
         first.end().await.unwrap();
 
         let second = process.lead().await;
-        let again = process.service.lookup(&"x".into()).await.unwrap().unwrap();
+        let again = process.found("x").await.unwrap();
         assert!(!again.is(&instance));
         process.probe.journal.shows("x runs", 2).await;
         assert!(again.outcome().is_none());
@@ -83,12 +66,12 @@ fn instance_of_a_new_term_runs_until_its_own_step_down() {
 fn step_down_before_persisted() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", |cx| async move {
+        process.probe.act("x", |cx, _| async move {
             cx.stop.cancelled().await;
             Err(Interrupted.into())
         });
         let first = process.lead().await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
+        let instance = process.new_instance("x").await;
         process.probe.journal.shows("x runs", 1).await;
         first.end().await.unwrap();
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
@@ -96,7 +79,7 @@ fn step_down_before_persisted() {
 
         // No instance is left.
         let second = process.lead().await;
-        assert!(process.service.lookup(&"x".into()).await.unwrap().is_none());
+        assert!(process.found("x").await.is_none());
         second.end().await.unwrap();
     });
 }
@@ -104,11 +87,10 @@ fn step_down_before_persisted() {
 #[test]
 fn instance_still_queued_when_the_term_ends_is_never_run() {
     run(async |cluster| {
-        let process = cluster.process_with("a", crate::probe::Probe::at_most(1));
+        let process = cluster.process_with("a", crate::rig::Probe::at_most(1));
         let term = process.lead().await;
-        let first = process.service.get_or_create("first".into(), Steps::new()).await.unwrap().handle;
-        first.persisted().await.unwrap();
-        let second = process.service.get_or_create("second".into(), Steps::new()).await.unwrap().handle;
+        process.persisted("first").await;
+        let second = process.new_instance("second").await;
         term.end().await.unwrap();
         assert!(matches!(second.completed().await, Outcome::Interrupted));
         assert!(matches!(second.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
@@ -172,7 +154,7 @@ fn terms_in_quick_succession_leave_no_runner() {
                 process.probe.journal.shows("x runs", 1).await;
             }
             term.end().await.unwrap();
-            assert_eq!(process.tasks.runners(), 0);
+            assert_eq!(process.runners(), 0);
         }
         let (runs, ends) = (process.probe.journal.count("x runs"), process.probe.journal.count("x ends"));
         assert!(runs > 1);
@@ -186,8 +168,7 @@ fn slots_have_separate_documents() {
     run(async |cluster| {
         let process = cluster.process("a");
         let first = process.lead_slot(1).await;
-        let instance = process.service.get_or_create("x".into(), Steps::new()).await.unwrap().handle;
-        instance.persisted().await.unwrap();
+        process.persisted("x").await;
         first.end().await.unwrap();
 
         let other = process.lead_slot(2).await;
@@ -207,7 +188,6 @@ fn slots_have_separate_documents() {
 fn loss_of_the_leadership_interrupts_the_instances() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.probe.act("x", hold);
         let leadership = process.acquire(1).await;
         let registry = process.registry.clone();
         let ran =
@@ -233,114 +213,11 @@ fn no_task_or_timer_is_left_after_a_term() {
             process.service.get_or_create(id.to_string(), Steps::new()).await.unwrap();
         }
         process.probe.journal.shows("19 runs", 1).await;
-        assert_eq!(process.tasks.runners(), 20);
+        assert_eq!(process.runners(), 20);
         term.end().await.unwrap();
-        assert_eq!(process.tasks.runners(), 0);
+        assert_eq!(process.runners(), 0);
         process.elections.cleanup().await;
         process.tasks.all_end().await;
         assert_eq!(cluster.clock.sleepers(), 0);
     });
-}
-
-/// Counts the tasks that have not ended, by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CountingSpawn {
-    alive: Arc<Mutex<BTreeMap<&'static str, usize>>>,
-    change: Change,
-}
-
-impl CountingSpawn {
-    /// Returns the number of runners.
-    pub(crate) fn runners(&self) -> usize {
-        self.alive.lock().unwrap().get("primary-only runner").copied().unwrap_or_default()
-    }
-
-    /// Waits until no task is left.
-    pub(crate) async fn all_end(&self) {
-        self.change.until(|| self.alive.lock().unwrap().is_empty()).await;
-    }
-}
-
-impl Spawn for CountingSpawn {
-    fn spawn(&self, name: &'static str, task: Task) {
-        *self.alive.lock().unwrap().entry(name).or_default() += 1;
-        drop(tokio::spawn(Counted { name, tasks: self.clone(), task: Some(task) }));
-    }
-}
-
-struct Counted {
-    name: &'static str,
-    tasks: CountingSpawn,
-    task: Option<Task>,
-}
-
-impl Future for Counted {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.task.as_mut().map_or(Poll::Ready(()), |task| task.as_mut().poll(cx))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // The task drops first, so that everything it signals precedes the change of the count.
-        drop(self.task.take());
-        {
-            let mut alive = self.tasks.alive.lock().unwrap();
-            let count = alive.entry(self.name).or_default();
-            *count -= 1;
-            if *count == 0 {
-                alive.remove(self.name);
-            }
-        }
-        self.tasks.change.happened();
-    }
-}
-
-/// Wakes tasks that wait for a condition.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Change(Arc<Notify>);
-
-impl Change {
-    pub(crate) fn happened(&self) {
-        self.0.notify_waiters();
-    }
-
-    pub(crate) async fn until(&self, condition: impl Fn() -> bool) {
-        loop {
-            let change = self.0.notified();
-            if condition() {
-                return;
-            }
-            change.await;
-        }
-    }
-}
-
-/// Events in order. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Journal {
-    lines: Arc<Mutex<Vec<String>>>,
-    change: Change,
-}
-
-impl Journal {
-    pub(crate) fn write(&self, line: impl Into<String>) {
-        self.lines.lock().unwrap().push(line.into());
-        self.change.happened();
-    }
-
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap().clone()
-    }
-
-    pub(crate) fn count(&self, line: &str) -> usize {
-        self.lines.lock().unwrap().iter().filter(|written| *written == line).count()
-    }
-
-    /// Waits until the line was written this number of times.
-    pub(crate) async fn shows(&self, line: &str, times: usize) {
-        self.change.until(|| self.count(line) >= times).await;
-    }
 }

@@ -1,10 +1,55 @@
-//! [`Ended`]: how a host ended, and the exit status for it.
+//! Why a host could not be opened ([`HostError`]), how it ended ([`Ended`]), and what follows ([`Next`]).
 
-use super::HostError;
-use crate::exit_status;
-use ielections::AcquireError;
-use std::{fmt, process::ExitCode, sync::Arc};
+use crate::{exit_status, http::CantListen, storage_inspector::way_out};
+use ielections::{AcquireError, record::HolderTooLong};
+use std::{fmt, future::Future, io, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
+use vvm_clock::Clock;
+use vvm_deadman::ArmError;
 use vvm_orch::Problem;
+use vvm_storage::{OpenError, SettleError};
+
+/// Why a [`Host`](super::Host) could not be opened. Nothing runs, and nothing leads.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The storage's URL is wrong, or what it names can't be opened.
+    #[error("storage: {0}")]
+    Storage(#[source] OpenError),
+    /// The storage stayed unusable for as long as the host would have waited for leadership.
+    #[error("the storage could not be opened in time: {0}")]
+    StorageTimedOut(String),
+    /// The storage needs a longer [`HostSettings::ttl`](super::HostSettings).
+    #[error(transparent)]
+    TtlTooShort(AcquireError),
+    /// The cluster has another number of slots, or its number could not be settled.
+    #[error(transparent)]
+    Slots(#[from] SettleError),
+    /// The machine's name is too long for a holder: set [`HostSettings::holder`](super::HostSettings).
+    #[error(transparent)]
+    Holder(#[from] HolderTooLong),
+    /// The HTTP server can't listen at its address.
+    #[error("HTTP: {0}")]
+    Http(#[from] CantListen),
+    /// The kill deadline can't be enforced here.
+    #[error(transparent)]
+    Deadman(#[from] ArmError),
+    /// The system refused a clock, a timer or a signal handler.
+    #[error("the system refuses what a host needs: {0}{way_out}", way_out = way_out(.0))]
+    System(#[from] io::Error),
+}
+
+impl HostError {
+    /// Returns the exit status that `vvm run` would have, from `docs/operations.md`: 64, 69, 71, 75 or 78.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Storage(cause) => exit_status::of_open_error(cause),
+            Self::Slots(SettleError::Differs { .. }) => exit_status::CONFLICT,
+            Self::Slots(_) => exit_status::STORAGE,
+            Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
+            Self::Holder(_) | Self::TtlTooShort(_) => exit_status::MISUSE,
+            Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
+        }
+    }
+}
 
 /// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that
 /// one has not.
@@ -49,6 +94,58 @@ impl fmt::Display for Ended {
             Self::Stopped => out.write_str("stopped"),
             Self::NotOpened(error) => error.fmt(out),
             Self::Problem(problem) => problem.fmt(out),
+        }
+    }
+}
+
+/// What a host does after a campaign has ended.
+#[derive(Debug)]
+pub enum Next {
+    /// It ends.
+    Stop,
+    /// It campaigns again after a pause. A stop ends the pause and the host.
+    CampaignAgain(Pause),
+}
+
+/// The time between two campaigns.
+pub enum Pause {
+    /// So long.
+    For(Duration),
+    /// Until this is ready. A stop drops it.
+    Until(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Next {
+    /// Campaigns again after `pause`.
+    pub fn campaign_after(pause: Duration) -> Self {
+        Self::CampaignAgain(Pause::For(pause))
+    }
+
+    /// Campaigns again once `condition` is ready. A stop drops it.
+    pub fn campaign_when(condition: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self::CampaignAgain(Pause::Until(Box::pin(condition)))
+    }
+}
+
+impl Pause {
+    /// Waits until the pause is over.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    pub(super) async fn over(self, clock: &Arc<dyn Clock>) {
+        match self {
+            Self::For(duration) if duration.is_zero() => {}
+            Self::For(duration) => clock.sleep(duration).await,
+            Self::Until(condition) => condition.await,
+        }
+    }
+}
+
+impl fmt::Debug for Pause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::For(duration) => write!(out, "For({duration:?})"),
+            Self::Until(_) => out.write_str("Until(..)"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`HostSettings`].
 
 use crate::local_wakeups::LocalDir;
-use ielections::{Holder, Ttl};
+use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{Acquisition, VvmConfig};
 
@@ -79,4 +79,16 @@ impl HostSettings {
             stop_on_quit: false,
         }
     }
+}
+
+/// Returns `given`, or `HOSTNAME:PID`.
+///
+/// # Errors
+/// If the machine's name is too long for a holder, which uname(2) does not allow.
+pub fn or_own_name(given: Option<&Holder>) -> Result<Holder, HolderTooLong> {
+    if let Some(given) = given {
+        return Ok(given.clone());
+    }
+    let (machine, process) = (rustix::system::uname(), rustix::process::getpid());
+    Holder::new(format!("{}:{process}", machine.nodename().to_string_lossy()))
 }

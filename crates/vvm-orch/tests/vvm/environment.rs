@@ -1,8 +1,8 @@
 //! Failures of the runtime and the clock.
 
 use crate::{
-    probe::{Journal, Probe},
-    rig::{Cluster, Process, TTL, run},
+    rig::{Cluster, Probe, Process, TTL, run},
+    tasks::Journal,
 };
 use futures_util::future::poll_immediate;
 use ielections::{Spawn, env::Task};
@@ -106,8 +106,8 @@ fn dropped_shutdowner_cancels_services_and_leaves_the_deadline_armed() {
         at.cancel();
         let Err(problem) = running.shutdown().await else { panic!() };
         assert!(matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None }), "{problem:?}");
-        journal.shows("a ends").await;
-        journal.shows("b ends").await;
+        journal.shows("a ends", 1).await;
+        journal.shows("b ends", 1).await;
         // The shutdowner has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());

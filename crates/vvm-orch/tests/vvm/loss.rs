@@ -2,8 +2,8 @@
 
 use crate::{
     environment::{Dropping, by_itself},
-    probe::{Act, Journal, Probe},
-    rig::{Cluster, Process, TTL, run},
+    rig::{Act, Cluster, Probe, Process, TTL, run},
+    tasks::Journal,
 };
 use ielections::{
     AcquireError, Elections, Env, Loss, Spawn, Terms, Timing,
@@ -25,7 +25,7 @@ fn loss_stops_the_services_at_once() {
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
         let Some(Problem::Lost(Loss::StorageUnreachable { .. })) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
-        journal.shows("a ends").await;
+        journal.shows("a ends", 1).await;
         assert_eq!(cluster.clock.now(), lost_at, "the services were not cancelled at once");
         assert_eq!(journal.lines()[4..], ["b is cancelled", "b ends", "a is cancelled", "a ends"]);
         assert!(lost_at < led.standing.kill_at());
@@ -97,7 +97,7 @@ fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
         let process = cluster.process("leader");
         let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
-        journal.shows("b starts").await;
+        journal.shows("b starts", 1).await;
         process.storage.wipe(&Cluster::key()).await.unwrap();
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Lost(Loss::Vanished))), "{refused:?}");
@@ -116,7 +116,7 @@ fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
         let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![Probe::new("a", &journal).start(Act::EndOnStop(Ok(()))).boxed()]);
-        journal.shows("a starts").await;
+        journal.shows("a starts", 1).await;
         process.storage.wipe(&Cluster::key()).await.unwrap();
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         drop(running.shutdown().await);

@@ -8,8 +8,7 @@
 
 mod environment;
 mod loss;
-mod probe;
 mod rig;
 mod services;
-mod starting;
 mod stopping;
+mod tasks;

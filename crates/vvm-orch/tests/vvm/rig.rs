@@ -1,26 +1,21 @@
-//! A cluster in memory. Its clock moves only when all tasks are idle, so that every run of a test is the
-//! same.
+//! A cluster in memory, and services with planned behaviour.
 
+use crate::tasks::{CountingSpawn, Journal, Seeded, run_on};
+use async_trait::async_trait;
 use ielections::{
-    Elections, Entropy, Entry, Env, Holder, Slot, Spawn, Ttl, TtlStorage, env::Task,
-    testing::mock::FaultyStorage,
+    Elections, Entry, Env, Holder, Key, Slot, Spawn, Ttl, TtlStorage, testing::mock::FaultyStorage,
 };
 use std::{
-    collections::BTreeMap,
+    future::pending,
     num::NonZeroU32,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use testing_time::{MockClock, MockWallClock};
-use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
-use vvm_orch::{Acquisition, RunningVvm, Service, Vvm, VvmConfig};
+use vvm_orch::{Acquisition, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 pub(crate) type Services = Vec<Box<dyn Service<ElectionKey>>>;
@@ -30,17 +25,9 @@ pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 /// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
     let cluster = Cluster::new();
-    let (clock, killers) = (cluster.clock.clone(), Arc::clone(&cluster.killers));
-    let limit = clock.now().after(Duration::from_secs(3600));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || {
-            let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for what does not happen");
-            killers.lock().unwrap().iter().for_each(|killer| _ = killer.check());
-        })
-        .build()
-        .unwrap();
-    runtime.block_on(test(cluster));
+    let killers = Arc::clone(&cluster.killers);
+    let check = move || killers.lock().unwrap().iter().for_each(|killer| _ = killer.check());
+    run_on(cluster.clock.clone(), check, test(cluster));
 }
 
 /// Slots in one storage.
@@ -94,7 +81,7 @@ impl Cluster {
             clock: Arc::new(self.clock.clone()),
             wall: Arc::new(MockWallClock::new()),
             deadman: Deadman::with_trigger(killer.clone()),
-            entropy: Arc::new(Seeded(AtomicU64::new(name.bytes().map(u64::from).sum()))),
+            entropy: Seeded::of(name),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
         let elections = Arc::new(Elections::new(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone()));
@@ -142,97 +129,120 @@ impl Process {
     }
 }
 
-/// Counts the tasks that have not ended, by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CountingSpawn {
-    alive: Arc<Mutex<BTreeMap<&'static str, usize>>>,
-    change: Change,
+/// A service with planned behaviour.
+pub(crate) struct Probe {
+    name: String,
+    journal: Journal,
+    start: Act,
+    work: Act,
 }
 
-impl CountingSpawn {
-    pub(crate) fn alive(&self) -> BTreeMap<&'static str, usize> {
-        self.alive.lock().unwrap().clone()
+/// The behaviour of a probe's start or work.
+pub(crate) enum Act {
+    /// Ends at once.
+    End(Result<(), &'static str>),
+    /// Ends on cancellation.
+    EndOnStop(Result<(), &'static str>),
+    /// Ends when the test cancels the token, and ignores `stop`.
+    EndAt(CancellationToken, Result<(), &'static str>),
+    /// Ends after the duration, and ignores `stop`.
+    EndAfter(MockClock, Duration),
+    /// Ends this long after cancellation.
+    EndSlowly(MockClock, Duration),
+    /// Panics when the test cancels the token.
+    PanicAt(CancellationToken),
+    /// Panics on cancellation.
+    PanicOnStop,
+    /// Never ends.
+    Refuse,
+}
+
+impl Probe {
+    /// Returns a probe that starts at once and works until cancellation.
+    pub(crate) fn new(name: &str, journal: &Journal) -> Self {
+        Self {
+            name: name.into(),
+            journal: journal.clone(),
+            start: Act::End(Ok(())),
+            work: Act::EndOnStop(Ok(())),
+        }
     }
 
-    /// Waits until no task is left (I9).
-    pub(crate) async fn all_end(&self) {
-        self.only_these_are_left(&[]).await;
+    /// Returns three probes; the second one starts like this.
+    pub(crate) fn three_with<K: Key>(start: Act, journal: &Journal) -> Vec<Box<dyn Service<K>>> {
+        let [first, second, third] = ["a", "b", "c"].map(|name| Self::new(name, journal));
+        vec![first.boxed(), second.start(start).boxed(), third.boxed()]
     }
 
-    /// Waits until exactly these numbers of tasks are left.
-    pub(crate) async fn only_these_are_left(&self, tasks: &[(&'static str, usize)]) {
-        self.change.until(|| self.alive() == tasks.iter().copied().collect()).await;
+    pub(crate) fn start(self, start: Act) -> Self {
+        Self { start, ..self }
+    }
+
+    pub(crate) fn work(self, work: Act) -> Self {
+        Self { work, ..self }
+    }
+
+    pub(crate) fn boxed<K: Key>(self) -> Box<dyn Service<K>> {
+        Box::new(self)
     }
 }
 
-impl Spawn for CountingSpawn {
-    fn spawn(&self, name: &'static str, task: Task) {
-        *self.alive.lock().unwrap().entry(name).or_default() += 1;
-        drop(tokio::spawn(Counted { name, tasks: self.clone(), task: Some(task) }));
-    }
-}
-
-struct Counted {
-    name: &'static str,
-    tasks: CountingSpawn,
-    task: Option<Task>,
-}
-
-impl Future for Counted {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.task.as_mut().map_or(Poll::Ready(()), |task| task.as_mut().poll(cx))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // The task drops first, so that everything it signals precedes the change of the count.
-        drop(self.task.take());
-        {
-            let mut alive = self.tasks.alive.lock().unwrap();
-            let count = alive.entry(self.name).or_default();
-            *count -= 1;
-            if *count == 0 {
-                alive.remove(self.name);
+impl Act {
+    async fn play(self, name: &str, journal: &Journal, stop: CancellationToken) -> Result<(), BoxError> {
+        let told = async {
+            stop.cancelled().await;
+            journal.write(format!("{name} is cancelled"));
+        };
+        match self {
+            Self::End(result) => Ok(result?),
+            Self::EndOnStop(result) => {
+                told.await;
+                Ok(result?)
+            }
+            Self::EndAt(go, result) => {
+                go.cancelled().await;
+                Ok(result?)
+            }
+            Self::EndAfter(clock, span) => {
+                clock.sleep(span).await;
+                Ok(())
+            }
+            Self::EndSlowly(clock, span) => {
+                told.await;
+                clock.sleep(span).await;
+                Ok(())
+            }
+            Self::PanicAt(go) => {
+                go.cancelled().await;
+                panic!("{name} has had enough")
+            }
+            Self::PanicOnStop => {
+                told.await;
+                panic!("{name} does not like to stop")
+            }
+            Self::Refuse => {
+                told.await;
+                pending().await
             }
         }
-        self.tasks.change.happened();
     }
 }
 
-/// Wakes tasks that wait for a condition.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Change(Arc<Notify>);
-
-impl Change {
-    pub(crate) fn happened(&self) {
-        self.0.notify_waiters();
+#[async_trait]
+impl<K: Key> Service<K> for Probe {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    pub(crate) async fn until(&self, condition: impl Fn() -> bool) {
-        loop {
-            let change = self.0.notified();
-            if condition() {
-                return;
-            }
-            change.await;
-        }
-    }
-}
-
-/// Deterministic random numbers.
-#[derive(Debug)]
-struct Seeded(AtomicU64);
-
-impl Entropy for Seeded {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            // The increment and the mixing of splitmix64.
-            let seed = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes()[..chunk.len()]);
-        }
+    async fn start(self: Box<Self>, cx: ServiceContext<K>) -> Result<Work, BoxError> {
+        let Self { name, journal, start, work } = *self;
+        journal.write(format!("{name} starts"));
+        start.play(&name, &journal, cx.stop.clone()).await?;
+        journal.write(format!("{name} is ready"));
+        Ok(Box::pin(async move {
+            let result = work.play(&name, &journal, cx.stop).await;
+            journal.write(format!("{name} ends"));
+            result
+        }))
     }
 }

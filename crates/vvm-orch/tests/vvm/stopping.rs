@@ -1,8 +1,8 @@
 //! Services that stop slowly or not at all.
 
 use crate::{
-    probe::{Act, Journal, Probe},
-    rig::{Cluster, TTL, run},
+    rig::{Act, Cluster, Probe, TTL, run},
+    tasks::Journal,
 };
 use futures_util::{FutureExt, future::join_all};
 use ielections::{
@@ -27,7 +27,7 @@ fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
             let running = running.clone();
             async move { running.shutdown().await }
         });
-        journal.shows("a is cancelled").await;
+        journal.shows("a is cancelled", 1).await;
         // While it works.
         let told_at = cluster.clock.now();
         cluster.reach(told_at.after(TTL.get() * 9 - Duration::from_secs(1))).await;
@@ -81,7 +81,7 @@ fn start_that_does_not_stop_keeps_the_record() {
             Probe::new("a", &journal).boxed(),
             Probe::new("b", &journal).start(Act::Refuse).boxed(),
         ]);
-        journal.shows("b starts").await;
+        journal.shows("b starts", 1).await;
         let began = cluster.clock.now();
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
         assert_eq!(&*service, "b");
@@ -172,7 +172,7 @@ fn shutdown_while_services_start_stops_them_in_reverse() {
         let process = cluster.process("leader");
         let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
-        journal.shows("b starts").await;
+        journal.shows("b starts", 1).await;
         running.shutdown().await.unwrap();
         assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));

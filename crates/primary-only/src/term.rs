@@ -1,4 +1,5 @@
-//! [`Turns`]: the services run under one leadership at a time, and under each at most once.
+//! [`Term`]: a leadership under which the services run. They run under one at a time ([`Turns`]), and under each at
+//! most once.
 
 use ielections::{
     Document, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents,

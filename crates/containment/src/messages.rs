@@ -1,12 +1,11 @@
-//! The messages between supervisor and keeper.
+//! The messages between guardian and supervisor, supervisor and keeper, keeper and shim, and how each fits a frame.
 
 use crate::{
-    auxiliary::Helper,
+    containment::Level,
     link::{Frame, Message, frame},
-    namespace_refusal::{Refusal, Step},
     processes::Ended,
-    signals::ForwardedSignal,
-    words::{ended, ended_words, instant, instant_words, optional_pid_word, pid, signal, signal_word},
+    refusal::{NamespaceRefusal, Step},
+    signals::{ForwardedSignal, SignalSource},
 };
 use rustix::{
     io::Errno,
@@ -14,8 +13,137 @@ use rustix::{
 };
 use vvm_clock::Instant;
 
+/// From the guardian to the supervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToSupervisor {
+    /// The first message. It carries the command's standard input, a descriptor of the guardian's process,
+    /// and the folder of the command's control group, if it has one.
+    Begin {
+        /// The process group that the command shall share, so that the terminal treats both as one job.
+        terminal_group: Option<Pid>,
+        /// The containment in force.
+        level: Level,
+    },
+    /// The guardian received a signal.
+    Signalled {
+        /// The signal.
+        signal: Signal,
+        /// Where it came from.
+        source: SignalSource,
+    },
+    /// The guardian's timer is set to this deadline.
+    InForce(Option<Instant>),
+}
+
+/// From the supervisor to the guardian.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToGuardian {
+    /// The earliest kill deadline changed.
+    Deadline(Option<Instant>),
+    /// For the guardian's caller.
+    Note(Note),
+    /// The supervisor has nothing left to do and ends.
+    Finished,
+}
+
+/// A message from a supervisor to its guardian's caller. This crate does not interpret it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// The kind of the note, below 128.
+    pub kind: u8,
+    /// Its content.
+    pub words: [u64; 4],
+}
+
+const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
+
+fn level_word(level: Level) -> u64 {
+    LEVELS.into_iter().zip(0..).find_map(|(one, word)| (one == level).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn level(word: u64) -> Option<Level> {
+    LEVELS.get(usize::try_from(word).ok()?).copied()
+}
+
+const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
+
+fn source_word(source: SignalSource) -> u64 {
+    SOURCES.into_iter().zip(0..).find_map(|(one, word)| (one == source).then_some(word)).unwrap_or(u64::MAX)
+}
+
+fn source(word: u64) -> Option<SignalSource> {
+    SOURCES.get(usize::try_from(word).ok()?).copied()
+}
+
+impl Message for ToSupervisor {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Begin { terminal_group, level } => {
+                frame(1, [optional_pid_word(terminal_group), level_word(level)])
+            }
+            Self::Signalled { signal, source } => frame(2, [signal_word(signal), source_word(source)]),
+            Self::InForce(deadline) => frame(3, instant_words(deadline)),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        let [first, second, ..] = frame.words;
+        Some(match frame.kind {
+            1 => Self::Begin { terminal_group: pid(first), level: level(second)? },
+            2 => Self::Signalled { signal: signal(first)?, source: source(second)? },
+            3 => Self::InForce(instant(frame.words)),
+            _ => return None,
+        })
+    }
+}
+
+/// Frames of this kind and above are notes.
+const NOTES: u8 = 128;
+
+impl Message for ToGuardian {
+    fn to_frame(&self) -> Frame {
+        match *self {
+            Self::Deadline(deadline) => frame(16, instant_words(deadline)),
+            Self::Finished => frame(17, []),
+            Self::Note(Note { kind, words }) => Frame { kind: NOTES | kind, words },
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        Some(match frame.kind {
+            16 => Self::Deadline(instant(frame.words)),
+            17 => Self::Finished,
+            kind if kind >= NOTES => Self::Note(Note { kind: kind - NOTES, words: frame.words }),
+            _ => return None,
+        })
+    }
+}
+
+/// From the parent to the shim. It carries the command's standard input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ToShim {
+    /// The process that must be the shim's parent.
+    pub(crate) parent: Pid,
+}
+
+/// From the shim to its parent: the `errno` with which execution failed. On success the link closes without a
+/// message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FromShim {
+    pub(crate) errno: i32,
+}
+
 /// The longest name of a process that the kernel keeps (proc(5): `comm`), with its end.
 pub(crate) const NAME: usize = 16;
+
+/// A helper of the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Helper {
+    /// Runs before the command is stopped.
+    PreStop,
+    /// Checks whether the command works.
+    Check,
+}
 
 /// From the supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +178,7 @@ pub(crate) enum FromKeeper {
     /// The keeper can start. From here on, processes may run.
     Ready,
     /// The system refused the namespace. The last message.
-    Refused(Refusal),
+    Refused(NamespaceRefusal),
     /// The system refused the command's process.
     NotStarted(Errno),
     /// The command could not be executed.
@@ -121,7 +249,9 @@ impl Message for FromKeeper {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Ready => frame(64, []),
-            Self::Refused(Refusal { step, errno }) => frame(65, [step_word(step), errno_word(errno)]),
+            Self::Refused(NamespaceRefusal { step, errno }) => {
+                frame(65, [step_word(step), errno_word(errno)])
+            }
             Self::NotStarted(errno) => frame(66, [errno_word(errno)]),
             Self::NotExecuted(errno) => frame(67, [errno_word(errno)]),
             Self::Executed => frame(68, []),
@@ -146,7 +276,7 @@ impl Message for FromKeeper {
         let [first, second, third, fourth] = frame.words;
         Some(match frame.kind {
             64 => Self::Ready,
-            65 => Self::Refused(Refusal { step: step(first)?, errno: errno(second)? }),
+            65 => Self::Refused(NamespaceRefusal { step: step(first)?, errno: errno(second)? }),
             66 => Self::NotStarted(errno(first)?),
             67 => Self::NotExecuted(errno(first)?),
             68 => Self::Executed,
@@ -202,6 +332,77 @@ fn step(word: u64) -> Option<Step> {
     STEPS.get(usize::try_from(word).ok()?).copied()
 }
 
+const NONE: u64 = 0;
+const SOME: u64 = 1;
+const EXITED: u64 = 0;
+const SIGNALLED: u64 = 1;
+
+fn instant_words(instant: Option<Instant>) -> [u64; 2] {
+    instant.map_or([NONE, 0], |at| [SOME, at.as_nanos()])
+}
+
+fn instant([tag, nanos, ..]: [u64; 4]) -> Option<Instant> {
+    (tag == SOME).then(|| Instant::from_nanos(nanos))
+}
+
+fn optional_pid_word(pid: Option<Pid>) -> u64 {
+    pid.map_or(NONE, pid_word)
+}
+
+fn pid_word(pid: Pid) -> u64 {
+    u64::from(pid.as_raw_pid().unsigned_abs())
+}
+
+/// Returns `None` for zero, which is no process.
+fn pid(word: u64) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(word).ok()?)
+}
+
+fn signal_word(signal: Signal) -> u64 {
+    u64::from(signal.as_raw().unsigned_abs())
+}
+
+fn signal(word: u64) -> Option<Signal> {
+    Signal::from_named_raw(i32::try_from(word).ok()?)
+}
+
+fn ended_words(ended: Ended) -> [u64; 2] {
+    match ended {
+        Ended::Exited(status) => [EXITED, u64::from(status)],
+        Ended::Signalled(number) => [SIGNALLED, u64::from(number.unsigned_abs())],
+    }
+}
+
+fn ended(tag: u64, number: u64) -> Option<Ended> {
+    match tag {
+        EXITED => Some(Ended::Exited(u8::try_from(number).ok()?)),
+        SIGNALLED => Some(Ended::Signalled(i32::try_from(number).ok()?)),
+        _ => None,
+    }
+}
+
+impl Message for ToShim {
+    fn to_frame(&self) -> Frame {
+        frame(32, [pid_word(self.parent)])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 32).then_some(())?;
+        Some(Self { parent: pid(frame.words[0])? })
+    }
+}
+
+impl Message for FromShim {
+    fn to_frame(&self) -> Frame {
+        frame(33, [u64::from(self.errno.unsigned_abs())])
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.kind == 33).then_some(())?;
+        Some(Self { errno: i32::try_from(frame.words[0]).ok()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +410,30 @@ mod tests {
     #[test]
     fn every_message_survives_its_frame() {
         let pid = rustix::process::getpid();
+        let to_supervisor = [
+            ToSupervisor::Begin { terminal_group: None, level: Level::Guardian },
+            ToSupervisor::Begin { terminal_group: Some(pid), level: Level::PidNamespace },
+            ToSupervisor::Signalled { signal: Signal::TERM, source: SignalSource::Process },
+            ToSupervisor::Signalled { signal: Signal::INT, source: SignalSource::Terminal },
+            ToSupervisor::Signalled { signal: Signal::HUP, source: SignalSource::Shell },
+            ToSupervisor::InForce(None),
+            ToSupervisor::InForce(Some(Instant::ORIGIN)),
+        ];
+        for message in to_supervisor {
+            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToGuardian::from_frame(&message.to_frame()), None);
+        }
+        let to_guardian = [
+            ToGuardian::Deadline(Some(Instant::NEVER)),
+            ToGuardian::Deadline(None),
+            ToGuardian::Finished,
+            ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
+            ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),
+        ];
+        for message in to_guardian {
+            assert_eq!(ToGuardian::from_frame(&message.to_frame()), Some(message));
+            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), None);
+        }
         let to_keeper = [
             ToKeeper::Begin { group: Some(pid), deadline: None },
             ToKeeper::Begin { group: None, deadline: Some(Instant::NEVER) },
@@ -226,7 +451,7 @@ mod tests {
             assert_eq!(ToKeeper::from_frame(&message.to_frame()), Some(message));
             assert_eq!(FromKeeper::from_frame(&message.to_frame()), None);
         }
-        let refused = STEPS.map(|step| FromKeeper::Refused(Refusal { step, errno: Errno::PERM }));
+        let refused = STEPS.map(|step| FromKeeper::Refused(NamespaceRefusal { step, errno: Errno::PERM }));
         let others = [
             FromKeeper::Ready,
             FromKeeper::NotStarted(Errno::AGAIN),
@@ -247,5 +472,9 @@ mod tests {
             assert_eq!(FromKeeper::from_frame(&message.to_frame()), Some(message));
             assert_eq!(ToKeeper::from_frame(&message.to_frame()), None);
         }
+        let to_shim = ToShim { parent: rustix::process::getpid() };
+        assert_eq!(ToShim::from_frame(&to_shim.to_frame()), Some(to_shim));
+        assert_eq!(FromShim::from_frame(&FromShim { errno: 2 }.to_frame()), Some(FromShim { errno: 2 }));
+        assert_eq!(FromShim::from_frame(&to_shim.to_frame()), None);
     }
 }
