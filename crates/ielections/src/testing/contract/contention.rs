@@ -35,6 +35,8 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
             let entry = scene.entry(author, u64::from(author));
             candidates.spawn(async move {
                 loop {
+                    // A storage that never waits would not let the others run.
+                    tokio::task::yield_now().await;
                     let outcome = handle.insert_if_not_exist(&key, vacant(None), &entry).await.map(of_claim);
                     match settled(outcome, &entry, &*handle, &key).await {
                         Settled::Applied => return Some(entry),
@@ -70,6 +72,8 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
                 let observed = slot.entry().expect("a record, since no writer releases").clone();
                 ours.version = ours.version.next();
                 ours.epoch = Epoch::new(observed.epoch.get() + 1).unwrap();
+                // A storage that never waits would not let the others run.
+                tokio::task::yield_now().await;
                 let outcome = handle.take_over(&key, &observed, &ours).await.map(of_claim);
                 slot = match settled(outcome, &ours, &*handle, &key).await {
                     Settled::Applied => {
@@ -124,6 +128,7 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
                 let held = slot.entry().expect("a record, since no writer releases").clone();
                 let write = (held.version.write / step + 1) * step + u64::from(writer);
                 let ours = held.renewed(Version { write, ..held.version });
+                tokio::task::yield_now().await;
                 let outcome = handle.compare_and_swap(&key, &held, &ours).await.map(of_swap);
                 slot = match settled(outcome, &ours, &*handle, &key).await {
                     Settled::Applied => {
