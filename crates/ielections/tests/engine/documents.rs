@@ -53,6 +53,26 @@ async fn lead(process: &Process<u32>) -> Leadership {
     crate::lead(process, KEY).await
 }
 
+/// A leadership with its documents.
+struct Led {
+    bench: Bench,
+    process: Process<u32>,
+    leadership: Leadership,
+    documents: Documents,
+}
+
+/// Runs `test` in mock time.
+fn led(test: impl AsyncFnOnce(Led)) {
+    let bench = Bench::new();
+    let clock = bench.clock.clone();
+    on(&clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        test(Led { bench, process, leadership, documents }).await;
+    });
+}
+
 fn documents(leadership: &Leadership) -> Documents {
     leadership.standing().documents().unwrap()
 }

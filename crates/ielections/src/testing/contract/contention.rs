@@ -3,7 +3,7 @@
 use super::{
     StorageUnderTest,
     claims::{Settled, of_claim, of_swap, settled, standing},
-    scene::{Scene, ageless, held, next, refused, vacant, vacant_slot},
+    scene::{Scene, held, next, vacant, vacant_slot},
 };
 use crate::{Claim, Delete, Entry, Epoch, Holder, Key, Limits, Slot, Swap, TtlStorage, Version};
 use std::{sync::Arc, time::Duration};
@@ -174,7 +174,7 @@ pub async fn a_record_stands_until_a_write_replaces_it(storage: &impl StorageUnd
         for last_epoch in [None, Some(1)] {
             let claim =
                 scene.here.insert_if_not_exist(&scene.key, vacant(last_epoch), &intruder).await.unwrap();
-            assert_eq!(refused(claim), held(&entry));
+            assert_eq!(claim, Claim::Refused(held(&entry)));
         }
         clock.sleep(STEP).await;
     }
@@ -306,7 +306,7 @@ pub async fn keys_of_any_bytes_are_independent(storage: &impl StorageUnderTest) 
         assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
     }
     for (key, entry) in keys.iter().zip(&entries) {
-        assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(entry), "{key:?}");
+        assert_eq!(scene.there.get(key).await.unwrap(), held(entry), "{key:?}");
         let delete = scene.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await.unwrap();
         assert_eq!(delete, Delete::Deleted, "{key:?}");
     }
@@ -330,7 +330,7 @@ pub async fn keys_that_begin_alike_are_independent(storage: &impl StorageUnderTe
         let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
         assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
     }
-    let slots = scene.there.scan(&keys).await.unwrap().into_iter().map(ageless);
+    let slots = scene.there.scan(&keys).await.unwrap().into_iter();
     assert!(slots.eq(entries.iter().map(held)));
 }
 
@@ -371,7 +371,7 @@ async fn carries<K: crate::Key>(scene: &Scene<K>, key: &K, entry: &Entry) {
     assert_eq!(claim, Claim::Claimed);
     let renewed = next(entry);
     assert_eq!(scene.here.compare_and_swap(key, entry, &renewed).await.unwrap(), Swap::Swapped);
-    assert_eq!(ageless(scene.there.get(key).await.unwrap()), held(&renewed));
+    assert_eq!(scene.there.get(key).await.unwrap(), held(&renewed));
 }
 
 /// Holders are kept byte for byte: empty, 255 bytes, every character below 256, zero bytes, SQL.

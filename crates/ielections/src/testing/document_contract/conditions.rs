@@ -6,8 +6,8 @@ use super::{
     stage::{Stage, delete, delete_if, document, id, put, put_if, version},
 };
 use crate::{
-    BatchOutcome, Claim, DocumentWrite, Fence, Key, OnlyIf, Slot, Swap,
-    testing::contract::scene::{ageless, held, mismatch, next, not_deleted, refused, vacant, vacant_slot},
+    BatchOutcome, Claim, Delete, DocumentWrite, Fence, Key, OnlyIf, Slot, Swap,
+    testing::contract::scene::{held, next, vacant, vacant_slot},
 };
 
 /// The state of a document when a condition is evaluated.
@@ -200,14 +200,17 @@ pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnder
     let renewed = next(first);
     scene.renew(first, &renewed).await;
     unchanged("a renewal").await;
-    mismatch(scene.here.compare_and_swap(&scene.key, first, &renewed).await.unwrap());
+    let swap = scene.here.compare_and_swap(&scene.key, first, &renewed).await.unwrap();
+    assert!(matches!(swap, Swap::Mismatch(_)));
     unchanged("a refused renewal").await;
-    refused(scene.here.insert_if_not_exist(&scene.key, vacant(None), &stranger).await.unwrap());
+    let claim = scene.here.insert_if_not_exist(&scene.key, vacant(None), &stranger).await.unwrap();
+    assert!(matches!(claim, Claim::Refused(_)));
     unchanged("a refused claim").await;
-    refused(scene.here.take_over(&scene.key, first, &stranger).await.unwrap());
+    let claim = scene.here.take_over(&scene.key, first, &stranger).await.unwrap();
+    assert!(matches!(claim, Claim::Refused(_)));
     unchanged("a refused take-over").await;
     let release = scene.here.compare_and_delete(&scene.key, stranger.incarnation(), stranger.epoch).await;
-    not_deleted(release.unwrap());
+    assert!(matches!(release.unwrap(), Delete::Mismatch(_)));
     unchanged("a refused release").await;
     scene.take_over(&renewed, &stranger).await;
     unchanged("a take-over").await;
@@ -223,7 +226,7 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     stage.written(0, &[put("a", "1")]).await;
     assert_eq!(stage.scene.stands().await, held(&stage.entry));
     let state = calls::state(&*stage.scene.there, &stage.scene.key).await;
-    assert_eq!(ageless(state.slot), held(&stage.entry));
+    assert_eq!(state.slot, held(&stage.entry));
     let renewed = next(&stage.entry);
     stage.scene.renew(&stage.entry, &renewed).await;
     stage.entry = renewed;

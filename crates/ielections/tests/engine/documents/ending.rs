@@ -17,11 +17,7 @@ fn successor() -> Entry {
 
 #[test]
 fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         documents.write(vec![put("a", "1")]).await.unwrap();
         bench.faulty.tamper(&KEY, successor()).await.unwrap();
         let current = Some(successor().epoch);
@@ -48,11 +44,7 @@ fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
 /// Shows I4.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         let armed_until = leadership.standing().kill_at();
         // Just before the renewal, which waits for the read at most a pause.
         bench.clock.sleep_until(armed_until.before(TTL * 8 / 10).after(TTL * 23 / 100)).await;
@@ -95,11 +87,7 @@ fn leader_without_a_record_is_deposed() {
 #[test]
 fn replaced_storage_ends_the_writer() {
     for reads in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             if reads {
                 bench.faulty.fail_next(Verb::FenceState, Fault::Replaced)
             } else {
@@ -117,11 +105,7 @@ fn replaced_storage_ends_the_writer() {
 
 #[test]
 fn every_waiting_caller_gets_the_deposition() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         bench.writes([Fault::SlowRequest(PAUSE)]);
         let writes = join_all((0..20).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
         let depose = async {
@@ -140,42 +124,9 @@ fn every_waiting_caller_gets_the_deposition() {
     });
 }
 
-/// Shows I2.
-#[test]
-fn write_of_a_paused_leader_is_refused_after_a_take_over() {
-    for wrote in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let (paused, next) = (bench.process(), bench.process());
-            let leadership = lead(&paused).await;
-            let documents_of_paused = documents(&leadership);
-            documents_of_paused.write(vec![put("a", "1")]).await.unwrap();
-            // In flight when the process is paused.
-            bench.writes([Fault::SlowRequest(TTL * 3)]);
-            let mut on_the_wire = Box::pin(documents_of_paused.write(vec![put("a", "late")]));
-            assert!(waits(&mut on_the_wire).await);
-            paused.crash();
-            let successor = lead(&next).await;
-            let documents = documents(&successor);
-            if wrote {
-                documents.write(vec![put("a", "2")]).await.unwrap();
-            }
-            bench.faulty.land_late().await;
-            on_the_wire.await.unwrap_err();
-            let body = documents.get(&id("a")).await.unwrap().unwrap().body;
-            assert_eq!(body, if wrote { "2" } else { "1" });
-            let _ = successor.release().await;
-        });
-    }
-}
-
 #[test]
 fn service_can_write_while_elections_close() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         let work = async {
             assert_eq!(leadership.lost().await, Loss::Closing);
             documents.write(vec![put("a", "stopped here")]).await.unwrap();
@@ -189,11 +140,7 @@ fn service_can_write_while_elections_close() {
 
 #[test]
 fn write_after_hand_back_is_refused() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         let _ = leadership.release().await;
         let refused = documents.write(vec![put("a", "1")]).await.unwrap_err();
         assert_eq!(refused, DocumentWriteError::Lost(Loss::HandedBack));
@@ -204,11 +151,7 @@ fn write_after_hand_back_is_refused() {
 #[test]
 fn every_wait_ends_while_the_storage_hangs() {
     for opened in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             if opened {
                 documents.write(Vec::new()).await.unwrap();
             }
@@ -238,11 +181,7 @@ fn every_wait_ends_while_the_storage_hangs() {
 
 #[test]
 fn waits_end_with_the_loss_of_the_leadership() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         documents.write(Vec::new()).await.unwrap();
         bench.faulty.fail_always(Verb::CompareAndSwap, Fault::Hang);
         bench.faulty.fail_always(Verb::Get, Fault::LostRequest);

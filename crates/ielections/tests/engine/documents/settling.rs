@@ -25,11 +25,7 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
         (Fault::Hang, 2),
         (Fault::Panic, 2),
     ] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             bench.writes([fate]);
             let first = documents.write(vec![put("a", "1")]).await.unwrap();
             assert_eq!(bench.sent(), sent, "{fate:?}");
@@ -44,11 +40,7 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
 #[test]
 fn batch_of_a_dropped_caller_is_settled_before_the_next() {
     for fate in [Fault::SlowRequest(SECOND), Fault::SlowAnswer(SECOND), Fault::Hang] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             bench.writes([fate]);
             {
                 let mut dropped = Box::pin(documents.write(vec![put("a", "1")]));
@@ -64,11 +56,7 @@ fn batch_of_a_dropped_caller_is_settled_before_the_next() {
 
 #[test]
 fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         bench.writes([Fault::SlowRequest(SECOND), Fault::SlowRequest(SECOND)]);
         let first = documents.write(vec![put("a", "1")]);
         let mut driver = Box::pin(documents.write(vec![put("b", "2")]));
@@ -90,11 +78,7 @@ fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
 
 #[test]
 fn write_dropped_before_its_turn_is_not_sent() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         bench.writes([Fault::SlowRequest(SECOND)]);
         let first = documents.write(vec![put("a", "1")]);
         let second = async {
@@ -112,11 +96,7 @@ fn write_dropped_before_its_turn_is_not_sent() {
 #[test]
 fn batch_answered_as_unknown_is_settled_before_the_next() {
     for lands in [true, false] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             documents.write(Vec::new()).await.unwrap();
             bench.always(Fault::LostRequest);
             bench.writes([if lands { Fault::LostAnswer } else { Fault::LostRequest }]);
@@ -131,11 +111,7 @@ fn batch_answered_as_unknown_is_settled_before_the_next() {
 
 #[test]
 fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         let started = bench.clock.now();
         for (fate, certain) in [(Fault::NotApplied, false), (Fault::Fatal, true)] {
             bench.always(fate);
@@ -158,11 +134,7 @@ fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
 #[test]
 fn failed_condition_affects_only_its_caller() {
     for fate in [None, Some(Fault::LostAnswer), Some(Fault::Late(SECOND / 2))] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             let stands = documents.write(vec![put("a", "1")]).await.unwrap();
             bench.writes([Fault::SlowRequest(SECOND)].into_iter().chain(fate));
             let conditional = |name: &str, body: &str, only_if| vec![put_if(name, body, only_if)];
@@ -191,11 +163,7 @@ fn failed_condition_affects_only_its_caller() {
 fn conditional_write_with_lost_answer_is_no_conflict() {
     // The first copy refuses the second one.
     for fate in [Fault::LostAnswer, Fault::Late(PAUSE)] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             bench.writes([fate]);
             documents.write(vec![put_if("a", "1", OnlyIf::Absent)]).await.unwrap();
             assert_eq!(bench.landed(), [["1"]], "{fate:?}");
@@ -205,11 +173,7 @@ fn conditional_write_with_lost_answer_is_no_conflict() {
 
 #[test]
 fn writes_of_one_caller_keep_their_order() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         bench.writes([Fault::Late(PAUSE * 3), Fault::LostRequest, Fault::LostAnswer, Fault::Hang]);
         let mut last = DocumentVersion::NONE;
         for n in 0..6 {
@@ -342,11 +306,7 @@ fn check(bench: &Bench, heard: &BTreeMap<String, Outcome>, seed: u64) {
 fn every_answer_is_true_under_random_faults() {
     let seen = RefCell::new(BTreeMap::<&str, usize>::new());
     for seed in 0..SEEDS {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             let heard = run(&bench, &documents, seed).await;
             // Calls in flight arrive, before and after unknown outcomes are settled.
             if seed % 2 == 0 {

@@ -22,11 +22,7 @@ async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<Doc
 
 #[test]
 fn reads_show_writes_and_versions_rise() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         let first = documents.write(vec![put("a", "1"), put("b", "1")]).await.unwrap();
         let second = documents.write(vec![put("b", "2")]).await.unwrap();
         assert_eq!(second, first.next());
@@ -38,22 +34,6 @@ fn reads_show_writes_and_versions_rise() {
         // The count is read once.
         assert_eq!(bench.faulty.count(Verb::FenceState), 1);
         let _ = leadership.release().await;
-    });
-}
-
-#[test]
-fn count_continues_over_leaderships() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let mut last = None;
-        for _ in 0..3 {
-            let leadership = lead(&process).await;
-            let version = documents(&leadership).write(vec![put("a", "x")]).await.unwrap();
-            assert!(Some(version) > last);
-            last = Some(version);
-            let _ = leadership.release().await;
-        }
     });
 }
 
@@ -71,11 +51,7 @@ fn waiting_writes_share_one_batch_in_their_order() {
 
 #[test]
 fn shared_batch_keeps_the_limits_of_the_storage() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch, max_batch_bytes, max_body_bytes, .. } = documents.limits();
         let batches =
             |count: usize, body: &str| (0..count).map(|n| vec![put(&format!("{n:2}"), body)]).collect();
@@ -98,11 +74,7 @@ fn shared_batch_keeps_the_limits_of_the_storage() {
 
 #[test]
 fn two_writes_of_one_document_are_two_batches_in_their_order() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         let batches = vec![vec![put("a", "1")], vec![put("a", "2")], vec![put("b", "3")]];
         write_behind(&documents, &bench, batches).await;
         assert_eq!(bench.landed(), [vec!["first"], vec!["1"], vec!["2", "3"]]);
@@ -112,11 +84,7 @@ fn two_writes_of_one_document_are_two_batches_in_their_order() {
 
 #[test]
 fn batch_beyond_the_limits_is_refused_without_a_call() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch: most, max_id_bytes, .. } = documents.limits();
         let too_many = (0..=most).map(|n| put(&format!("{n}"), "x")).collect();
         let refused = documents.write(too_many).await.unwrap_err();
@@ -130,11 +98,7 @@ fn batch_beyond_the_limits_is_refused_without_a_call() {
 #[test]
 fn count_is_read_before_the_first_document() {
     for scans in [true, false] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             // Of two concurrent reads, one reads the count for both.
             let read = || async {
                 if scans {
@@ -153,11 +117,7 @@ fn count_is_read_before_the_first_document() {
 
 #[test]
 fn empty_batch_checks_that_the_leadership_stands() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         documents.write(Vec::new()).await.unwrap();
         bench.faulty.wipe(&KEY).await.unwrap();
         let refused = documents.write(Vec::new()).await.unwrap_err();
@@ -179,11 +139,7 @@ fn storage_without_documents_gives_none() {
 
 #[test]
 fn documents_that_outlive_their_elections_keep_nothing_alive() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         documents.write(vec![put("a", "1")]).await.unwrap();
         let _ = leadership.release().await;
         process.elections.cleanup().await;
@@ -203,11 +159,7 @@ impl Bench {
 
 #[test]
 fn renewal_waits_for_the_batch_in_flight_and_goes_before_the_next() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         // A batch is in flight at every moment.
         bench.always(Fault::SlowAnswer(PAUSE * 4 / 10));
         while bench.renewals().len() < 20 {
@@ -249,11 +201,7 @@ fn renewal_waits_for_a_batch_at_most_a_twentieth_of_the_ttl() {
 
 #[test]
 fn no_batch_begins_while_a_renewal_is_in_flight() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         documents.write(Vec::new()).await.unwrap();
         bench.faulty.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE));
         bench.until(|| bench.renewals().len() == 1).await;
@@ -265,11 +213,7 @@ fn no_batch_begins_while_a_renewal_is_in_flight() {
 
 #[test]
 fn hanging_renewal_delays_batches_only_until_its_timeout() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         documents.write(Vec::new()).await.unwrap();
         bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Hang);
         bench.until(|| bench.renewals().len() == 1).await;
