@@ -1,13 +1,12 @@
 //! [`TtlStorage`]: the storage interface of elections, with its contract. The contract suite (feature
 //! `testing`) tests every sentence.
 
-pub(crate) mod document;
-pub(crate) mod document_storage;
+pub(crate) mod documents;
 mod layer;
 
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
-use document_storage::DocumentStorage;
+use documents::DocumentStorage;
 pub use layer::Layer;
 use std::{
     error::Error,
