@@ -1,5 +1,6 @@
-//! `cargo xtask sim --broken`: whether the simulation and the tests find bugs. Each variant is the real code with
-//! a bug planted; a variant that survives is a hole. [`variants`] has the bugs.
+//! `cargo xtask sim --broken`: whether the simulation, the public suites and other tests find bugs. Each variant
+//! is the real code with a bug planted; a variant that survives is a hole, and so is a case of a suite that finds
+//! no bug. [`variants`] has the bugs.
 //!
 //! The broken copy of the tree is in the target folder; the tree itself is never touched. It has all bugs, and
 //! an environment variable names the one that is at work: one build serves all variants. Without the variable
@@ -12,20 +13,28 @@ use crate::{
     workspace::{Workspace, cargo},
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
     time::Duration,
 };
-use variants::{FoundBy, VARIANTS, Variant};
+use variants::{Unreadable, Variant, variants};
 
 /// Enough for every variant by a wide margin; the count that each took is printed.
 const SEEDS: &str = "2000";
 
 /// How many worlds of the copy have to pass without a bug.
 const SOUND_SEEDS: &str = "1000";
+
+/// The package and the file of the public suites, on a model.
+const SUITES: (&str, &str) = ("ielections", "suite");
 
 /// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
@@ -43,9 +52,13 @@ enum BrokenError {
     #[error(
         "{package} has these lines {found} times, not once: bring the variant `{variant}` up to date\n{lines}"
     )]
-    Stale { package: &'static str, found: usize, variant: &'static str, lines: &'static str },
+    Stale { package: &'static str, found: usize, variant: &'static str, lines: String },
+    #[error(transparent)]
+    List(#[from] Unreadable),
     #[error("the broken tree does not build:\n{0}")]
     Build(String),
+    #[error("no case of a public suite is called `{0}`")]
+    NoCase(&'static str),
     #[error("this machine can't run its test")]
     LeftOut,
     #[error("it fails without a bug:\n{0}")]
@@ -65,24 +78,29 @@ pub(crate) fn run(names: &[OsString]) -> bool {
 }
 
 fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
-    let copy = Copy { folder: Workspace::read()?.root.join("target/broken") };
-    copy.plant(&Workspace::read()?.root)?;
+    let root = Workspace::read()?.root;
+    let mut variants = variants()?;
+    let copy = Copy { folder: root.join("target/broken") };
+    copy.plant(&root, &variants)?;
     copy.build()?;
-    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
-    let is_chosen = |variant: &&Variant| {
-        names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref()))
-    };
-    let chosen: Vec<&Variant> = VARIANTS.iter().filter(is_chosen).collect();
+    let suites = copy.suites()?;
     println!("without a bug: {}", copy.simulate_soundly()?);
+    println!("without a bug: {}", suites.run_soundly()?);
+    let finding: BTreeSet<&str> = variants.iter().flat_map(|variant| variant.by_cases.clone()).collect();
+    let idle: Vec<_> = suites.cases.keys().filter(|case| !finding.contains(case.as_str())).collect();
+    idle.iter().for_each(|case| println!("FINDS NO BUG  {case}"));
+    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+    variants
+        .retain(|variant| names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref())));
     let (mut caught, mut left_out, mut seeds) = (0, 0, Vec::new());
-    for variant in &chosen {
-        match copy.judge(variant) {
-            Ok(Some(found)) => {
-                println!("caught    {}: {}", variant.name, found.by);
+    for (variant, judged) in variants.iter().zip(copy.judge_all(&suites, &variants)) {
+        match judged {
+            Ok(Ok(found)) => {
+                println!("caught    {}: {}", variant.name, found.by.join("; "));
                 caught += 1;
                 seeds.extend(found.seed);
             }
-            Ok(None) => println!("SURVIVED  {}", variant.name),
+            Ok(Err(blind)) => println!("SURVIVED  {}: {blind}", variant.name),
             Err(error @ BrokenError::LeftOut) => {
                 println!("LEFT OUT  {}: {error}", variant.name);
                 left_out += 1;
@@ -91,16 +109,20 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
         }
     }
     let worst = seeds.iter().max().map(|seed| format!(", the last one of a world by seed {seed}"));
-    println!("{caught} of {} broken variants caught{}", chosen.len(), worst.unwrap_or_default());
-    Ok(!chosen.is_empty() && caught + left_out == chosen.len())
+    println!("{caught} of {} broken variants caught{}", variants.len(), worst.unwrap_or_default());
+    Ok(!variants.is_empty() && caught + left_out == variants.len() && idle.is_empty())
 }
 
 /// What found a variant.
+#[derive(Default)]
 struct Found {
-    /// The first violation, or the test.
-    by: String,
+    /// The first violation, and the tests.
+    by: Vec<String>,
     seed: Option<u64>,
 }
+
+/// What found a variant, or which part of its line in the list did not.
+type Judged = Result<Result<Found, String>, BrokenError>;
 
 /// The tree with all bugs in it.
 struct Copy {
@@ -113,16 +135,16 @@ impl Copy {
     }
 
     /// Copies the tree at `root`, and plants every bug.
-    fn plant(&self, root: &Path) -> Result<(), BrokenError> {
+    fn plant(&self, root: &Path, variants: &[Variant]) -> Result<(), BrokenError> {
         let sound = list(root)?;
         let mut planted: Vec<(PathBuf, String)> = Vec::new();
-        for variant in VARIANTS {
-            for change in variant.changes {
+        for variant in variants {
+            for change in &variant.changes {
                 let stale = |found| BrokenError::Stale {
                     package: change.package,
                     found,
                     variant: variant.name,
-                    lines: change.good,
+                    lines: change.good.clone(),
                 };
                 let of_package = sound.iter().filter(|file| {
                     file.starts_with(Path::new(change.package).join("src"))
@@ -135,12 +157,12 @@ impl Copy {
                         Some(index) => planted[index].1.clone(),
                         None => read(&root.join(file))?,
                     };
-                    let count = text.matches(change.good).count();
+                    let count = text.matches(&change.good).count();
                     found.extend(std::iter::repeat_n((known, file, text), count));
                 }
                 let [(known, file, text)] = &found[..] else { return Err(stale(found.len())) };
                 let broken = change.broken.replace("BROKEN", &condition(variant.name));
-                let text = text.replace(change.good, &broken);
+                let text = text.replace(&change.good, &broken);
                 match known {
                     Some(index) => planted[*index].1 = text,
                     None => planted.push(((*file).clone(), text)),
@@ -195,48 +217,132 @@ impl Copy {
         }
     }
 
-    /// Lets one bug work, and returns what found it.
-    fn judge(&self, variant: &Variant) -> Result<Option<Found>, BrokenError> {
-        match variant.found_by {
-            FoundBy::Simulation => {
-                let mut simulation = self.simulation(&["--seeds", SEEDS, "--fail-fast"]);
-                let ran = output("simulation", simulation.env(VARIABLE, variant.name))?;
-                Ok(said(&ran.stdout).lines().find_map(violation))
-            }
-            FoundBy::Test(package, file, test) => {
-                let command = || {
-                    let mut command = self.cargo("test");
-                    command.args(["--package", package, "--all-features"]);
-                    match file {
-                        Some(file) => command.args(["--test", file]),
-                        None => command.arg("--lib"),
-                    };
-                    if !test.is_empty() {
-                        command.args(["--", "--exact", test]);
-                    }
-                    command
-                };
-                let sound = output("cargo", &mut command())?;
-                let text = said(&sound.stdout);
-                if text.contains("left out, since") {
-                    return Err(BrokenError::LeftOut);
-                }
-                if !sound.status.success() || !test.is_empty() && !text.contains("1 passed") {
-                    return Err(BrokenError::Unsound(text + &said(&sound.stderr)));
-                }
-                let broken = output("cargo", command().env(VARIABLE, variant.name));
-                let found = match &broken {
-                    Ok(broken) => !broken.status.success(),
-                    Err(BrokenError::Start { cause, .. }) => cause.kind() == io::ErrorKind::TimedOut,
-                    Err(_) => false,
-                };
-                Ok(found.then(|| Found {
-                    by: format!("tests of {package}, {} {test}", file.unwrap_or("lib")),
-                    seed: None,
-                }))
-            }
-        }
+    /// Builds the public suites, and reads the names of their cases.
+    fn suites(&self) -> Result<Suites, BrokenError> {
+        let (package, file) = SUITES;
+        let mut build = self.cargo("test");
+        build.args([
+            "--no-run",
+            "--message-format=json",
+            "--package",
+            package,
+            "--all-features",
+            "--test",
+            file,
+        ]);
+        let built = output("cargo", &mut build)?;
+        let program = said(&built.stdout).lines().find_map(|line| executable(line, file));
+        let Some(program) = program else { return Err(BrokenError::Build(said(&built.stderr))) };
+        let listed = said(&output("suite", Command::new(&program).arg("--list"))?.stdout);
+        let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+        let cases = tests.filter_map(|test| Some((test.split_once("::")?.1.to_owned(), test.to_owned())));
+        Ok(Suites { program, cases: cases.collect() })
     }
+
+    /// Judges the variants in the order of the list, as many at a time as there are processors.
+    fn judge_all(&self, suites: &Suites, variants: &[Variant]) -> Vec<Judged> {
+        let (next, judged) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let judge = || {
+            while let at = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(variant) = variants.get(at)
+            {
+                let outcome = self.judge(suites, variant);
+                judged.lock().unwrap_or_else(PoisonError::into_inner).insert(at, outcome);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(judge);
+            }
+        });
+        judged.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    /// Lets one bug work, and returns what found it, if all found it that have to.
+    fn judge(&self, suites: &Suites, variant: &Variant) -> Judged {
+        let mut found = Found::default();
+        if variant.in_simulation {
+            let mut simulation = self.simulation(&["--seeds", SEEDS, "--fail-fast"]);
+            let ran = output("simulation", simulation.env(VARIABLE, variant.name))?;
+            let Some((seed, violation)) = said(&ran.stdout).lines().find_map(violation) else {
+                return Ok(Err("no world violates an invariant".to_owned()));
+            };
+            found.by.push(violation);
+            found.seed = Some(seed);
+        }
+        if !variant.by_cases.is_empty() {
+            let blind = suites.pass(variant)?;
+            if !blind.is_empty() {
+                return Ok(Err(format!("{} passes", blind.join(", "))));
+            }
+            found.by.push(variant.by_cases.join(", "));
+        }
+        if let Some((package, file)) = variant.by_test {
+            let test = || {
+                let mut command = self.cargo("test");
+                command.args(["--package", package, "--all-features", "--test", file]);
+                command
+            };
+            let sound = output("cargo", &mut test())?;
+            let text = said(&sound.stdout);
+            if text.contains("left out, since") {
+                return Err(BrokenError::LeftOut);
+            }
+            if !sound.status.success() {
+                return Err(BrokenError::Unsound(text + &said(&sound.stderr)));
+            }
+            let broken = ended(output("cargo", test().env(VARIABLE, variant.name)))?;
+            if broken.is_some_and(|ran| ran.status.success()) {
+                return Ok(Err(format!("the tests of {package}, {file} pass")));
+            }
+            found.by.push(format!("tests of {package}, {file}"));
+        }
+        Ok(Ok(found))
+    }
+}
+
+/// The program with the public suites.
+struct Suites {
+    program: PathBuf,
+    /// The cases by their names, with the names of their tests.
+    cases: BTreeMap<String, String>,
+}
+
+impl Suites {
+    /// Runs all cases without a bug, and returns the last line of their program.
+    fn run_soundly(&self) -> Result<String, BrokenError> {
+        let ran = output("suite", &mut Command::new(&self.program))?;
+        let text = said(&ran.stdout);
+        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
+    }
+
+    /// Runs the cases that have to find the variant. Returns those that pass.
+    fn pass(&self, variant: &Variant) -> Result<Vec<&'static str>, BrokenError> {
+        let mut command = Command::new(&self.program);
+        command.arg("--exact").env(VARIABLE, variant.name);
+        for case in &variant.by_cases {
+            command.arg(self.cases.get(*case).ok_or(BrokenError::NoCase(case))?);
+        }
+        let said = ended(output("suite", &mut command))?.map(|ran| said(&ran.stdout)).unwrap_or_default();
+        let passed = |case: &&&str| said.contains(&format!("test {} ... ok", self.cases[**case]));
+        Ok(variant.by_cases.iter().filter(passed).copied().collect())
+    }
+}
+
+/// Returns the output of a test program with a bug, or `None` if it hung, which shows the bug, too.
+fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError> {
+    match ran {
+        Err(BrokenError::Start { cause, .. }) if cause.kind() == io::ErrorKind::TimedOut => Ok(None),
+        ran => ran.map(Some),
+    }
+}
+
+/// Returns the program of a test file, if this message of cargo names it.
+fn executable(message: &str, file: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    (message["target"]["name"] == file).then_some(())?;
+    Some(message["executable"].as_str()?.into())
 }
 
 /// A condition that holds in the runs of the variant `name` alone.
@@ -255,9 +361,10 @@ fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn violation(line: &str) -> Option<Found> {
+/// Returns the seed and the line of a violation.
+fn violation(line: &str) -> Option<(u64, String)> {
     let (seed, _) = line.strip_prefix("seed ")?.split_once(" violates ")?;
-    Some(Found { seed: Some(seed.parse().ok()?), by: line.to_owned() })
+    Some((seed.parse().ok()?, line.to_owned()))
 }
 
 /// Returns the files below `root` that git knows or would know.
@@ -322,19 +429,8 @@ mod tests {
 
     #[test]
     fn first_violation_names_its_seed() {
-        let found = violation("seed 17 violates I1: two leaders").unwrap();
-        assert_eq!((found.seed, found.by.as_str()), (Some(17), "seed 17 violates I1: two leaders"));
+        let line = "seed 17 violates I1: two leaders";
+        assert_eq!(violation(line), Some((17, line.to_owned())));
         assert!(violation("17 seeds, 0 violations").is_none());
-    }
-
-    #[test]
-    fn every_bug_waits_for_its_variable() {
-        for variant in VARIANTS {
-            assert!(
-                variant.changes.iter().all(|change| change.broken.contains("BROKEN")),
-                "{}",
-                variant.name
-            );
-        }
     }
 }

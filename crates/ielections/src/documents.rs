@@ -11,12 +11,9 @@
 
 mod writer;
 
-pub use crate::storage::{
-    document::{
-        BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, NotAnId,
-        OnlyIf,
-    },
-    document_storage::{BatchOutcome, DocumentStorage, Fence, FenceState, Page, Scan},
+pub use crate::storage::documents::{
+    BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentStorage,
+    DocumentVersion, DocumentWrite, Fence, FenceState, NotAnId, OnlyIf, Page, Scan,
 };
 use crate::{
     Epoch, Incarnation, ReadError, Slot, WriteError,

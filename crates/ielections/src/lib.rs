@@ -45,7 +45,6 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
-mod candidacy;
 pub mod documents;
 pub mod elections;
 mod engine;

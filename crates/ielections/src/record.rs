@@ -54,8 +54,9 @@ pub struct Vacant {
     pub last_epoch: Option<Epoch>,
 }
 
-/// The state of a slot.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The state of a slot. Two are equal if the record or the last epoch is the same: how much age is proven
+/// depends on the reader and the moment.
+#[derive(Clone, Debug)]
 pub enum Slot {
     /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a
     /// candidate takes it over (I5).
@@ -97,6 +98,28 @@ impl Slot {
         match self {
             Self::Held { entry, .. } => Some(entry.epoch),
             Self::Vacant(vacant) => vacant.last_epoch,
+        }
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Vacant(vacant), Self::Vacant(other)) => vacant == other,
+            (Self::Held { entry, .. }, Self::Held { entry: other, .. }) => entry == other,
+            (Self::Vacant(_), Self::Held { .. }) | (Self::Held { .. }, Self::Vacant(_)) => false,
+        }
+    }
+}
+
+impl Eq for Slot {}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { entry, .. } => write!(out, "held by {} under epoch {}", entry.holder, entry.epoch),
+            Self::Vacant(Vacant { last_epoch: Some(epoch) }) => write!(out, "vacant, last epoch {epoch}"),
+            Self::Vacant(Vacant { last_epoch: None }) => out.write_str("vacant, never led"),
         }
     }
 }
@@ -360,6 +383,24 @@ mod tests {
         let last = Epoch::new(Epoch::MAX).unwrap();
         assert!(Epoch::following(Some(last), Duration::ZERO).is_err());
         assert!(Epoch::new(0).is_err());
+    }
+
+    #[test]
+    fn slots_are_equal_whatever_age_is_proven_and_display_who_holds_them() {
+        let entry = Entry {
+            holder: Holder::new("a.example").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 2 },
+            ttl: Ttl::DEFAULT,
+            epoch: Epoch::new(7).unwrap(),
+        };
+        let held = |entry: &Entry, proven_age| Slot::Held { entry: entry.clone(), proven_age };
+        let slot = held(&entry, None);
+        assert_eq!(slot, held(&entry, Some(Duration::from_secs(1))));
+        assert_ne!(slot, held(&entry.renewed(entry.version.next()), None));
+        let vacant = |last_epoch| Slot::Vacant(Vacant { last_epoch });
+        assert_ne!(slot, vacant(Some(entry.epoch)));
+        let shown = [slot, vacant(Some(entry.epoch)), vacant(None)].map(|slot| slot.to_string());
+        assert_eq!(shown, ["held by a.example under epoch 7", "vacant, last epoch 7", "vacant, never led"]);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! [`TtlStorage`]: the storage interface of elections, with its contract. The contract suite (feature
 //! `testing`) tests every sentence.
 
-pub(crate) mod document;
-pub(crate) mod document_storage;
+pub(crate) mod documents;
 mod layer;
 
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
-use document_storage::DocumentStorage;
+use documents::DocumentStorage;
 pub use layer::Layer;
 use std::{
     error::Error,
@@ -62,7 +61,37 @@ pub enum Delete {
     Mismatch(Slot),
 }
 
-/// A storage of leadership records (the reference's ITTLStorage).
+/// A storage of leadership records.
+///
+/// The rest of the project calls its writes by what a leader does: `insert_if_not_exist` and `take_over` are
+/// the two kinds of *claim*, `compare_and_swap` is a *renewal*, and `compare_and_delete` a *release*.
+///
+/// ```
+/// use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Swap, Ttl, TtlStorage, Vacant, Version};
+/// use std::{num::NonZeroU32, sync::Arc};
+/// use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = Arc::new(vvm_clock::SystemClock::start()?);
+/// let storage = ElectionsTtlStorage::new(vvm_storage::open("mem:", clock).await?);
+/// let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
+/// let first = Entry {
+///     holder: Holder::new("10.0.0.7")?,
+///     version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+///     ttl: Ttl::DEFAULT,
+///     epoch: Epoch::new(1)?,
+/// };
+/// let claim = storage.insert_if_not_exist(&key, Vacant { last_epoch: None }, &first).await?;
+/// assert_eq!(claim, Claim::Claimed);
+/// let renewed = first.renewed(first.version.next());
+/// assert_eq!(storage.compare_and_swap(&key, &first, &renewed).await?, Swap::Swapped);
+/// assert_eq!(storage.get(&key).await?.entry(), Some(&renewed));
+/// let release = storage.compare_and_delete(&key, renewed.incarnation(), renewed.epoch).await?;
+/// assert_eq!(release, Delete::Deleted);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Contract
 /// 1. Every write is one atomic, linearizable step on one key: applied whole or not at all.
@@ -105,6 +134,7 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation.
+    /// Holder and TTL may be others: the whole record is replaced.
     async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
 
     /// Releases: makes the slot vacant, in any version of the record. The epoch survives.
@@ -191,8 +221,9 @@ pub enum WriteError {
     /// It says nothing about the record: no other candidate can have claimed it by that.
     #[error("refused for good: {0}")]
     Fatal(#[source] Cause),
-    /// The storage was deleted, replaced or restored since it was opened. Other processes don't see the
-    /// write, and **another one may lead already**, so a leader has lost its leadership at once.
+    /// The storage was deleted, replaced or restored since it was opened. **Another process may lead already**
+    /// in the new one, so a leader has lost its leadership at once. Whether the write was applied is unknown
+    /// (I7), as it is whether to the old storage or to the new one.
     #[error("the storage was replaced: {0}")]
     Replaced(#[source] Cause),
 }

@@ -1,7 +1,7 @@
 //! [`Layer`]: a storage that changes some verbs of another one and passes on the rest.
 
 use super::{
-    Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError, document_storage::DocumentStorage,
+    Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError, documents::DocumentStorage,
 };
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use std::{fmt::Debug, sync::Arc};

@@ -5,7 +5,6 @@
 //! [`document_contract_suite!`](crate::document_contract_suite). A case writes through one handle and reads
 //! through another, as two processes would.
 
-mod calls;
 mod conditions;
 mod contention;
 mod fences;

@@ -2,12 +2,198 @@
 //! no thread, no task, and randomness from a seed. It does not mock the protocol of a database: drivers are
 //! tested with real servers.
 
-mod network;
 mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use network::{Fault, Injected, Verb};
-pub use storage::Counts;
-pub use storage::FaultyStorage;
-pub use storage::Odds;
+pub use storage::{FaultyStorage, Logged};
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// A verb of [`TtlStorage`](crate::TtlStorage), or of [`DocumentStorage`](crate::DocumentStorage) beside it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verb {
+    /// `insert_if_not_exist`.
+    InsertIfNotExist,
+    /// `take_over`.
+    TakeOver,
+    /// `compare_and_swap`.
+    CompareAndSwap,
+    /// `compare_and_delete`.
+    CompareAndDelete,
+    /// `get`.
+    Get,
+    /// `scan`.
+    Scan,
+    /// `write_documents`.
+    WriteDocuments,
+    /// `fence_state`.
+    FenceState,
+    /// `document`.
+    Document,
+    /// `scan_documents`.
+    ScanDocuments,
+}
+
+impl Verb {
+    /// Every verb of leader records, in the order of the trait.
+    pub const RECORDS: [Self; 6] = [
+        Self::InsertIfNotExist,
+        Self::TakeOver,
+        Self::CompareAndSwap,
+        Self::CompareAndDelete,
+        Self::Get,
+        Self::Scan,
+    ];
+
+    /// Every verb of documents, in the order of the trait.
+    pub const DOCUMENTS: [Self; 4] =
+        [Self::WriteDocuments, Self::FenceState, Self::Document, Self::ScanDocuments];
+
+    /// Whether it is a read.
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Get | Self::Scan | Self::FenceState | Self::Document | Self::ScanDocuments)
+    }
+}
+
+/// The fault of a call. Instead of `Unknown` a read fails with `Unavailable`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Fails with `NotApplied` and never reaches the storage.
+    NotApplied,
+    /// Fails with `Fatal` and never reaches the storage.
+    Fatal,
+    /// Fails with `Replaced` and never reaches the storage.
+    Replaced,
+    /// Fails with `Unknown` and never reaches the storage.
+    LostRequest,
+    /// Applied, then fails with `Unknown`.
+    LostAnswer,
+    /// Arrives after this delay, and is then applied and answered. A write that is dropped meanwhile is
+    /// applied, too.
+    SlowRequest(Duration),
+    /// Applied at once; the answer arrives after this delay.
+    SlowAnswer(Duration),
+    /// Fails with `Unknown` at once, and is applied after this delay.
+    Late(Duration),
+    /// Applied and answered at once. If it is a write, a copy of it arrives after this delay.
+    Doubled(Duration),
+    /// Fails with `Unknown` at once, and is applied by [`land_late`](FaultyStorage::land_late).
+    HeldBack,
+    /// Neither answered nor applied before [`land_late`](FaultyStorage::land_late).
+    Hang,
+    /// Panics, and never reaches the storage.
+    Panic,
+}
+
+/// The cause in every error of the mock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("injected: {0:?}")]
+pub struct Injected(pub Fault);
+
+/// The probability of each fault, for every call. The rest up to 1 is the probability of no fault.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Odds {
+    /// Probability of [`Fault::NotApplied`].
+    pub not_applied: f64,
+    /// Probability of [`Fault::Fatal`].
+    pub fatal: f64,
+    /// Probability of [`Fault::LostRequest`].
+    pub lost_request: f64,
+    /// Probability of [`Fault::LostAnswer`].
+    pub lost_answer: f64,
+    /// Probability of [`Fault::SlowRequest`].
+    pub slow_request: f64,
+    /// Probability of [`Fault::SlowAnswer`].
+    pub slow_answer: f64,
+    /// Probability of [`Fault::Late`].
+    pub late: f64,
+    /// Probability of [`Fault::Doubled`].
+    pub doubled: f64,
+    /// Probability of [`Fault::HeldBack`].
+    pub held_back: f64,
+    /// Probability of [`Fault::Hang`].
+    pub hang: f64,
+    /// Slow and late calls take a random span below this one.
+    pub longest_delay: Duration,
+}
+
+impl Odds {
+    fn draw(&self, dice: &mut fastrand::Rng) -> Option<Fault> {
+        // Always two draws, so that one call does not change the faults of the next.
+        let mut chance = dice.f64();
+        let delay = self.longest_delay.mul_f64(dice.f64());
+        let faults = [
+            (self.not_applied, Fault::NotApplied),
+            (self.fatal, Fault::Fatal),
+            (self.lost_request, Fault::LostRequest),
+            (self.lost_answer, Fault::LostAnswer),
+            (self.slow_request, Fault::SlowRequest(delay)),
+            (self.slow_answer, Fault::SlowAnswer(delay)),
+            (self.late, Fault::Late(delay)),
+            (self.doubled, Fault::Doubled(delay)),
+            (self.held_back, Fault::HeldBack),
+            (self.hang, Fault::Hang),
+        ];
+        faults.into_iter().find_map(|(probability, fault)| {
+            let strikes = chance < probability;
+            chance -= probability;
+            strikes.then_some(fault)
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    next: BTreeMap<Verb, VecDeque<Option<Fault>>>,
+    always: BTreeMap<Verb, Option<Fault>>,
+    chance: Option<(Odds, fastrand::Rng)>,
+}
+
+impl Plan {
+    /// Returns the fault of the call that begins now.
+    fn strike(&mut self, verb: Verb) -> Option<Fault> {
+        // Drawn in any case: a planned fault must not change the random ones.
+        let by_chance = self.chance.as_mut().and_then(|(odds, dice)| odds.draw(dice));
+        if let Some(planned) = self.next.get_mut(&verb).and_then(VecDeque::pop_front) {
+            return planned;
+        }
+        self.always.get(&verb).copied().unwrap_or(by_chance)
+    }
+
+    fn heal(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// How often each effect happened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Calls, by verb.
+    pub calls: BTreeMap<Verb, u64>,
+    /// Calls failed with `NotApplied` or `Unavailable`.
+    pub not_applied: u64,
+    /// Calls failed with `Fatal` or `Replaced`.
+    pub fatal: u64,
+    /// Writes that failed with `Unknown` and were never applied, and reads that never arrived.
+    pub lost_requests: u64,
+    /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
+    pub lost_answers: u64,
+    /// Calls whose request arrived late.
+    pub slow_requests: u64,
+    /// Calls whose answer arrived late.
+    pub slow_answers: u64,
+    /// Calls that hung.
+    pub hung: u64,
+    /// Writes applied after their caller got `Unknown` or stopped waiting.
+    pub landed_late: u64,
+    /// Writes refused after their caller got `Unknown` or stopped waiting.
+    pub refused_late: u64,
+    /// Copies of writes that arrived.
+    pub doubled: u64,
+    /// Records that a test replaced or deleted without their leader's knowledge.
+    pub tampered: u64,
+}

@@ -12,6 +12,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 /// The data of a model storage, shared by its handles.
@@ -49,6 +50,9 @@ impl<K: Key> State<K> {
     }
 }
 
+/// Longer than [`Ttl::MIN`], so that a test can have a TTL that only the storage refuses.
+const MIN_TTL: Duration = Ttl::MIN.saturating_add(Duration::from_millis(1));
+
 /// A handle on a [`Model`]. It proves no ages.
 #[derive(Debug)]
 pub struct ModelStorage<K> {
@@ -70,17 +74,18 @@ impl<K: Key> ModelStorage<K> {
         next: Slot,
     ) -> Result<Result<(), Slot>, WriteError> {
         let mut state = self.for_write()?;
-        let slot = state.slots.entry(key.clone()).or_insert(Slot::Vacant(Vacant::default()));
-        if !expected(slot) {
-            return Ok(Err(slot.clone()));
+        let slot = state.slot(key);
+        if !expected(&slot) {
+            return Ok(Err(slot));
         }
-        *slot = next;
+        state.slots.insert(key.clone(), next);
         Ok(Ok(()))
     }
 
     fn read(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
         let state = self.for_read()?;
-        Ok(keys.iter().map(|key| state.slot(key)).collect())
+        let slots = keys.iter().map(|key| state.slot(key));
+        Ok(slots.collect())
     }
 
     fn for_write(&self) -> Result<MutexGuard<'_, State<K>>, WriteError> {
@@ -97,7 +102,12 @@ impl<K: Key> ModelStorage<K> {
 }
 
 fn held(entry: &Entry) -> Slot {
-    Slot::Held { entry: entry.clone(), proven_age: None }
+    let entry = entry.clone();
+    Slot::Held { entry, proven_age: None }
+}
+
+fn claim(outcome: Result<(), Slot>) -> Claim {
+    outcome.map_or_else(Claim::Refused, |()| Claim::Claimed)
 }
 
 fn holds(slot: &Slot, expected: &Entry) -> bool {
@@ -107,17 +117,15 @@ fn holds(slot: &Slot, expected: &Entry) -> bool {
 #[async_trait]
 impl<K: Key> TtlStorage<K> for ModelStorage<K> {
     fn limits(&self) -> Limits {
-        Limits { min_ttl: Ttl::MIN, max_key_bytes: usize::MAX, max_value_bytes: usize::MAX, scan_batch: 1024 }
+        Limits { min_ttl: MIN_TTL, max_key_bytes: usize::MAX, max_value_bytes: usize::MAX, scan_batch: 1024 }
     }
 
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        let outcome = self.replace(key, |slot| *slot == Slot::Vacant(vacant), held(entry))?;
-        Ok(outcome.map_or_else(Claim::Refused, |()| Claim::Claimed))
+        self.replace(key, |slot| *slot == Slot::Vacant(vacant), held(entry)).map(claim)
     }
 
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        let outcome = self.replace(key, |slot| holds(slot, observed), held(entry))?;
-        Ok(outcome.map_or_else(Claim::Refused, |()| Claim::Claimed))
+        self.replace(key, |slot| holds(slot, observed), held(entry)).map(claim)
     }
 
     async fn compare_and_swap(&self, key: &K, expected: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
@@ -177,6 +185,10 @@ impl<K: Key> State<K> {
         let last = self.documents.get(key).map_or(DocumentVersion::NONE, |documents| documents.last);
         FenceState { slot: self.slot(key), last }
     }
+
+    fn document(&self, key: &K, id: &DocumentId) -> Option<&Document> {
+        self.documents.get(key)?.standing.get(id)
+    }
 }
 
 impl Documents {
@@ -207,14 +219,13 @@ impl<K: Key> DocumentStorage<K> for ModelStorage<K> {
     ) -> Result<BatchOutcome, WriteError> {
         let mut state = self.for_write()?;
         LIMITS.check(batch).map_err(|beyond| WriteError::Fatal(beyond.into()))?;
-        if !state.fence_state(key).admits(fence) {
+        let stands = state.fence_state(key);
+        let version = |id: &DocumentId| state.document(key, id).map(|document| document.version);
+        let holds = |write: &DocumentWrite| write.only_if().holds(version(write.id()));
+        if !stands.admits(fence) || !batch.iter().all(holds) {
             return Ok(BatchOutcome::Refused);
         }
         let documents = state.documents.entry(key.clone()).or_default();
-        let version = |id| documents.standing.get(id).map(|document| document.version);
-        if !batch.iter().all(|write| write.only_if().holds(version(write.id()))) {
-            return Ok(BatchOutcome::Refused);
-        }
         documents.last = fence.after.next();
         batch.iter().for_each(|write| documents.write(fence.after.next(), write));
         Ok(BatchOutcome::Written)
@@ -227,13 +238,14 @@ impl<K: Key> DocumentStorage<K> for ModelStorage<K> {
     async fn document(&self, key: &K, id: &DocumentId) -> Result<Option<Document>, ReadError> {
         let state = self.for_read()?;
         LIMITS.check_id(id).map_err(|beyond| ReadError::Fatal(beyond.into()))?;
-        Ok(state.documents.get(key).and_then(|documents| documents.standing.get(id)).cloned())
+        Ok(state.document(key, id).cloned())
     }
 
     async fn scan_documents(&self, key: &K, scan: &Scan) -> Result<Page, ReadError> {
         let state = self.for_read()?;
         let standing = state.documents.get(key).into_iter().flat_map(|documents| documents.standing.values());
-        let mut left = standing.filter(|document| scan.takes(&document.id)).cloned();
+        let takes = |document: &&Document| scan.takes(&document.id);
+        let mut left = standing.filter(takes).cloned();
         let documents: Vec<_> = left.by_ref().take(scan.limit.clamp(1, LIMITS.max_page)).collect();
         let next = left.next().and_then(|_| Some(documents.last()?.id.clone()));
         Ok(Page { documents, next })

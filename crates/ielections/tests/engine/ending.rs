@@ -10,7 +10,7 @@ use ielections::{
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Waker},
@@ -18,9 +18,9 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// Only the bench itself still holds the probe.
+/// Only the bench itself still holds the storage.
 fn assert_nothing_is_left(bench: &Bench) {
-    assert_eq!((Arc::strong_count(&bench.probe), bench.probe.in_flight()), (1, 0));
+    assert_eq!((Arc::strong_count(&bench.faulty), bench.faulty.waiting()), (1, 0));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn nothing_is_left_when_everything_is_dropped() {
         let handback = kept.release();
         drop(process);
         assert_eq!(handback.await, ReleaseOutcome::Released);
-        bench.until(|| Arc::strong_count(&bench.probe) == 1).await;
+        bench.until(|| Arc::strong_count(&bench.faulty) == 1).await;
         assert_nothing_is_left(&bench);
         assert_eq!((deadman.armed(), trigger.earliest()), (0, None));
     });
@@ -55,10 +55,10 @@ fn engine_ends_with_the_last_leadership() {
         drop(process);
         bench.clock.sleep(TTL * 2).await;
         assert_eq!(leadership.standing().loss(), None, "no longer renewed");
-        let renewals = bench.probe.count(Verb::CompareAndSwap);
+        let renewals = bench.faulty.count(Verb::CompareAndSwap);
         assert!(renewals >= 7, "{renewals} renewals in two TTLs");
         leadership.release().await;
-        bench.until(|| Arc::strong_count(&bench.probe) == 1).await;
+        bench.until(|| Arc::strong_count(&bench.faulty) == 1).await;
     });
     assert_eq!(bench.clock.sleepers(), 0);
 }
@@ -76,7 +76,7 @@ fn cleanup_ends_in_bounded_time_although_the_storage_hangs() {
         tokio::select! {
             biased;
             _ = &mut waiting => panic!("led on a storage that hangs"),
-            () = bench.until(|| bench.probe.count(Verb::InsertIfNotExist) > 0) => {}
+            () = bench.until(|| bench.faulty.count(Verb::InsertIfNotExist) > 0) => {}
         }
         let began = bench.clock.now();
         process.elections.cleanup().await;
@@ -120,7 +120,7 @@ fn cleanup_is_done_when_the_engine_is_dropped() {
         entropy: Arc::new(OsEntropy::default()),
         spawn: Arc::clone(&spawn) as _,
     };
-    let elections = Elections::new(Arc::clone(&bench.probe) as _, env);
+    let elections = Elections::new(Arc::clone(&bench.faulty) as _, env);
     let mut cleanup = pin!(elections.cleanup());
     assert!(cleanup.as_mut().now_or_never().is_none());
     let Held(mut engine) = spawn.0.lock().unwrap().pop().unwrap();
@@ -139,15 +139,14 @@ fn panic_in_the_driver_counts_as_a_call_without_an_answer() {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
         let bugs = AtomicUsize::new(2);
-        *bench.probe.act.lock().unwrap() = Some(Box::new(move |_| {
+        bench.faulty.watch(move |_| {
             let bug = bugs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             assert!(bug.is_err(), "a driver's bug, on purpose");
-        }));
+        });
         bench.clock.sleep(TTL).await;
         assert_eq!(leadership.standing().loss(), None);
 
-        *bench.probe.act.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Box::new(|_| panic!("a driver's bug, on purpose")));
+        bench.faulty.watch(|_| panic!("a driver's bug, on purpose"));
         let Loss::StorageUnreachable { last_failure: Some(said) } = leadership.lost().await else { panic!() };
         assert_eq!(&*said, "the storage driver panicked: a driver's bug, on purpose");
         assert_eq!(leadership.release().await, ReleaseOutcome::LeftToExpire);

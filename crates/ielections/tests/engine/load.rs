@@ -3,11 +3,20 @@
 
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::future::join_all;
-use ielections::testing::mock::{Fault, Verb};
+use ielections::testing::mock::{Fault, Logged, Verb};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
 const ANSWERS_AFTER: Duration = Duration::from_millis(10);
+
+impl Bench {
+    /// The most callers that waited for an answer at once.
+    fn most_waiting(&self) -> usize {
+        let log = self.faulty.log();
+        let waits = |call: &&Logged, at| call.at <= at && call.until.is_none_or(|until| until > at);
+        log.iter().map(|one| log.iter().filter(|other| waits(other, one.at)).count()).max().unwrap_or(0)
+    }
+}
 
 #[test]
 fn no_more_calls_are_in_flight_than_allowed() {
@@ -19,9 +28,9 @@ fn no_more_calls_are_in_flight_than_allowed() {
         let process = bench.process();
         let leaderships = join_all((0..20).map(|slot| lead(&process, slot))).await;
         bench.clock.sleep(TTL).await;
-        assert_eq!(bench.probe.most(), 3, "of {} calls", bench.probe.calls().len());
+        assert_eq!(bench.most_waiting(), 3, "of {} calls", bench.faulty.log().len());
         join_all(leaderships.into_iter().map(|leadership| leadership.release())).await;
-        assert_eq!((bench.probe.most(), process.deadman.armed()), (3, 0));
+        assert_eq!((bench.most_waiting(), process.deadman.armed()), (3, 0));
     });
 }
 
@@ -41,10 +50,9 @@ fn renewals_go_before_other_calls() {
             () = renewed => {}
             _ = crowd => panic!("two leaders"),
         }
-        let renewal =
-            bench.probe.calls().into_iter().find(|(verb, _)| *verb == Verb::CompareAndSwap).unwrap();
+        let renewed_at = bench.faulty.calls_of(Verb::CompareAndSwap)[0].at;
         let due = before.before(TTL * 8 / 10).after(TTL / 4);
-        assert!(renewal.1 <= due.after(ANSWERS_AFTER), "waited behind the candidates until {:?}", renewal.1);
+        assert!(renewed_at <= due.after(ANSWERS_AFTER), "waited behind the candidates until {renewed_at:?}");
         leadership.release().await;
     });
 }
@@ -57,10 +65,10 @@ fn leadership_without_faults_costs_four_writes_a_ttl() {
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
-        let before = bench.probe.calls().len();
+        let before = bench.faulty.log().len();
         bench.clock.sleep(TTL * TTLS).await;
-        let calls = bench.probe.calls().split_off(before);
-        let others = calls.iter().filter(|(verb, _)| *verb != Verb::CompareAndSwap).collect::<Vec<_>>();
+        let calls = bench.faulty.log().split_off(before);
+        let others = calls.iter().filter(|call| call.verb != Verb::CompareAndSwap).collect::<Vec<_>>();
         assert!(others.is_empty(), "{others:?}");
         let (least, most) = (4 * TTLS as usize - 1, (4 * TTLS as usize) * 100 / 95 + 1);
         assert!((least..=most).contains(&calls.len()), "{} writes in {TTLS} TTLs", calls.len());
@@ -107,25 +115,25 @@ fn deadlines_are_moved_in_batches() {
 /// A storage that answers at once, and a clock on which the next renewal is always due.
 #[test]
 fn busy_engine_yields_to_other_tasks() {
-    const RENEWALS: usize = 10_000;
+    const RENEWALS: u64 = 10_000;
     let bench = Bench::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
-        let (clock, probe) = (bench.clock.clone(), Arc::downgrade(&bench.probe));
-        *bench.probe.act.lock().unwrap() = Some(Box::new(move |_| {
+        let (clock, faulty) = (bench.clock.clone(), Arc::downgrade(&bench.faulty));
+        bench.faulty.watch(move |_| {
             // The next renewal is due as soon as this one is answered. Bounded, so that a failure ends.
-            if probe.upgrade().is_some_and(|probe| probe.count(Verb::CompareAndSwap) < RENEWALS) {
+            if faulty.upgrade().is_some_and(|faulty| faulty.count(Verb::CompareAndSwap) < RENEWALS) {
                 clock.advance(TTL / 4);
             }
-        }));
+        });
         bench.clock.advance(TTL / 4);
-        turns_until(|| bench.probe.count(Verb::CompareAndSwap) >= 100).await;
-        assert!(bench.probe.count(Verb::CompareAndSwap) < RENEWALS / 2, "no other task ran");
+        turns_until(|| bench.faulty.count(Verb::CompareAndSwap) >= 100).await;
+        assert!(bench.faulty.count(Verb::CompareAndSwap) < RENEWALS / 2, "no other task ran");
         // The deadman has all confirmed deadlines.
         assert!(!process.trigger.check());
-        *bench.probe.act.lock().unwrap() = None;
+        bench.faulty.watch(|_| {});
         assert_eq!(leadership.standing().loss(), None);
         leadership.release().await;
         assert!(bench.clock.now() > vvm_clock::Instant::ORIGIN.after(TTL));

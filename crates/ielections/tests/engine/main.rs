@@ -1,26 +1,23 @@
-//! The engine in mock time: its calls, its end, and its load.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
+//! The engine in mock time: its calls, its end, its load, and the documents of a leadership.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
+mod calls;
+mod documents;
 mod ending;
 mod load;
-mod order;
-mod probe;
-mod time;
 
 use ielections::{
     Candidacy, EngineSettings, Holder, Leadership, Terms, Ttl, TtlStorage,
     testing::{Model, elections_suite::Process, mock::FaultyStorage},
 };
-use probe::Probe;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use vvm_clock::Clock;
 
-/// A model, a network before it, a probe before that, and their clock.
+/// A model, a network before it, and their clock.
 struct Bench {
     clock: MockClock,
     faulty: Arc<FaultyStorage<u32>>,
-    probe: Arc<Probe>,
     settings: EngineSettings,
 }
 
@@ -30,9 +27,8 @@ impl Bench {
     fn new() -> Self {
         let clock = MockClock::new();
         let time: Arc<dyn Clock> = Arc::new(clock.clone());
-        let faulty = Arc::new(FaultyStorage::new(Model::new().open(), Arc::clone(&time)));
-        let probe = Arc::new(Probe::before(Arc::clone(&faulty) as _, time));
-        Self { clock, faulty, probe, settings: EngineSettings::default() }
+        let faulty = Arc::new(FaultyStorage::new(Model::new().open(), time));
+        Self { clock, faulty, settings: EngineSettings::default() }
     }
 
     fn in_flight(self, most: usize) -> Self {
@@ -41,7 +37,7 @@ impl Bench {
     }
 
     fn process(&self) -> Process<u32> {
-        let storage = Arc::clone(&self.probe) as Arc<dyn TtlStorage<u32>>;
+        let storage = Arc::clone(&self.faulty) as Arc<dyn TtlStorage<u32>>;
         Process::with_settings(storage, Arc::new(self.clock.clone()), self.settings)
     }
 

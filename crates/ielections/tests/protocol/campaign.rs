@@ -1,14 +1,15 @@
-//! Campaigns, leases and releases of several candidates in a simulated [world](crate::world).
+//! Campaigns: of several candidates in a simulated [world](crate::world), on a storage that answers slowly or not at
+//! all or contradicts itself, and with a record of their own that was confirmed late.
 
 use crate::{
-    failed,
-    outage::{BEGAN, Counting, campaign, held, sends, vacant},
-    scanned, scanned_with_hints,
+    BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints, sends,
     tape::Tape,
+    vacant,
     world::{Counts, World},
 };
 use ielections::{
-    AcquireTimeout, Entry, Holder, ReadError, Slot, Terms, Timing, Ttl, Version,
+    AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Terms,
+    Timing, Ttl, Vacant, Version, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -69,7 +70,7 @@ fn proven_age_shortens_the_wait_of_a_new_candidate() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let nearly = aged(held(), Ttl::DEFAULT.get() - Duration::from_millis(1));
-    let CampaignStep::Sleep(until) = campaign.on(BEGAN, crate::scanned([nearly])) else {
+    let CampaignStep::Sleep(until) = campaign.on(BEGAN, scanned([nearly])) else {
         panic!("took over before its time");
     };
     assert_eq!(until, BEGAN.after(Duration::from_millis(1)), "not at the end of the TTL");
@@ -89,7 +90,7 @@ fn candidates_try_different_slots_first() {
             sends(&mut campaign, BEGAN, CampaignEvent::Woken);
             let mut slots = vec![vacant(); 5];
             slots[2] = held();
-            let step = sends(&mut campaign, BEGAN, crate::scanned(slots));
+            let step = sends(&mut campaign, BEGAN, scanned(slots));
             let CampaignStep::Insert(slot, ..) = step else { panic!("{step:?}") };
             slot
         })
@@ -189,4 +190,231 @@ fn long_ttl_does_not_keep_a_campaign_from_reading() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     let next = next_after(&mut campaign, BEGAN, scanned_with_hints([slow]));
     assert_eq!(next, BEGAN.after(Terms::LONGEST_QUIET));
+}
+
+#[test]
+fn scan_slower_than_a_poll_still_leads_to_a_claim() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
+    let step = sends(&mut campaign, answered_at, scanned([vacant()]));
+    assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
+}
+
+#[test]
+fn zero_timeout_is_one_scan_even_if_it_is_slow() {
+    let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
+    assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
+    let step = campaign.on(answered_at, scanned([held()]));
+    assert!(matches!(step, CampaignStep::Failed(AcquireError::TimedOut { .. })), "{step:?}");
+}
+
+#[test]
+fn zero_poll_still_pauses_between_scans() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Duration::ZERO);
+    assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let step = campaign.on(BEGAN, scanned([held()]));
+    assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
+    let mut campaign = crate::campaign(AcquireTimeout::Forever, Duration::ZERO);
+    assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let failed = failed(ReadError::Unavailable("down".into()));
+    let step = campaign.on(BEGAN, failed);
+    assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
+}
+
+/// A long outage leaves one unresolved attempt.
+#[test]
+fn unanswered_claim_is_read_back_until_a_read_is_answered() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    let mut now = BEGAN;
+    assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let CampaignStep::Insert(0, _, first, _) = sends(&mut campaign, now, scanned([vacant()])) else {
+        panic!("no claim of a vacant slot");
+    };
+    let mut event = CampaignEvent::Claimed(Err(WriteError::Unknown("down".into())));
+    for _ in 0..5 {
+        let step = sends(&mut campaign, now, event);
+        assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
+        let step = campaign.on(now, CampaignEvent::Read(Err(ReadError::Unavailable("down".into()))));
+        let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
+        now = until;
+        event = CampaignEvent::Woken;
+    }
+    assert!(matches!(sends(&mut campaign, now, event), CampaignStep::Read(0, _)));
+    let CampaignStep::Sleep(until) = campaign.on(now, CampaignEvent::Read(Ok(vacant()))) else {
+        panic!("no pause after an undecided attempt");
+    };
+    let CampaignStep::Insert(0, _, second, _) = sends(&mut campaign, until, CampaignEvent::Woken) else {
+        panic!("an undecided attempt was not repeated");
+    };
+    assert_ne!(first.incarnation(), second.incarnation());
+    let (slot, left) = campaign.abandon().unwrap();
+    assert_eq!((slot, left), (0, vec![first, second]));
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn held_under(number: u64) -> Slot {
+    let entry = Entry {
+        holder: Holder::new("leader else").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([number as u8; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: epoch(number),
+    };
+    Slot::Held { entry, proven_age: None }
+}
+
+/// Has seen one slot held under epoch 5, and scans again.
+fn second_scan() -> (Campaign, Instant) {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let CampaignStep::Sleep(until) = campaign.on(BEGAN, scanned([held_under(5)])) else {
+        panic!("nothing to wait for");
+    };
+    assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    (campaign, until)
+}
+
+/// An earlier state of the slot, as a stale scan may show it.
+fn older() -> Slot {
+    Slot::Vacant(Vacant { last_epoch: Some(epoch(4)) })
+}
+
+#[test]
+fn slot_that_seems_to_go_back_is_read_linearizably() {
+    let (mut campaign, now) = second_scan();
+    let step = sends(&mut campaign, now, scanned([older()]));
+    assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
+    // The answer was stale: the record stands, and has been observed since the first scan.
+    let step = campaign.on(now, CampaignEvent::Read(Ok(held_under(5))));
+    assert!(matches!(step, CampaignStep::Sleep(_)), "{step:?}");
+    let expired = BEGAN.after(Ttl::DEFAULT.get());
+    assert!(matches!(sends(&mut campaign, expired, CampaignEvent::Woken), CampaignStep::Scan(_)));
+    let step = sends(&mut campaign, expired, scanned([held_under(5)]));
+    assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
+}
+
+/// A record of the released epoch is from before the release.
+#[test]
+fn released_slot_that_seems_held_again_is_read_linearizably() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
+    sends(&mut campaign, BEGAN, scanned([released]));
+    let busy = WriteError::NotApplied("busy".into());
+    let step = campaign.on(BEGAN, CampaignEvent::Claimed(Err(busy)));
+    let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
+    sends(&mut campaign, until, CampaignEvent::Woken);
+    let step = sends(&mut campaign, until, scanned([held_under(5)]));
+    assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
+}
+
+#[test]
+fn storage_that_lost_an_epoch_ends_the_campaign() {
+    let (mut campaign, now) = second_scan();
+    sends(&mut campaign, now, scanned([older()]));
+    let step = campaign.on(now, CampaignEvent::Read(Ok(older())));
+    let CampaignStep::Failed(AcquireError::EpochWentBack { seen, found }) = step else {
+        panic!("{step:?}");
+    };
+    assert_eq!((seen, found), (Some(epoch(5)), Some(epoch(4))));
+}
+
+/// Each refusal shows another state of the slot.
+#[test]
+fn campaign_pauses_after_many_refusals() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let mut event = scanned([vacant()]);
+    for _ in 0..20 {
+        match campaign.on(BEGAN, event) {
+            CampaignStep::Send => {}
+            CampaignStep::Sleep(until) => {
+                assert!(until > BEGAN);
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+        let step = campaign.on(BEGAN, CampaignEvent::MaySend);
+        assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
+        event = CampaignEvent::Claimed(Ok(Claim::Refused(vacant())));
+    }
+    panic!("spins (I10)");
+}
+
+/// A record of the candidate itself, confirmed too late to start work, is renewed until it is fresh.
+const LATE: Duration = Duration::from_secs(6);
+
+fn unknown() -> WriteError {
+    WriteError::Unknown("no answer".into())
+}
+
+fn stands(entry: &Entry) -> Slot {
+    Slot::Held { entry: entry.clone(), proven_age: None }
+}
+
+/// A claim that was applied, and confirmed by a read-back after a quarter of its TTL. Returns the record, the
+/// renewal that is sent for it, and when.
+fn confirmed_late(timeout: AcquireTimeout) -> (Campaign, Entry, Entry, Instant) {
+    let mut campaign = campaign(timeout, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let CampaignStep::Insert(0, _, claimed, _) = sends(&mut campaign, BEGAN, scanned([vacant()])) else {
+        panic!("no claim of a vacant slot");
+    };
+    let now = BEGAN.after(LATE);
+    sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(unknown())));
+    let CampaignStep::Renew(0, own, renewed, _) =
+        sends(&mut campaign, now, CampaignEvent::Read(Ok(stands(&claimed))))
+    else {
+        panic!("late, and not renewed");
+    };
+    assert_eq!(own, claimed);
+    (campaign, own, renewed, now)
+}
+
+fn woken_at(step: CampaignStep) -> Instant {
+    let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
+    until
+}
+
+#[test]
+fn claim_confirmed_late_counts_from_its_renewal() {
+    let (mut campaign, _, renewed, now) = confirmed_late(AcquireTimeout::Forever);
+    let step = campaign.on(now, CampaignEvent::Swapped(Ok(Swap::Swapped)));
+    let CampaignStep::Won(won) = step else { panic!("{step:?}") };
+    assert_eq!((won.entry, won.sent_at), (renewed, now));
+}
+
+/// The lease numbers its writes from the one that it begins with.
+#[test]
+fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
+    let (mut campaign, own, first, now) = confirmed_late(AcquireTimeout::Forever);
+    sends(&mut campaign, now, CampaignEvent::Swapped(Err(unknown())));
+    let later = woken_at(campaign.on(now, CampaignEvent::Read(Ok(stands(&own)))));
+    let CampaignStep::Renew(0, _, second, _) = sends(&mut campaign, later, CampaignEvent::Woken) else {
+        panic!("an undecided attempt was not repeated");
+    };
+    let refused = CampaignEvent::Swapped(Ok(Swap::Mismatch(stands(&first))));
+    let step = sends(&mut campaign, later, refused);
+    let CampaignStep::Renew(0, basis, third, _) = step else { panic!("{step:?}") };
+    assert_eq!(basis, first);
+    assert!(third.version.write > second.version.write, "a version twice");
+    let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
+    assert!(matches!(&step, CampaignStep::Won(won) if won.entry == third), "{step:?}");
+}
+
+/// A campaign out of time still renews its own record.
+#[test]
+fn candidate_out_of_time_still_renews_its_own_record() {
+    let (mut campaign, _, _, now) = confirmed_late(AcquireTimeout::Within(LATE + Duration::from_nanos(1)));
+    let busy = WriteError::NotApplied("busy".into());
+    let later = woken_at(campaign.on(now, CampaignEvent::Swapped(Err(busy))));
+    assert_eq!(later, now.after(Duration::from_nanos(1)));
+    let step = sends(&mut campaign, later, CampaignEvent::Woken);
+    assert!(matches!(step, CampaignStep::Renew(0, ..)), "{step:?}");
+    let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
+    assert!(matches!(step, CampaignStep::Won(_)), "{step:?}");
 }

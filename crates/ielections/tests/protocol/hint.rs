@@ -1,6 +1,6 @@
 //! Hints bring the next scan forward, and have no other effect.
 
-use crate::outage::{BEGAN, campaign, held, sends, vacant};
+use crate::{BEGAN, campaign, failed, held, scanned, sends, vacant};
 use ielections::{
     AcquireTimeout, Claim, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
@@ -19,7 +19,7 @@ fn asleep(step: &CampaignStep) -> Instant {
 fn standing_by() -> (Campaign, Instant) {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let until = asleep(&campaign.on(BEGAN, crate::scanned([held()])));
+    let until = asleep(&campaign.on(BEGAN, scanned([held()])));
     assert!(until >= BEGAN.after(Terms::POLL / 2));
     (campaign, until)
 }
@@ -36,7 +36,7 @@ fn hint_brings_the_next_scan_forward() {
     let until = asleep(&campaign.on(later, CampaignEvent::Hinted));
     assert!(until <= later, "not at once");
     assert!(matches!(sends(&mut campaign, later, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let step = sends(&mut campaign, later, crate::scanned([released()]));
+    let step = sends(&mut campaign, later, scanned([released()]));
     assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
@@ -58,7 +58,7 @@ fn hints_cause_no_early_take_over() {
             CampaignStep::TakeOver(..) => break,
             step => panic!("{step:?}"),
         }
-        match campaign.on(now, crate::scanned([held()])) {
+        match campaign.on(now, scanned([held()])) {
             CampaignStep::Sleep(_) => {}
             CampaignStep::Send => break,
             step => panic!("{step:?}"),
@@ -79,7 +79,7 @@ fn flood_of_hints_causes_at_most_fifty_scans_a_second() {
             sends(&mut campaign, now, CampaignEvent::Woken);
             assert!(now.since(last) >= Terms::HINT_GAP, "{:?} after the last look", now.since(last));
             (looks, last) = (looks + 1, now);
-            asleep(&campaign.on(now, crate::scanned([held()])));
+            asleep(&campaign.on(now, scanned([held()])));
         }
     }
     assert_eq!(looks, 50);
@@ -91,10 +91,10 @@ fn hint_during_a_scan_causes_another_one() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
     campaign.on(until, CampaignEvent::Hinted);
-    let next = asleep(&campaign.on(until, crate::scanned([held()])));
+    let next = asleep(&campaign.on(until, scanned([held()])));
     assert_eq!(next, until.after(Terms::HINT_GAP));
     assert!(matches!(sends(&mut campaign, next, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let after = asleep(&campaign.on(next, crate::scanned([held()])));
+    let after = asleep(&campaign.on(next, scanned([held()])));
     assert!(after > next.after(Terms::POLL / 2), "one hint causes one scan");
 }
 
@@ -105,7 +105,7 @@ fn hint_shortens_the_pause_after_a_refused_claim() {
     for during in [false, true] {
         let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
         sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-        sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
+        sends(&mut campaign, BEGAN, scanned([vacant()]));
         let until = if during {
             campaign.on(BEGAN, CampaignEvent::Hinted);
             asleep(&campaign.on(BEGAN, refused()))
@@ -122,7 +122,7 @@ fn hint_shortens_the_pause_after_a_refused_claim() {
 fn hint_does_not_shorten_the_pause_after_a_failure() {
     let (mut campaign, until) = standing_by();
     sends(&mut campaign, until, CampaignEvent::Woken);
-    let down = || crate::failed(ReadError::Unavailable("down".into()));
+    let down = || failed(ReadError::Unavailable("down".into()));
     let pause_ends = asleep(&campaign.on(until, down()));
     assert!(pause_ends > until.after(Terms::HINT_GAP));
     assert_eq!(asleep(&campaign.on(until.after(A_MOMENT), CampaignEvent::Hinted)), pause_ends);
@@ -135,7 +135,7 @@ fn hint_does_not_shorten_the_pause_after_a_failure() {
 fn hints_do_not_shorten_the_pause_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let mut step = campaign.on(BEGAN, crate::scanned([vacant()]));
+    let mut step = campaign.on(BEGAN, scanned([vacant()]));
     let mut claims = 0;
     while matches!(step, CampaignStep::Send) {
         campaign.on(BEGAN, CampaignEvent::MaySend);
@@ -153,7 +153,7 @@ fn hints_do_not_shorten_the_pause_after_many_refusals() {
 fn hint_does_not_affect_an_unresolved_attempt() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    sends(&mut campaign, BEGAN, crate::scanned([vacant()]));
+    sends(&mut campaign, BEGAN, scanned([vacant()]));
     sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(WriteError::Unknown("down".into()))));
     let until = asleep(&campaign.on(BEGAN, CampaignEvent::Read(Ok(vacant()))));
     assert_eq!(asleep(&campaign.on(BEGAN.after(Terms::HINT_GAP), CampaignEvent::Hinted)), until);
@@ -164,7 +164,7 @@ fn hint_does_not_affect_an_unresolved_attempt() {
 fn hint_to_an_ended_campaign_has_no_effect() {
     let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let step = campaign.on(BEGAN, crate::scanned([held()]));
+    let step = campaign.on(BEGAN, scanned([held()]));
     assert!(matches!(step, CampaignStep::Failed(_)), "{step:?}");
     assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), Instant::NEVER);
     assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Woken)), Instant::NEVER);

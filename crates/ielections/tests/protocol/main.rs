@@ -2,19 +2,24 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;
-mod contradiction;
 mod hint;
 mod lease;
-mod outage;
-mod own_record;
-mod release;
 mod tape;
 mod world;
 
 use ielections::{
-    ReadError, Slot,
-    protocol::{CampaignEvent, Scanned},
+    AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl, Vacant, Version,
+    protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
 };
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+use testing_time::MockWallClock;
+use vvm_clock::Instant;
 
 /// A scan that read all slots.
 fn scanned(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
@@ -39,4 +44,42 @@ fn scan(outcome: Result<Vec<Slot>, ReadError>) -> CampaignEvent {
         Ok(slots) => scanned(slots),
         Err(failure) => failed(failure),
     }
+}
+
+/// Counts up, so that all numbers are different.
+#[derive(Debug, Default)]
+struct Counting(AtomicU8);
+
+impl Entropy for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(self.0.fetch_add(1, Ordering::Relaxed));
+    }
+}
+
+const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+fn campaign(timeout: AcquireTimeout, poll: Duration) -> Campaign {
+    let terms = Terms { holder: Holder::new("leader").unwrap(), ttl: Ttl::DEFAULT, timeout, poll };
+    Campaign::begin(terms, 1, BEGAN, Arc::new(Counting::default()), Arc::new(MockWallClock::new()))
+}
+
+fn vacant() -> Slot {
+    Slot::Vacant(Vacant::default())
+}
+
+fn held() -> Slot {
+    let entry = Entry {
+        holder: Holder::new("leader else").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([0xff; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    };
+    Slot::Held { entry, proven_age: None }
+}
+
+/// Lets the campaign send its next call.
+fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent) -> CampaignStep {
+    let step = campaign.on(now, event);
+    assert!(matches!(step, CampaignStep::Send), "{step:?}");
+    campaign.on(now, CampaignEvent::MaySend)
 }

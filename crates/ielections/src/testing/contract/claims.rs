@@ -3,12 +3,11 @@
 
 use super::{
     StorageUnderTest,
-    scene::{
-        Scene, ageless, held, mismatch, next, not_deleted, others_than_next, refused, vacant, vacant_slot,
-    },
+    scene::{Scene, held, next, others_than_next, vacant, vacant_slot},
 };
 use crate::{
-    Claim, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Version, WriteError,
+    Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Version,
+    WriteError,
 };
 use std::{array, time::Duration};
 use vvm_clock::{Clock, SystemClock};
@@ -41,7 +40,7 @@ pub async fn a_claim_of_a_held_slot_is_refused(storage: &impl StorageUnderTest) 
     scene.claim(Some(1), &second).await;
     for last_epoch in [None, Some(1), Some(2)] {
         let claim = scene.here.insert_if_not_exist(&scene.key, vacant(last_epoch), &third).await.unwrap();
-        assert_eq!(refused(claim), held(&second), "claimed as vacant since {last_epoch:?}");
+        assert_eq!(claim, Claim::Refused(held(&second)), "claimed as vacant since {last_epoch:?}");
         assert_eq!(scene.stands().await, held(&second));
     }
 }
@@ -51,7 +50,7 @@ pub async fn a_claim_that_names_a_wrong_last_epoch_is_refused(storage: &impl Sto
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 9);
     let claim = scene.here.insert_if_not_exist(&scene.key, vacant(Some(5)), &entry).await.unwrap();
-    assert_eq!(refused(claim), vacant_slot(None));
+    assert_eq!(claim, Claim::Refused(vacant_slot(None)));
     assert_eq!(scene.stands().await, vacant_slot(None));
 
     let first = scene.entry(2, 5);
@@ -59,7 +58,7 @@ pub async fn a_claim_that_names_a_wrong_last_epoch_is_refused(storage: &impl Sto
     scene.release(&first).await;
     for wrong in [None, Some(4), Some(6)] {
         let claim = scene.here.insert_if_not_exist(&scene.key, vacant(wrong), &entry).await.unwrap();
-        assert_eq!(refused(claim), vacant_slot(Some(5)), "claimed as vacant since {wrong:?}");
+        assert_eq!(claim, Claim::Refused(vacant_slot(Some(5))), "claimed as vacant since {wrong:?}");
         assert_eq!(scene.stands().await, vacant_slot(Some(5)));
     }
 }
@@ -71,11 +70,11 @@ pub async fn a_late_claim_is_refused_after_the_release(storage: &impl StorageUnd
     scene.claim(None, &first).await;
     scene.release(&first).await;
     let ghost = scene.here.insert_if_not_exist(&scene.key, vacant(None), &first).await.unwrap();
-    assert_eq!(refused(ghost), vacant_slot(Some(1)));
+    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(1))));
     scene.claim(Some(1), &second).await;
     scene.release(&second).await;
     let ghost = scene.here.insert_if_not_exist(&scene.key, vacant(Some(1)), &second).await.unwrap();
-    assert_eq!(refused(ghost), vacant_slot(Some(2)));
+    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(2))));
     assert_eq!(scene.stands().await, vacant_slot(Some(2)));
 }
 
@@ -96,20 +95,20 @@ pub async fn a_take_over_of_another_version_is_refused(storage: &impl StorageUnd
     let scene = Scene::set(storage).await;
     let (first, intruder) = (scene.entry(1, 1), scene.entry(2, 9));
     let claim = scene.here.take_over(&scene.key, &first, &intruder).await.unwrap();
-    assert_eq!(refused(claim), vacant_slot(None), "never led");
+    assert_eq!(claim, Claim::Refused(vacant_slot(None)), "never led");
 
     scene.claim(None, &first).await;
     let standing = next(&first);
     scene.renew(&first, &standing).await;
     for (what, observed) in others_than_next(&first) {
         let claim = scene.here.take_over(&scene.key, &observed, &intruder).await.unwrap();
-        assert_eq!(refused(claim), held(&standing), "{what}");
+        assert_eq!(claim, Claim::Refused(held(&standing)), "{what}");
         assert_eq!(scene.stands().await, held(&standing), "{what}");
     }
 
     scene.release(&standing).await;
     let claim = scene.here.take_over(&scene.key, &standing, &intruder).await.unwrap();
-    assert_eq!(refused(claim), vacant_slot(Some(1)), "released");
+    assert_eq!(claim, Claim::Refused(vacant_slot(Some(1))), "released");
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
@@ -131,7 +130,7 @@ pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnder
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
     let swap = scene.here.compare_and_swap(&scene.key, &first, &next(&first)).await.unwrap();
-    assert_eq!(mismatch(swap), vacant_slot(None), "never led");
+    assert_eq!(swap, Swap::Mismatch(vacant_slot(None)), "never led");
 
     scene.claim(None, &first).await;
     let standing = next(&first);
@@ -139,13 +138,13 @@ pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnder
     for (what, assumed) in others_than_next(&first) {
         let renewed = assumed.renewed(Version { write: 7, ..assumed.version });
         let swap = scene.here.compare_and_swap(&scene.key, &assumed, &renewed).await.unwrap();
-        assert_eq!(mismatch(swap), held(&standing), "{what}");
+        assert_eq!(swap, Swap::Mismatch(held(&standing)), "{what}");
         assert_eq!(scene.stands().await, held(&standing), "{what}");
     }
 
     scene.release(&standing).await;
     let swap = scene.here.compare_and_swap(&scene.key, &standing, &next(&standing)).await.unwrap();
-    assert_eq!(mismatch(swap), vacant_slot(Some(1)), "released");
+    assert_eq!(swap, Swap::Mismatch(vacant_slot(Some(1))), "released");
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
@@ -157,10 +156,10 @@ pub async fn a_renewal_is_not_applied_twice(storage: &impl StorageUnderTest) {
     scene.claim(None, &first).await;
     scene.renew(&first, &second).await;
     let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
-    assert_eq!(mismatch(again), held(&second));
+    assert_eq!(again, Swap::Mismatch(held(&second)));
     scene.renew(&second, &third).await;
     let again = scene.here.compare_and_swap(&scene.key, &first, &second).await.unwrap();
-    assert_eq!(mismatch(again), held(&third));
+    assert_eq!(again, Swap::Mismatch(held(&third)));
     assert_eq!(scene.stands().await, held(&third));
 }
 
@@ -184,7 +183,7 @@ pub async fn a_release_of_another_incarnation_or_epoch_is_refused(storage: &impl
     for (incarnation, epoch) in [(stranger, 5), (entry.incarnation(), 4), (entry.incarnation(), 6)] {
         let epoch = Epoch::new(epoch).unwrap();
         let delete = scene.here.compare_and_delete(&scene.key, incarnation, epoch).await.unwrap();
-        assert_eq!(not_deleted(delete), held(&entry), "{incarnation:?}, {epoch:?}");
+        assert_eq!(delete, Delete::Mismatch(held(&entry)), "{incarnation:?}, {epoch:?}");
         assert_eq!(scene.stands().await, held(&entry));
     }
 }
@@ -194,10 +193,10 @@ pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTe
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 5);
     let release = || scene.here.compare_and_delete(&scene.key, entry.incarnation(), entry.epoch);
-    assert_eq!(not_deleted(release().await.unwrap()), vacant_slot(None));
+    assert_eq!(release().await.unwrap(), Delete::Mismatch(vacant_slot(None)));
     scene.claim(None, &entry).await;
     scene.release(&entry).await;
-    assert_eq!(not_deleted(release().await.unwrap()), vacant_slot(Some(5)));
+    assert_eq!(release().await.unwrap(), Delete::Mismatch(vacant_slot(Some(5))));
     assert_eq!(scene.stands().await, vacant_slot(Some(5)));
 }
 
@@ -276,7 +275,7 @@ pub async fn epochs_survive_expiry(storage: &impl StorageUnderTest) {
     clock.sleep(scene.ttl.get() * 2).await;
     assert_eq!(scene.stands().await.last_epoch(), Some(first.epoch));
     let claim = scene.here.insert_if_not_exist(&scene.key, vacant(None), &second).await.unwrap();
-    assert_eq!(refused(claim).last_epoch(), Some(first.epoch));
+    assert!(matches!(&claim, Claim::Refused(slot) if slot.last_epoch() == Some(first.epoch)), "{claim:?}");
     scene.take_over(&first, &second).await;
     scene.release(&second).await;
     assert_eq!(scene.stands().await, vacant_slot(Some(8)));
@@ -296,10 +295,10 @@ pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTes
     scene.there.close().await;
 
     let reopened = storage.open().await;
-    assert_eq!(ageless(reopened.get(&key).await.unwrap()), held(&renewed));
+    assert_eq!(reopened.get(&key).await.unwrap(), held(&renewed));
     assert_eq!(reopened.get(&other).await.unwrap(), vacant_slot(Some(9)));
     let ghost = reopened.insert_if_not_exist(&other, vacant(None), &scene.entry(3, 1)).await.unwrap();
-    assert_eq!(refused(ghost), vacant_slot(Some(9)));
+    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(9))));
 }
 
 /// The smallest and the largest epoch are kept, in a record and after its release.
@@ -352,11 +351,7 @@ pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl 
         scene.renew(&standing, &renewed).await;
         standing = renewed;
         assert_eq!(scene.stands().await, held(&standing), "after a renewal");
-        assert_eq!(
-            ageless(scene.here.get(&scene.key).await.unwrap()),
-            held(&standing),
-            "where it was written"
-        );
+        assert_eq!(scene.here.get(&scene.key).await.unwrap(), held(&standing), "where it was written");
         scene.release(&standing).await;
         assert_eq!(scene.stands().await, vacant_slot(Some(epoch)), "after a release");
         last_epoch = Some(epoch);

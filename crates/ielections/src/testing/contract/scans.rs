@@ -3,7 +3,7 @@
 use super::{
     StorageUnderTest,
     claims::{Settled, of_swap, settled, standing},
-    scene::{Scene, ageless, held, next, vacant_slot},
+    scene::{Scene, held, next, vacant_slot},
 };
 use crate::{Entry, Key, Slot};
 use std::{future::poll_fn, task::Poll, time::Duration};
@@ -17,7 +17,7 @@ async fn scans_as<K: Key>(scene: &Scene<K>, keys: &[K], expected: &[Slot]) {
     let clock = SystemClock::start().unwrap();
     let begun = clock.now();
     loop {
-        let slots: Vec<_> = scene.there.scan(keys).await.unwrap().into_iter().map(ageless).collect();
+        let slots: Vec<_> = scene.there.scan(keys).await.unwrap().into_iter().collect();
         if slots == expected {
             return;
         }

@@ -72,9 +72,9 @@ impl<K: Key> Scene<K> {
         assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
     }
 
-    /// Reads the slot through the other handle, and removes its age.
+    /// Reads the slot through the other handle.
     pub(in crate::testing) async fn stands(&self) -> Slot {
-        ageless(self.there.get(&self.key).await.unwrap())
+        self.there.get(&self.key).await.unwrap()
     }
 }
 
@@ -108,35 +108,4 @@ pub(in crate::testing) fn vacant_slot(last_epoch: Option<u64>) -> Slot {
 
 pub(in crate::testing) fn held(entry: &Entry) -> Slot {
     Slot::Held { entry: entry.clone(), proven_age: None }
-}
-
-pub(in crate::testing) fn ageless(slot: Slot) -> Slot {
-    match slot {
-        Slot::Held { entry, .. } => held(&entry),
-        vacant => vacant,
-    }
-}
-
-/// The slot of the refusal, without age.
-pub(in crate::testing) fn refused(claim: Claim) -> Slot {
-    match claim {
-        Claim::Refused(slot) => ageless(slot),
-        Claim::Claimed => panic!("a claim was applied that had to be refused"),
-    }
-}
-
-/// The slot of the refusal, without age.
-pub(in crate::testing) fn mismatch(swap: Swap) -> Slot {
-    match swap {
-        Swap::Mismatch(slot) => ageless(slot),
-        Swap::Swapped => panic!("a renewal was applied that had to be refused"),
-    }
-}
-
-/// The slot of the refusal, without age.
-pub(in crate::testing) fn not_deleted(delete: Delete) -> Slot {
-    match delete {
-        Delete::Mismatch(slot) => ageless(slot),
-        Delete::Deleted => panic!("a release was applied that had to be refused"),
-    }
 }

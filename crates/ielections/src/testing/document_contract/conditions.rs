@@ -2,12 +2,11 @@
 
 use super::{
     StorageUnderTest,
-    calls::{self, documents},
-    stage::{Stage, delete, delete_if, document, id, put, put_if, version},
+    stage::{Stage, delete, delete_if, document, documents, id, put, put_if, read_state, settled, version},
 };
 use crate::{
-    BatchOutcome, Claim, DocumentWrite, Fence, Key, OnlyIf, Slot, Swap,
-    testing::contract::scene::{ageless, held, mismatch, next, not_deleted, refused, vacant, vacant_slot},
+    BatchOutcome, Claim, Delete, DocumentWrite, Fence, Key, OnlyIf, Slot, Swap,
+    testing::contract::scene::{held, next, vacant, vacant_slot},
 };
 
 /// The state of a document when a condition is evaluated.
@@ -200,14 +199,17 @@ pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnder
     let renewed = next(first);
     scene.renew(first, &renewed).await;
     unchanged("a renewal").await;
-    mismatch(scene.here.compare_and_swap(&scene.key, first, &renewed).await.unwrap());
+    let swap = scene.here.compare_and_swap(&scene.key, first, &renewed).await.unwrap();
+    assert!(matches!(swap, Swap::Mismatch(_)));
     unchanged("a refused renewal").await;
-    refused(scene.here.insert_if_not_exist(&scene.key, vacant(None), &stranger).await.unwrap());
+    let claim = scene.here.insert_if_not_exist(&scene.key, vacant(None), &stranger).await.unwrap();
+    assert!(matches!(claim, Claim::Refused(_)));
     unchanged("a refused claim").await;
-    refused(scene.here.take_over(&scene.key, first, &stranger).await.unwrap());
+    let claim = scene.here.take_over(&scene.key, first, &stranger).await.unwrap();
+    assert!(matches!(claim, Claim::Refused(_)));
     unchanged("a refused take-over").await;
     let release = scene.here.compare_and_delete(&scene.key, stranger.incarnation(), stranger.epoch).await;
-    not_deleted(release.unwrap());
+    assert!(matches!(release.unwrap(), Delete::Mismatch(_)));
     unchanged("a refused release").await;
     scene.take_over(&renewed, &stranger).await;
     unchanged("a take-over").await;
@@ -222,8 +224,8 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
     assert_eq!(stage.scene.stands().await, held(&stage.entry));
-    let state = calls::state(&*stage.scene.there, &stage.scene.key).await;
-    assert_eq!(ageless(state.slot), held(&stage.entry));
+    let state = read_state(&*stage.scene.there, &stage.scene.key).await;
+    assert_eq!(state.slot, held(&stage.entry));
     let renewed = next(&stage.entry);
     stage.scene.renew(&stage.entry, &renewed).await;
     stage.entry = renewed;
@@ -236,7 +238,7 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     stage.scene.release(&stage.entry).await;
     stage.refuses("released", &stage.fence(3), &[put("a", "1")]).await;
     assert_eq!(stage.scene.stands().await, vacant_slot(Some(6)));
-    let state = calls::state(&*stage.scene.there, &stage.scene.key).await;
+    let state = read_state(&*stage.scene.there, &stage.scene.key).await;
     assert_eq!(state.slot, vacant_slot(Some(6)));
 }
 
@@ -268,7 +270,7 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
     let batches = async {
         for number in 0..ROUNDS {
             let batch = [put("a", number.to_string()), put(number.to_be_bytes(), "x")];
-            let outcome = calls::settled(&*scene.there, &scene.key, &stage.fence(number), &batch).await;
+            let outcome = settled(&*scene.there, &scene.key, &stage.fence(number), &batch).await;
             assert_eq!(outcome, BatchOutcome::Written, "batch {number}");
         }
     };
@@ -292,7 +294,7 @@ pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) 
     assert_eq!((other.last().await, other.shown().await), (1, vec![document("a", 1, "other")]));
     let claim = one.scene.here.insert_if_not_exist(&storage.key(b"third"), vacant(None), &one.entry).await;
     assert_eq!(claim.unwrap(), Claim::Claimed);
-    assert_eq!(calls::state(&*one.scene.there, &storage.key(b"third")).await.last, version(0));
+    assert_eq!(read_state(&*one.scene.there, &storage.key(b"third")).await.last, version(0));
 }
 
 /// A copy of a batch is refused, at once and after later batches.

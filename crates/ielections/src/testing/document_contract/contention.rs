@@ -2,9 +2,10 @@
 
 use super::{
     StorageUnderTest,
-    calls::{self, documents, sent, settled},
     fences::limits,
-    stage::{Stage, delete, document, fence, id, put, put_if},
+    stage::{
+        Stage, delete, document, documents, fence, id, put, put_if, read_document, read_state, sent, settled,
+    },
 };
 use crate::{
     BatchOutcome, Claim, Document, DocumentId, Key, OnlyIf, ReadError, Scan, TtlStorage, WriteError,
@@ -75,11 +76,13 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
                 let name = [&[writer][..], &(written.len() as u32).to_be_bytes()].concat();
                 let batch = [put_if(&name, "once", OnlyIf::Absent), put("shared", &name)];
                 loop {
-                    let state = calls::state(&*handle, &key).await;
+                    let state = read_state(&*handle, &key).await;
                     // (I7) An undecided attempt has been applied, or never will be once the count has moved.
-                    if calls::document(&*handle, &key, &id(&name)).await.is_some() {
+                    if read_document(&*handle, &key, &id(&name)).await.is_some() {
                         break;
                     }
+                    // A storage that never waits would not let the others run.
+                    tokio::task::yield_now().await;
                     let fence = fence(&entry, state.last.get());
                     if sent(&*handle, &key, &fence, &batch).await == Some(BatchOutcome::Written) {
                         break;
@@ -128,14 +131,14 @@ pub async fn batches_of_a_leader_after_its_deposition_are_refused(storage: &impl
                     Some(BatchOutcome::Written) => after += 1,
                     // The fence has moved, or this batch was applied: the count shows where to continue.
                     Some(BatchOutcome::Refused) | None => {
-                        after = calls::state(&*handle, &key).await.last.get();
+                        after = read_state(&*handle, &key).await.last.get();
                     }
                 }
                 tokio::task::yield_now().await;
             }
         });
         // In flight before the take-over, so that both compete.
-        while calls::state(&*stage.scene.there, &stage.scene.key).await.last.get() < number + 5 {
+        while read_state(&*stage.scene.there, &stage.scene.key).await.last.get() < number + 5 {
             tokio::task::yield_now().await;
         }
         // At another moment of a write in each round, also on one thread.
@@ -169,7 +172,7 @@ async fn take_over<K: crate::Key>(stage: &mut Stage<K>) {
     }
     stage.entry = next;
     // It settles what was in flight before.
-    let _seen = calls::state(there, &stage.scene.key).await;
+    let _seen = read_state(there, &stage.scene.key).await;
 }
 
 /// Ids within the limits that an encoding may confuse, in order.
@@ -310,7 +313,7 @@ pub async fn a_dropped_batch_is_applied_whole_or_not_at_all(storage: &impl Stora
         drop(write);
 
         let mut placeholder = sent(there, key, &fence, &[]).await;
-        while placeholder.is_none() && calls::state(there, key).await.last == fence.after {
+        while placeholder.is_none() && read_state(there, key).await.last == fence.after {
             placeholder = sent(there, key, &fence, &[]).await;
         }
         last += 1;

@@ -2,8 +2,7 @@
 
 use super::{
     StorageUnderTest,
-    calls::documents,
-    stage::{Stage, delete, document, fence, id, put, version},
+    stage::{Stage, delete, document, documents, fence, id, put, version},
 };
 use crate::{
     DocumentLimits, DocumentWrite, Epoch, Fence, Incarnation, Key, ReadError, WriteError,

@@ -1,9 +1,9 @@
 //! Scans: every document of the range, once, in order, over any number of pages.
 
 use super::{
-    StorageUnderTest, calls,
+    StorageUnderTest,
     fences::limits,
-    stage::{Stage, delete, document, id, put},
+    stage::{Stage, delete, document, id, put, read_document, read_state, scan_all, settled},
 };
 use crate::{BatchOutcome, Document, Key, Scan};
 use bytes::Bytes;
@@ -148,10 +148,7 @@ pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &imp
             let body = (number + 1).to_string();
             let write = if random.bool() { put(other, body) } else { delete(other) };
             let fence = stage.fence(number);
-            assert_eq!(
-                calls::settled(&*scene.here, &scene.key, &fence, &[write]).await,
-                BatchOutcome::Written
-            );
+            assert_eq!(settled(&*scene.here, &scene.key, &fence, &[write]).await, BatchOutcome::Written);
             number += 1;
             // A storage that never waits would not let the scans run.
             tokio::task::yield_now().await;
@@ -159,7 +156,7 @@ pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &imp
     };
     let scans = async {
         for round in 0..SCANS {
-            let shown = calls::scanned(&*scene.there, &scene.key, scan(b"", None, 1 + round % 9)).await;
+            let shown = scan_all(&*scene.there, &scene.key, scan(b"", None, 1 + round % 9)).await;
             let standing: Vec<_> = shown.iter().filter(|document| document.body == "stands").collect();
             assert_eq!(standing.len(), STANDING);
             for (number, document) in standing.into_iter().enumerate() {
@@ -185,18 +182,18 @@ pub async fn scans_show_every_counted_batch(storage: &impl StorageUnderTest) {
         for number in 0..BATCHES {
             let batch = names.map(|name| put(name, (number + 1).to_string()));
             let fence = stage.fence(number);
-            assert_eq!(calls::settled(&*scene.here, &scene.key, &fence, &batch).await, BatchOutcome::Written);
+            assert_eq!(settled(&*scene.here, &scene.key, &fence, &batch).await, BatchOutcome::Written);
             tokio::task::yield_now().await;
         }
     };
     let reads = async {
         loop {
-            let counted = calls::state(&*scene.there, &scene.key).await.last;
+            let counted = read_state(&*scene.there, &scene.key).await.last;
             if counted.get() > 0 {
-                let mut shown = calls::scanned(&*scene.there, &scene.key, scan(b"", None, 3)).await;
+                let mut shown = scan_all(&*scene.there, &scene.key, scan(b"", None, 3)).await;
                 assert_eq!(shown.len(), names.len());
                 for name in names {
-                    shown.extend(calls::document(&*scene.there, &scene.key, &id(name)).await);
+                    shown.extend(read_document(&*scene.there, &scene.key, &id(name)).await);
                 }
                 assert_eq!(shown.len(), 2 * names.len());
                 for document in shown {

@@ -86,11 +86,12 @@ pub async fn a_ttl_too_short_for_the_storage_is_refused(scene: &Scene<impl Elect
         assert_eq!(least, Ttl::MIN);
         return;
     };
-    let process = scene.process().await;
+    let (process, storage) = scene.faulty().await;
     let terms = Terms { ttl, ..scene.terms("candidate") };
     let candidacy = Candidacy { slots: vec![scene.key(0)], terms };
     let refused = refusal(process.elections.acquire(candidacy).await);
     assert!(matches!(refused, AcquireError::TtlTooShort { least: stated, .. } if stated == least));
+    assert!(storage.log().is_empty());
 }
 
 /// The candidate reads its record back, and does not wait for it to expire.

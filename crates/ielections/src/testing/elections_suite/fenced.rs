@@ -17,8 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[macro_export]
 macro_rules! fenced_elections_suite {
     ($factory:expr) => {
+        $crate::fenced_elections_suite! { @cases tests $factory }
+    };
+    (@cases $($then:tt)*) => {
         $crate::elections_test_suite! {
-            @tests $factory;
+            @$($then)*;
             the_next_leader_continues_with_the_documents
             a_write_in_flight_of_a_paused_leader_is_refused
             the_first_batch_of_a_deposed_leader_shows_the_next_epoch
@@ -28,6 +31,9 @@ macro_rules! fenced_elections_suite {
         }
     };
 }
+
+/// The names of these cases, as the macro makes them.
+pub const FENCED_CASES: &[&str] = fenced_elections_suite!(@cases names);
 
 fn documents(leadership: &Leadership) -> Documents {
     leadership.standing().documents().expect("a storage with documents")

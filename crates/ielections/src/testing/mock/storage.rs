@@ -1,23 +1,24 @@
-//! [`FaultyStorage`]: its settings and its verbs.
+//! [`FaultyStorage`]: its settings, its verbs, and the calls in flight.
 
-use super::{
-    Fault, Verb,
-    network::{Landing, Network, Parcel},
-};
+use super::{Counts, Fault, Injected, Odds, Plan, Verb};
 use crate::{
     BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
     Epoch, Fence, FenceState, Incarnation, Key, Limits, Page, ReadError, Scan, Slot, Swap, TtlStorage,
     Vacant, WriteError,
 };
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, Either, select};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
+    fmt,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
+use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
-/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned or at random.
+/// A storage whose calls fail, hang, are delayed, doubled, lost or reordered, as planned or at random. It logs
+/// them.
 ///
 /// It simulates the network of one process or of all: several may stand before one storage. Dropping the
 /// caller does not cancel a write in flight. It arrives with the next call after its time has come, with
@@ -27,48 +28,76 @@ use vvm_clock::{Clock, Instant};
 /// memory does: any call of this one may have to wait for it.
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
-    pub(super) storage: Arc<dyn TtlStorage<K>>,
-    pub(super) clock: Arc<dyn Clock>,
+    storage: Arc<dyn TtlStorage<K>>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// The batches that were applied.
+    batches: Batches,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) plan: Plan,
-    pub(super) network: Network,
-    pub(super) counts: Counts,
+type Batches = Arc<Mutex<Vec<Vec<DocumentWrite>>>>;
+
+/// A call in the log of a [`FaultyStorage`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// What was called.
+    pub verb: Verb,
+    /// When.
+    pub at: Instant,
+    /// When it was answered, or its caller dropped.
+    pub until: Option<Instant>,
+}
+
+#[derive(Default)]
+struct State {
+    plan: Plan,
+    network: Network,
+    counts: Counts,
+    log: Vec<Logged>,
+    watch: Option<Watch>,
+    hints: bool,
+    hides_documents: bool,
+}
+
+/// Runs during a call.
+type Watch = Arc<dyn Fn(Verb) + Send + Sync>;
+
+impl fmt::Debug for State {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}, {} calls in flight", self.plan, self.network.under_way.len())
+    }
 }
 
 /// Planning faults.
 impl<K: Key> FaultyStorage<K> {
     /// A network without faults before `storage`. Delays are measured on `clock`.
     pub fn new(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
-        Self { storage, clock, state: Mutex::default() }
+        Self { storage, clock, state: Mutex::default(), batches: Arc::default() }
     }
 
     /// Plans `fault` for the next call of `verb` that has no plan yet.
     pub fn fail_next(&self, verb: Verb, fault: Fault) {
-        self.state().plan.on_next(verb, Some(fault));
+        self.state().plan.next.entry(verb).or_default().push_back(Some(fault));
     }
 
     /// Plans no fault for the next call of `verb` that has no plan yet.
     pub fn pass_next(&self, verb: Verb) {
-        self.state().plan.on_next(verb, None);
-    }
-
-    /// Plans `fault` for the call with this number, of any verb. Calls are counted from 1.
-    pub fn fail_call(&self, number: u64, fault: Fault) {
-        self.state().plan.on_call(number, fault);
+        self.state().plan.next.entry(verb).or_default().push_back(None);
     }
 
     /// Plans `fault` for every call of `verb` without another plan.
     pub fn fail_always(&self, verb: Verb, fault: Fault) {
-        self.state().plan.always(verb, fault);
+        self.state().plan.always.insert(verb, Some(fault));
+    }
+
+    /// Plans no fault for every call of `verb` without another plan.
+    pub fn pass_always(&self, verb: Verb) {
+        self.state().plan.always.insert(verb, None);
     }
 
     /// Draws a fault for every call without another plan. The same seed and calls give the same faults.
     pub fn fail_at_random(&self, odds: Odds, seed: u64) {
-        self.state().plan.at_random(odds, seed);
+        self.state().plan.chance = Some((odds, fastrand::Rng::with_seed(seed)));
     }
 
     /// Removes all plans, also random faults. Calls in flight stay in flight.
@@ -76,22 +105,60 @@ impl<K: Key> FaultyStorage<K> {
         self.state().plan.heal();
     }
 
-    /// The number of calls so far.
-    pub fn calls(&self) -> u64 {
-        self.state().plan.calls()
+    /// Runs `watch` during every call from now on. It may panic, as a driver may.
+    pub fn watch(&self, watch: impl Fn(Verb) + Send + Sync + 'static) {
+        self.state().watch = Some(Arc::new(watch));
     }
 
+    /// Whether it says from now on that hints follow releases.
+    pub fn say_hints_follow(&self, hints: bool) {
+        self.state().hints = hints;
+    }
+
+    /// From now on it has no documents.
+    pub fn hide_documents(&self) {
+        self.state().hides_documents = true;
+    }
+}
+
+/// What was called.
+impl<K: Key> FaultyStorage<K> {
     /// The effects so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
+    }
+
+    /// All calls, in order.
+    pub fn log(&self) -> Vec<Logged> {
+        self.state().log.clone()
+    }
+
+    /// The calls of `verb`, in order.
+    pub fn calls_of(&self, verb: Verb) -> Vec<Logged> {
+        self.state().log.iter().filter(|call| call.verb == verb).copied().collect()
+    }
+
+    /// How often `verb` was called.
+    pub fn count(&self, verb: Verb) -> u64 {
+        self.state().counts.calls.get(&verb).copied().unwrap_or_default()
+    }
+
+    /// How many callers wait for their answers.
+    pub fn waiting(&self) -> usize {
+        self.state().log.iter().filter(|call| call.until.is_none()).count()
+    }
+
+    /// The batches that were applied, in order.
+    pub fn batches(&self) -> Vec<Vec<DocumentWrite>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Calls in flight.
 impl<K: Key> FaultyStorage<K> {
-    /// The number of calls in flight: late, held back, with a slow request, or hanging.
+    /// The number of calls in flight: late, held back, doubled, with a slow request, or hanging.
     pub fn under_way(&self) -> usize {
-        self.state().network.len()
+        self.state().network.under_way.len()
     }
 
     /// When the next call arrives; `None` if none does by itself.
@@ -112,7 +179,7 @@ impl<K: Key> FaultyStorage<K> {
     /// Loses all calls in flight. Callers that still wait get `Unknown`, or `Unavailable`.
     pub fn lose_all(&self) {
         // Dropped outside the lock, because dropping a sender wakes its caller.
-        let lost = self.state().network.take();
+        let lost = std::mem::take(&mut self.state().network.under_way);
         drop(lost);
     }
 
@@ -124,6 +191,7 @@ impl<K: Key> FaultyStorage<K> {
                 Landing::InTime => {}
                 Landing::AppliedLate => counts.landed_late += 1,
                 Landing::RefusedLate => counts.refused_late += 1,
+                Landing::Copy => counts.doubled += 1,
             }
         }
     }
@@ -133,8 +201,250 @@ impl<K: Key> FaultyStorage<K> {
     }
 
     /// A poisoned lock is taken: every change is a single step.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls in flight, in the order of their arrival: by time, then as sent. Dropping the caller does not cancel
+/// them.
+#[derive(Default)]
+struct Network {
+    under_way: BTreeMap<(Instant, u64), Parcel>,
+    sent: u64,
+}
+
+/// A call in flight. Its first poll is its arrival at the storage.
+type Parcel = BoxFuture<'static, Landing>;
+
+/// How a call in flight ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Landing {
+    /// The caller has the answer.
+    InTime,
+    /// Applied, after the caller was dropped.
+    AppliedLate,
+    /// Refused or failed, after the caller was dropped.
+    RefusedLate,
+    /// Of a write that had arrived before.
+    Copy,
+}
+
+impl Network {
+    /// Sends `parcel`. With [`Instant::NEVER`] it does not arrive by itself.
+    fn send(&mut self, arrives_at: Instant, parcel: Parcel) {
+        self.sent += 1;
+        self.under_way.insert((arrives_at, self.sent), parcel);
+    }
+
+    /// Removes and returns the next call that has arrived by `now`.
+    fn arrived(&mut self, now: Instant) -> Option<Parcel> {
+        let first = self.under_way.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    fn next_arrival(&self) -> Option<Instant> {
+        self.under_way.first_key_value().map(|((at, _), _)| *at).filter(|&at| at != Instant::NEVER)
+    }
+}
+
+/// The outcome of a write.
+trait Outcome: PartialEq + Send + 'static {
+    const APPLIED: Self;
+}
+
+impl Outcome for Claim {
+    const APPLIED: Self = Self::Claimed;
+}
+
+impl Outcome for Swap {
+    const APPLIED: Self = Self::Swapped;
+}
+
+impl Outcome for Delete {
+    const APPLIED: Self = Self::Deleted;
+}
+
+impl Outcome for BatchOutcome {
+    const APPLIED: Self = Self::Written;
+}
+
+fn is_applied<T: Outcome>(outcome: &Result<T, WriteError>) -> bool {
+    matches!(outcome, Ok(outcome) if *outcome == T::APPLIED)
+}
+
+/// A write with its arguments, which may be sent more than once. It owns all that it needs, because it may
+/// outlive its caller.
+type Write<K, A, T> = fn(Arc<dyn TtlStorage<K>>, A) -> BoxFuture<'static, Result<T, WriteError>>;
+
+/// Notes in the log when the call was answered or its caller dropped.
+struct Caller<'storage, K: Key>(&'storage FaultyStorage<K>, usize);
+
+impl<K: Key> Drop for Caller<'_, K> {
+    fn drop(&mut self) {
+        let now = self.0.clock.now();
+        self.0.state().log[self.1].until = Some(now);
+    }
+}
+
+impl<K: Key> FaultyStorage<K> {
+    async fn strike(&self, verb: Verb) -> (Option<Fault>, Caller<'_, K>) {
+        let (caller, watch) = {
+            let mut state = self.state();
+            state.log.push(Logged { verb, at: self.clock.now(), until: None });
+            *state.counts.calls.entry(verb).or_default() += 1;
+            (Caller(self, state.log.len() - 1), state.watch.clone())
+        };
+        if let Some(watch) = watch {
+            watch(verb);
+        }
+        self.deliver_due().await;
+        let mut state = self.state();
+        let fault = state.plan.strike(verb);
+        let counts = &mut state.counts;
+        match fault {
+            Some(Fault::NotApplied) => counts.not_applied += 1,
+            Some(Fault::Fatal | Fault::Replaced) => counts.fatal += 1,
+            Some(Fault::LostRequest) => counts.lost_requests += 1,
+            Some(Fault::Late(_) | Fault::HeldBack) if verb.reads() => counts.lost_requests += 1,
+            Some(Fault::SlowRequest(_)) => counts.slow_requests += 1,
+            Some(Fault::SlowAnswer(_)) => counts.slow_answers += 1,
+            Some(Fault::Hang) => counts.hung += 1,
+            // Counted when their effect is known.
+            Some(Fault::LostAnswer | Fault::Late(_) | Fault::HeldBack | Fault::Doubled(_)) => {}
+            Some(Fault::Panic) => {
+                drop(state);
+                panic!("injected");
+            }
+            None => {}
+        }
+        (fault, caller)
+    }
+
+    async fn write<A: Clone + Send + 'static, T: Outcome>(
+        &self,
+        verb: Verb,
+        arguments: A,
+        write: Write<K, A, T>,
+    ) -> Result<T, WriteError> {
+        let (fault, _caller) = self.strike(verb).await;
+        let send = |arguments| write(Arc::clone(&self.storage), arguments);
+        let Some(fault) = fault else { return send(arguments).await };
+        let unknown = || WriteError::Unknown(Injected(fault).into());
+        match fault {
+            Fault::NotApplied => Err(WriteError::NotApplied(Injected(fault).into())),
+            Fault::Fatal => Err(WriteError::Fatal(Injected(fault).into())),
+            Fault::Replaced => Err(WriteError::Replaced(Injected(fault).into())),
+            Fault::LostRequest | Fault::Panic => Err(unknown()),
+            Fault::LostAnswer => {
+                let outcome = send(arguments).await;
+                self.state().counts.lost_answers += u64::from(is_applied(&outcome));
+                outcome.and(Err(unknown()))
+            }
+            Fault::SlowAnswer(delay) => {
+                let outcome = send(arguments).await;
+                self.clock.sleep(delay).await;
+                outcome
+            }
+            Fault::Doubled(delay) => {
+                let copy = send(arguments.clone());
+                let copy = Box::pin(async move {
+                    drop(copy.await);
+                    Landing::Copy
+                });
+                self.state().network.send(self.clock.now().after(delay), copy);
+                send(arguments).await
+            }
+            Fault::Late(delay) => {
+                drop(self.send(self.clock.now().after(delay), send(arguments)));
+                Err(unknown())
+            }
+            Fault::HeldBack => {
+                drop(self.send(Instant::NEVER, send(arguments)));
+                Err(unknown())
+            }
+            Fault::SlowRequest(delay) => {
+                let arrives_at = self.clock.now().after(delay);
+                let answer = self.send(arrives_at, send(arguments));
+                // Another call may carry it out first.
+                match select(answer, self.clock.sleep_until(arrives_at)).await {
+                    Either::Left((answer, _)) => answer,
+                    Either::Right(((), answer)) => {
+                        self.deliver_due().await;
+                        answer.await
+                    }
+                }
+                .unwrap_or_else(|_lost| Err(unknown()))
+            }
+            Fault::Hang => {
+                let answer = self.send(Instant::NEVER, send(arguments));
+                answer.await.unwrap_or_else(|_lost| Err(unknown()))
+            }
+        }
+    }
+
+    /// Sends a write. Dropping its answer does not cancel it.
+    fn send<T: Outcome>(
+        &self,
+        arrives_at: Instant,
+        write: BoxFuture<'static, Result<T, WriteError>>,
+    ) -> oneshot::Receiver<Result<T, WriteError>> {
+        let (sender, answer) = oneshot::channel();
+        let parcel = async move {
+            let outcome = write.await;
+            let applied = is_applied(&outcome);
+            match sender.send(outcome) {
+                Ok(()) => Landing::InTime,
+                Err(_) if applied => Landing::AppliedLate,
+                Err(_) => Landing::RefusedLate,
+            }
+        };
+        self.state().network.send(arrives_at, Box::pin(parcel));
+        answer
+    }
+
+    async fn read<T>(
+        &self,
+        verb: Verb,
+        read: impl Future<Output = Result<T, ReadError>> + Send,
+    ) -> Result<T, ReadError> {
+        let (fault, _caller) = self.strike(verb).await;
+        let Some(fault) = fault else { return read.await };
+        let unavailable = || ReadError::Unavailable(Injected(fault).into());
+        let read = pin!(read);
+        match fault {
+            Fault::Fatal => Err(ReadError::Fatal(Injected(fault).into())),
+            Fault::Replaced => Err(ReadError::Replaced(Injected(fault).into())),
+            Fault::NotApplied | Fault::LostRequest | Fault::Late(_) | Fault::HeldBack | Fault::Panic => {
+                Err(unavailable())
+            }
+            Fault::LostAnswer => {
+                read.await?;
+                self.state().counts.lost_answers += 1;
+                Err(unavailable())
+            }
+            Fault::Doubled(_) => read.await,
+            Fault::SlowRequest(delay) => {
+                self.clock.sleep(delay).await;
+                read.await
+            }
+            Fault::SlowAnswer(delay) => {
+                let answer = read.await;
+                self.clock.sleep(delay).await;
+                answer
+            }
+            Fault::Hang => {
+                let (word, heard) = oneshot::channel();
+                let parcel = async move {
+                    // A dropped read has no effect.
+                    let _gone = word.send(());
+                    Landing::InTime
+                };
+                self.state().network.send(Instant::NEVER, Box::pin(parcel));
+                heard.await.map_err(|_lost| unavailable())?;
+                read.await
+            }
+        }
     }
 }
 
@@ -145,25 +455,27 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
     }
 
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        let (storage, key, entry) = (Arc::clone(&self.storage), key.clone(), entry.clone());
-        self.write(
-            Verb::InsertIfNotExist,
-            async move { storage.insert_if_not_exist(&key, vacant, &entry).await },
-        )
+        let arguments = (key.clone(), vacant, entry.clone());
+        self.write(Verb::InsertIfNotExist, arguments, |storage, (key, vacant, entry)| {
+            Box::pin(async move { storage.insert_if_not_exist(&key, vacant, &entry).await })
+        })
         .await
     }
 
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        let (storage, key) = (Arc::clone(&self.storage), key.clone());
-        let (observed, entry) = (observed.clone(), entry.clone());
-        self.write(Verb::TakeOver, async move { storage.take_over(&key, &observed, &entry).await }).await
+        let arguments = (key.clone(), observed.clone(), entry.clone());
+        self.write(Verb::TakeOver, arguments, |storage, (key, observed, entry)| {
+            Box::pin(async move { storage.take_over(&key, &observed, &entry).await })
+        })
+        .await
     }
 
     async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let (storage, key) = (Arc::clone(&self.storage), key.clone());
-        let (held, entry) = (held.clone(), entry.clone());
-        self.write(Verb::CompareAndSwap, async move { storage.compare_and_swap(&key, &held, &entry).await })
-            .await
+        let arguments = (key.clone(), held.clone(), entry.clone());
+        self.write(Verb::CompareAndSwap, arguments, |storage, (key, held, entry)| {
+            Box::pin(async move { storage.compare_and_swap(&key, &held, &entry).await })
+        })
+        .await
     }
 
     async fn compare_and_delete(
@@ -172,9 +484,9 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let (storage, key) = (Arc::clone(&self.storage), key.clone());
-        self.write(Verb::CompareAndDelete, async move {
-            storage.compare_and_delete(&key, incarnation, epoch).await
+        let arguments = (key.clone(), incarnation, epoch);
+        self.write(Verb::CompareAndDelete, arguments, |storage, (key, incarnation, epoch)| {
+            Box::pin(async move { storage.compare_and_delete(&key, incarnation, epoch).await })
         })
         .await
     }
@@ -187,138 +499,18 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
         self.read(Verb::Scan, self.storage.scan(keys)).await
     }
 
+    fn hints_of_releases(&self) -> bool {
+        self.state().hints
+    }
+
     fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
-        self.storage.documents().map(|_| self as _)
+        let hidden = self.state().hides_documents;
+        self.storage.documents().filter(|_| !hidden).map(|_| self as _)
     }
 
     async fn close(&self) {
         self.storage.close().await;
     }
-}
-
-/// The probability of each fault, for every call. The rest up to 1 is the probability of no fault.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Odds {
-    /// Probability of [`Fault::NotApplied`].
-    pub not_applied: f64,
-    /// Probability of [`Fault::Fatal`].
-    pub fatal: f64,
-    /// Probability of [`Fault::LostRequest`].
-    pub lost_request: f64,
-    /// Probability of [`Fault::LostAnswer`].
-    pub lost_answer: f64,
-    /// Probability of [`Fault::SlowRequest`].
-    pub slow_request: f64,
-    /// Probability of [`Fault::SlowAnswer`].
-    pub slow_answer: f64,
-    /// Probability of [`Fault::Late`].
-    pub late: f64,
-    /// Probability of [`Fault::HeldBack`].
-    pub held_back: f64,
-    /// Probability of [`Fault::Hang`].
-    pub hang: f64,
-    /// Slow and late calls take a random span below this one.
-    pub longest_delay: Duration,
-}
-
-impl Odds {
-    fn draw(&self, dice: &mut fastrand::Rng) -> Option<Fault> {
-        // Always two draws, so that one call does not change the faults of the next.
-        let mut chance = dice.f64();
-        let delay = self.longest_delay.mul_f64(dice.f64());
-        let faults = [
-            (self.not_applied, Fault::NotApplied),
-            (self.fatal, Fault::Fatal),
-            (self.lost_request, Fault::LostRequest),
-            (self.lost_answer, Fault::LostAnswer),
-            (self.slow_request, Fault::SlowRequest(delay)),
-            (self.slow_answer, Fault::SlowAnswer(delay)),
-            (self.late, Fault::Late(delay)),
-            (self.held_back, Fault::HeldBack),
-            (self.hang, Fault::Hang),
-        ];
-        faults.into_iter().find_map(|(probability, fault)| {
-            let strikes = chance < probability;
-            chance -= probability;
-            strikes.then_some(fault)
-        })
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    calls: u64,
-    by_number: BTreeMap<u64, Fault>,
-    next: BTreeMap<Verb, VecDeque<Option<Fault>>>,
-    always: BTreeMap<Verb, Fault>,
-    chance: Option<(Odds, fastrand::Rng)>,
-}
-
-impl Plan {
-    /// Returns the fault of the call that begins now.
-    pub(super) fn strike(&mut self, verb: Verb) -> Option<Fault> {
-        self.calls += 1;
-        // Drawn in any case: a planned fault must not change the random ones.
-        let by_chance = self.chance.as_mut().and_then(|(odds, dice)| odds.draw(dice));
-        if let Some(fault) = self.by_number.remove(&self.calls) {
-            return Some(fault);
-        }
-        if let Some(planned) = self.next.get_mut(&verb).and_then(VecDeque::pop_front) {
-            return planned;
-        }
-        self.always.get(&verb).copied().or(by_chance)
-    }
-
-    pub(super) fn calls(&self) -> u64 {
-        self.calls
-    }
-
-    pub(super) fn on_call(&mut self, number: u64, fault: Fault) {
-        self.by_number.insert(number, fault);
-    }
-
-    pub(super) fn on_next(&mut self, verb: Verb, fault: Option<Fault>) {
-        self.next.entry(verb).or_default().push_back(fault);
-    }
-
-    pub(super) fn always(&mut self, verb: Verb, fault: Fault) {
-        self.always.insert(verb, fault);
-    }
-
-    pub(super) fn at_random(&mut self, odds: Odds, seed: u64) {
-        self.chance = Some((odds, fastrand::Rng::with_seed(seed)));
-    }
-
-    pub(super) fn heal(&mut self) {
-        *self = Self { calls: self.calls, ..Self::default() };
-    }
-}
-
-/// How often each effect happened.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Calls, by verb.
-    pub calls: BTreeMap<Verb, u64>,
-    /// Calls failed with `NotApplied` or `Unavailable`.
-    pub not_applied: u64,
-    /// Calls failed with `Fatal` or `Replaced`.
-    pub fatal: u64,
-    /// Writes that failed with `Unknown` and were never applied, and reads that never arrived.
-    pub lost_requests: u64,
-    /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
-    pub lost_answers: u64,
-    /// Calls whose request arrived late.
-    pub slow_requests: u64,
-    /// Calls whose answer arrived late.
-    pub slow_answers: u64,
-    /// Calls that hung.
-    pub hung: u64,
-    /// Writes applied after their caller got `Unknown` or stopped waiting.
-    pub landed_late: u64,
-    /// Writes refused after their caller got `Unknown` or stopped waiting.
-    pub refused_late: u64,
-    /// Records that a test replaced or deleted without their leader's knowledge.
-    pub tampered: u64,
 }
 
 /// `FaultyStorage::documents` is `Some` only if the storage has documents, so this never panics.
@@ -338,11 +530,16 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        let (storage, key, fence, batch) = (Arc::clone(&self.storage), key.clone(), *fence, batch.to_vec());
-        self.write(
-            Verb::WriteDocuments,
-            async move { of(&*storage).write_documents(&key, &fence, &batch).await },
-        )
+        let arguments = (key.clone(), *fence, batch.to_vec(), Arc::clone(&self.batches));
+        self.write(Verb::WriteDocuments, arguments, |storage, (key, fence, batch, batches)| {
+            Box::pin(async move {
+                let outcome = of(&*storage).write_documents(&key, &fence, &batch).await;
+                if is_applied(&outcome) {
+                    batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                }
+                outcome
+            })
+        })
         .await
     }
 
@@ -359,49 +556,48 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn thousand(odds: Odds, seed: u64) -> Vec<Option<Fault>> {
-        let mut plan = Plan::default();
-        plan.at_random(odds, seed);
-        (0..1000).map(|_| plan.strike(Verb::Get)).collect()
-    }
-
-    #[test]
-    fn random_faults_follow_odds_and_seed() {
-        let odds = Odds { lost_answer: 0.25, hang: 0.25, ..Odds::default() };
-        let struck = thousand(odds, 1);
-        assert_eq!(struck, thousand(odds, 1));
-        assert_ne!(struck, thousand(odds, 2));
-        let count = |fault| struck.iter().filter(|&&one| one == fault).count();
-        // Four standard deviations of a binomial distribution: 55 either way.
-        assert!((195..305).contains(&count(Some(Fault::LostAnswer))));
-        assert!((195..305).contains(&count(Some(Fault::Hang))));
-        assert_eq!(count(None) + count(Some(Fault::LostAnswer)) + count(Some(Fault::Hang)), 1000);
-    }
-
-    #[test]
-    fn random_delays_stay_below_the_longest_delay() {
-        let longest_delay = Duration::from_secs(1);
-        for fault in thousand(Odds { late: 1.0, longest_delay, ..Odds::default() }, 3) {
-            assert!(matches!(fault, Some(Fault::Late(delay)) if delay < longest_delay), "{fault:?}");
+impl<K: Key> FaultyStorage<K> {
+    /// Replaces the record in the slot by `entry`, without faults.
+    ///
+    /// # Errors
+    /// If the storage behind the network fails.
+    pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), WriteError> {
+        let mut slot = self.look(key).await?;
+        loop {
+            let claim = match &slot {
+                Slot::Vacant(vacant) => self.storage.insert_if_not_exist(key, *vacant, &entry).await?,
+                Slot::Held { entry: standing, .. } => self.storage.take_over(key, standing, &entry).await?,
+            };
+            match claim {
+                Claim::Claimed => break,
+                Claim::Refused(standing) => slot = standing,
+            }
         }
+        self.state().counts.tampered += 1;
+        Ok(())
     }
 
-    #[test]
-    fn planned_fault_precedes_the_fault_for_every_call() {
-        let mut plan = Plan::default();
-        plan.always(Verb::Get, Fault::Fatal);
-        plan.on_next(Verb::Get, None);
-        plan.on_next(Verb::Get, Some(Fault::Hang));
-        plan.on_call(2, Fault::LostRequest);
-        let struck: Vec<_> = (0..4).map(|_| plan.strike(Verb::Get)).collect();
-        assert_eq!(struck, [None, Some(Fault::LostRequest), Some(Fault::Hang), Some(Fault::Fatal)]);
-        assert_eq!(plan.strike(Verb::Scan), None);
-        plan.heal();
-        assert_eq!(plan.strike(Verb::Get), None);
-        assert_eq!(plan.calls(), 6);
+    /// Deletes the record in the slot, without faults. Its epoch stays.
+    ///
+    /// # Errors
+    /// If the storage behind the network fails.
+    pub async fn wipe(&self, key: &K) -> Result<(), WriteError> {
+        let mut slot = self.look(key).await?;
+        while let Some(standing) = slot.entry() {
+            match self.storage.compare_and_delete(key, standing.incarnation(), standing.epoch).await? {
+                Delete::Deleted => break,
+                Delete::Mismatch(standing) => slot = standing,
+            }
+        }
+        self.state().counts.tampered += 1;
+        Ok(())
+    }
+
+    async fn look(&self, key: &K) -> Result<Slot, WriteError> {
+        self.storage.get(key).await.map_err(|error| match error {
+            ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
+            ReadError::Fatal(cause) => WriteError::Fatal(cause),
+            ReadError::Replaced(cause) => WriteError::Replaced(cause),
+        })
     }
 }

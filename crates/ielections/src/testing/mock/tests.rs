@@ -284,3 +284,63 @@ fn tamper_overwrites_and_wipe_deletes_any_record() {
     assert_eq!(bench.stands(), Some(first));
     assert_eq!(bench.faulty.counts().tampered, 4);
 }
+
+fn thousand(odds: Odds, seed: u64) -> Vec<Option<Fault>> {
+    let mut plan = Plan { chance: Some((odds, fastrand::Rng::with_seed(seed))), ..Plan::default() };
+    (0..1000).map(|_| plan.strike(Verb::Get)).collect()
+}
+
+#[test]
+fn random_faults_follow_odds_and_seed() {
+    let odds = Odds { lost_answer: 0.25, hang: 0.25, ..Odds::default() };
+    let struck = thousand(odds, 1);
+    assert_eq!(struck, thousand(odds, 1));
+    assert_ne!(struck, thousand(odds, 2));
+    let count = |fault| struck.iter().filter(|&&one| one == fault).count();
+    // Four standard deviations of a binomial distribution: 55 either way.
+    assert!((195..305).contains(&count(Some(Fault::LostAnswer))));
+    assert!((195..305).contains(&count(Some(Fault::Hang))));
+    assert_eq!(count(None) + count(Some(Fault::LostAnswer)) + count(Some(Fault::Hang)), 1000);
+}
+
+#[test]
+fn random_delays_stay_below_the_longest_delay() {
+    let longest_delay = Duration::from_secs(1);
+    for fault in thousand(Odds { late: 1.0, longest_delay, ..Odds::default() }, 3) {
+        assert!(matches!(fault, Some(Fault::Late(delay)) if delay < longest_delay), "{fault:?}");
+    }
+}
+
+#[test]
+fn planned_fault_precedes_the_fault_for_every_call() {
+    let (bench, _) = Bench::held();
+    bench.faulty.fail_always(Verb::Get, Fault::Fatal);
+    bench.faulty.pass_next(Verb::Get);
+    bench.faulty.fail_next(Verb::Get, Fault::NotApplied);
+    let mut struck = (0..3).map(|_| now(bench.faulty.get(&KEY)));
+    assert!(struck.next().unwrap().is_ok());
+    assert!(matches!(struck.next(), Some(Err(ReadError::Unavailable(_)))));
+    assert!(matches!(struck.next(), Some(Err(ReadError::Fatal(_)))));
+    now(bench.faulty.scan(&[KEY])).unwrap();
+    bench.faulty.fail_at_random(Odds { fatal: 1.0, ..Odds::default() }, 1);
+    bench.faulty.pass_always(Verb::Get);
+    now(bench.faulty.get(&KEY)).unwrap();
+    now(bench.faulty.scan(&[KEY])).unwrap_err();
+    bench.faulty.heal();
+    now(bench.faulty.scan(&[KEY])).unwrap();
+    assert_eq!((bench.faulty.count(Verb::Get), bench.faulty.waiting()), (4, 0));
+}
+
+#[test]
+fn doubled_write_arrives_again_after_its_delay() {
+    let (bench, first) = Bench::held();
+    let (second, third) = (next(&first), next(&next(&first)));
+    bench.faulty.fail_next(Verb::CompareAndSwap, Fault::Doubled(SECOND));
+    assert_eq!(now(bench.faulty.compare_and_swap(&KEY, &first, &second)).unwrap(), Swap::Swapped);
+    assert_eq!(now(bench.faulty.compare_and_swap(&KEY, &second, &third)).unwrap(), Swap::Swapped);
+    // The storage forgets, so that the copy finds what it was sent for.
+    now(bench.faulty.tamper(&KEY, first)).unwrap();
+    bench.clock.advance(SECOND);
+    now(bench.faulty.deliver_due());
+    assert_eq!((bench.stands(), bench.faulty.counts().doubled), (Some(second), 1));
+}

@@ -3,9 +3,8 @@
 
 use super::*;
 use futures_util::{FutureExt, future::join_all};
-use ielections::{DocumentVersion, DocumentWriteError};
+use ielections::{DocumentVersion, DocumentWriteError, testing::mock::Odds};
 use std::{cell::RefCell, collections::BTreeMap};
-use storage::{Call, Fate};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -13,30 +12,26 @@ const SECOND: Duration = Duration::from_secs(1);
 fn batch_without_an_answer_is_resolved_and_applied_once() {
     // The fate of the write, and how often it is sent.
     for (fate, sent) in [
-        (Fate::LostAnswer, 1),
-        (Fate::LostRequest, 2),
-        (Fate::NotApplied, 2),
+        (Fault::LostAnswer, 1),
+        (Fault::LostRequest, 2),
+        (Fault::NotApplied, 2),
         // Arrives before the second copy, which is then refused.
-        (Fate::Late(PAUSE), 2),
+        (Fault::Late(PAUSE), 2),
         // Arrives after the second copy.
-        (Fate::Late(PAUSE * 2), 2),
+        (Fault::Late(PAUSE * 2), 2),
         // Takes longer than the timeout of an attempt.
-        (Fate::SlowAnswer(ATTEMPT * 2), 1),
-        (Fate::Slow(ATTEMPT + SECOND / 2), 2),
-        (Fate::Hang, 2),
-        (Fate::Panic, 2),
+        (Fault::SlowAnswer(ATTEMPT * 2), 1),
+        (Fault::SlowRequest(ATTEMPT + SECOND / 2), 2),
+        (Fault::Hang, 2),
+        (Fault::Panic, 2),
     ] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
-            bench.storage.writes([fate]);
+        led(async |Led { bench, documents, .. }| {
+            bench.writes([fate]);
             let first = documents.write(vec![put("a", "1")]).await.unwrap();
-            assert_eq!(bench.storage.sent(), sent, "{fate:?}");
+            assert_eq!(bench.sent(), sent, "{fate:?}");
             let second = documents.write(vec![put("a", "2")]).await.unwrap();
             assert_eq!(second, first.next(), "{fate:?}");
-            bench.storage.land_late();
+            bench.faulty.land_late().await;
             assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
         });
     }
@@ -44,20 +39,16 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
 
 #[test]
 fn batch_of_a_dropped_caller_is_settled_before_the_next() {
-    for fate in [Fate::Slow(SECOND), Fate::SlowAnswer(SECOND), Fate::Hang] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
-            bench.storage.writes([fate]);
+    for fate in [Fault::SlowRequest(SECOND), Fault::SlowAnswer(SECOND), Fault::Hang] {
+        led(async |Led { bench, documents, .. }| {
+            bench.writes([fate]);
             {
                 let mut dropped = Box::pin(documents.write(vec![put("a", "1")]));
                 assert!(waits(&mut dropped).await);
-                assert_eq!(bench.storage.sent(), 1);
+                assert_eq!(bench.sent(), 1);
             }
             documents.write(vec![put("a", "2")]).await.unwrap();
-            bench.storage.land_late();
+            bench.faulty.land_late().await;
             assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
         });
     }
@@ -65,12 +56,8 @@ fn batch_of_a_dropped_caller_is_settled_before_the_next() {
 
 #[test]
 fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
-        bench.storage.writes([Fate::Slow(SECOND), Fate::Slow(SECOND)]);
+    led(async |Led { bench, documents, .. }| {
+        bench.writes([Fault::SlowRequest(SECOND), Fault::SlowRequest(SECOND)]);
         let first = documents.write(vec![put("a", "1")]);
         let mut driver = Box::pin(documents.write(vec![put("b", "2")]));
         let mut other = Box::pin(documents.write(vec![put("c", "3")]));
@@ -81,22 +68,18 @@ fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
         let (first, ()) = tokio::join!(first, shared);
         first.unwrap();
         assert!(waits(&mut driver).await);
-        bench.until(|| bench.storage.sent() == 2).await;
+        bench.until(|| bench.sent() == 2).await;
         drop(driver);
         other.await.unwrap();
-        bench.storage.land_late();
+        bench.faulty.land_late().await;
         assert_eq!(bench.landed(), [vec!["1"], vec!["2", "3"]]);
     });
 }
 
 #[test]
 fn write_dropped_before_its_turn_is_not_sent() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
-        bench.storage.writes([Fate::Slow(SECOND)]);
+    led(async |Led { bench, documents, .. }| {
+        bench.writes([Fault::SlowRequest(SECOND)]);
         let first = documents.write(vec![put("a", "1")]);
         let second = async {
             let mut dropped = Box::pin(documents.write(vec![put("b", "2")]));
@@ -113,17 +96,13 @@ fn write_dropped_before_its_turn_is_not_sent() {
 #[test]
 fn batch_answered_as_unknown_is_settled_before_the_next() {
     for lands in [true, false] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, documents, .. }| {
             documents.write(Vec::new()).await.unwrap();
-            bench.storage.always(Some(Fate::LostRequest));
-            bench.storage.writes([if lands { Fate::LostAnswer } else { Fate::LostRequest }]);
+            bench.always(Fault::LostRequest);
+            bench.writes([if lands { Fault::LostAnswer } else { Fault::LostRequest }]);
             let unknown = documents.write(vec![put("a", "1")]).await.unwrap_err();
             assert!(matches!(unknown, DocumentWriteError::Unknown { .. }), "{unknown:?}");
-            bench.storage.always(None);
+            bench.faulty.heal();
             documents.write(vec![put("a", "2")]).await.unwrap();
             assert_eq!(bench.landed()[1..], [["1"], ["2"]]);
         });
@@ -132,14 +111,10 @@ fn batch_answered_as_unknown_is_settled_before_the_next() {
 
 #[test]
 fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, documents, .. }| {
         let started = bench.clock.now();
-        for (fate, certain) in [(Fate::NotApplied, false), (Fate::Fatal, true)] {
-            bench.storage.always(Some(fate));
+        for (fate, certain) in [(Fault::NotApplied, false), (Fault::Fatal, true)] {
+            bench.always(fate);
             let failed = documents.write(vec![put("a", "1")]).await.unwrap_err();
             let right = match failed {
                 DocumentWriteError::NotWritten { .. } => !certain,
@@ -147,7 +122,7 @@ fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
                 _ => false,
             };
             assert!(right, "{fate:?}: {failed:?}");
-            bench.storage.always(None);
+            bench.faulty.heal();
             documents.write(Vec::new()).await.unwrap();
         }
         assert_eq!(bench.landed(), [[""; 0], [""; 0]]);
@@ -158,14 +133,10 @@ fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
 
 #[test]
 fn failed_condition_affects_only_its_caller() {
-    for fate in [Fate::Well, Fate::LostAnswer, Fate::Late(SECOND / 2)] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+    for fate in [None, Some(Fault::LostAnswer), Some(Fault::Late(SECOND / 2))] {
+        led(async |Led { bench, documents, .. }| {
             let stands = documents.write(vec![put("a", "1")]).await.unwrap();
-            bench.storage.writes([Fate::Slow(SECOND), fate]);
+            bench.writes([Fault::SlowRequest(SECOND)].into_iter().chain(fate));
             let conditional = |name: &str, body: &str, only_if| vec![put_if(name, body, only_if)];
             let (first, innocent, absent, elsewhere, version, last) = tokio::join!(
                 documents.write(vec![put("first", "first")]),
@@ -182,7 +153,7 @@ fn failed_condition_affects_only_its_caller() {
             let conflict = |name: &str, found| DocumentWriteError::Conflict { id: id(name), found };
             assert_eq!(absent.unwrap_err(), conflict("a", Some(stands)));
             assert_eq!(elsewhere.unwrap_err(), conflict("none", None));
-            bench.storage.land_late();
+            bench.faulty.land_late().await;
             assert_eq!(bench.landed(), [vec!["1"], vec!["first"], vec!["2", "5", "6"]], "{fate:?}");
         });
     }
@@ -191,13 +162,9 @@ fn failed_condition_affects_only_its_caller() {
 #[test]
 fn conditional_write_with_lost_answer_is_no_conflict() {
     // The first copy refuses the second one.
-    for fate in [Fate::LostAnswer, Fate::Late(PAUSE)] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
-            bench.storage.writes([fate]);
+    for fate in [Fault::LostAnswer, Fault::Late(PAUSE)] {
+        led(async |Led { bench, documents, .. }| {
+            bench.writes([fate]);
             documents.write(vec![put_if("a", "1", OnlyIf::Absent)]).await.unwrap();
             assert_eq!(bench.landed(), [["1"]], "{fate:?}");
         });
@@ -206,21 +173,17 @@ fn conditional_write_with_lost_answer_is_no_conflict() {
 
 #[test]
 fn writes_of_one_caller_keep_their_order() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
-        bench.storage.writes([Fate::Late(PAUSE * 3), Fate::LostRequest, Fate::LostAnswer, Fate::Hang]);
+    led(async |Led { bench, documents, .. }| {
+        bench.writes([Fault::Late(PAUSE * 3), Fault::LostRequest, Fault::LostAnswer, Fault::Hang]);
         let mut last = DocumentVersion::NONE;
         for n in 0..6 {
             let version = documents.write(vec![put("a", &n.to_string())]).await.unwrap();
             assert!(version > last);
             last = version;
         }
-        bench.storage.land_late();
+        bench.faulty.land_late().await;
         assert_eq!(bench.landed(), (0..6).map(|n| vec![n.to_string()]).collect::<Vec<_>>());
-        assert!(bench.storage.count(Call::FenceState) > 1);
+        assert!(bench.faulty.count(Verb::FenceState) > 1);
         assert!(documents.get(&id("a")).now_or_never().unwrap().unwrap().is_some());
     });
 }
@@ -228,6 +191,20 @@ fn writes_of_one_caller_keep_their_order() {
 const CALLERS: usize = 4;
 const WRITES: usize = 12;
 const SEEDS: u64 = 300;
+const ODDS: Odds = Odds {
+    not_applied: 0.05,
+    fatal: 0.0,
+    lost_request: 0.07,
+    lost_answer: 0.08,
+    slow_request: 0.1,
+    slow_answer: 0.07,
+    late: 0.05,
+    doubled: 0.03,
+    held_back: 0.0,
+    hang: 0.03,
+    // Twice the time-out of an attempt.
+    longest_delay: Duration::from_secs(4),
+};
 
 /// The answer to one write.
 #[derive(Debug)]
@@ -255,7 +232,8 @@ fn outcome(answer: Result<DocumentVersion, DocumentWriteError>) -> Outcome {
 
 /// Runs the writes of one seed. Returns the outcome of each by its body.
 async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String, Outcome> {
-    bench.storage.at_random(Some(seed));
+    bench.faulty.fail_at_random(ODDS, seed);
+    Verb::RECORDS.into_iter().for_each(|verb| bench.faulty.pass_always(verb));
     let all = RefCell::new(BTreeMap::new());
     let caller = async |caller: usize| {
         let mut dice = fastrand::Rng::with_seed(seed * 1000 + caller as u64);
@@ -289,7 +267,7 @@ async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String
         }
     };
     join_all((0..CALLERS).map(caller)).await;
-    bench.storage.at_random(None);
+    bench.faulty.heal();
     all.into_inner()
 }
 
@@ -328,18 +306,14 @@ fn check(bench: &Bench, heard: &BTreeMap<String, Outcome>, seed: u64) {
 fn every_answer_is_true_under_random_faults() {
     let seen = RefCell::new(BTreeMap::<&str, usize>::new());
     for seed in 0..SEEDS {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             let heard = run(&bench, &documents, seed).await;
             // Calls in flight arrive, before and after unknown outcomes are settled.
             if seed % 2 == 0 {
-                bench.storage.land_late();
+                bench.faulty.land_late().await;
             }
             documents.write(Vec::new()).await.unwrap();
-            bench.storage.land_late();
+            bench.faulty.land_late().await;
             check(&bench, &heard, seed);
             let mut seen = seen.borrow_mut();
             for heard in heard.values() {
@@ -351,7 +325,7 @@ fn every_answer_is_true_under_random_faults() {
                 *seen.entry(kind).or_default() += 1;
             }
             *seen.entry("shared").or_default() +=
-                bench.storage.landed().iter().filter(|batch| batch.len() > 2).count();
+                bench.faulty.batches().iter().filter(|batch| batch.len() > 2).count();
             assert!(leadership.standing().loss().is_none(), "seed {seed}");
         });
     }

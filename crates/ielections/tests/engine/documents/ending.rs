@@ -3,10 +3,8 @@
 use super::*;
 use futures_util::future::join_all;
 use ielections::{
-    DocumentReadError, DocumentWriteError, Entry, Epoch, Incarnation, Loss, Scan, Version,
-    testing::mock::{Fault, Verb},
+    DocumentReadError, DocumentWriteError, Entry, Epoch, Holder, Incarnation, Loss, Scan, Ttl, Version,
 };
-use storage::{Call, Fate};
 
 fn successor() -> Entry {
     Entry {
@@ -19,13 +17,9 @@ fn successor() -> Entry {
 
 #[test]
 fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         documents.write(vec![put("a", "1")]).await.unwrap();
-        bench.records.tamper(&KEY, successor()).await.unwrap();
+        bench.faulty.tamper(&KEY, successor()).await.unwrap();
         let current = Some(successor().epoch);
         let deposed = documents.write(vec![put("a", "2")]).await.unwrap_err();
         assert_eq!(deposed, DocumentWriteError::Deposed { current });
@@ -33,11 +27,11 @@ fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
         let before = bench.clock.now();
         assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(successor()) });
         assert!(bench.clock.now().since(before) < Duration::from_millis(1));
-        let asked = bench.storage.calls().len();
+        let asked = bench.asked().len();
         documents.write(vec![put("a", "3")]).await.unwrap_err();
         let read = documents.get(&id("a")).await.unwrap_err();
         assert!(matches!(read, DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_)), "{read:?}");
-        assert_eq!(bench.storage.calls().len(), asked);
+        assert_eq!(bench.asked().len(), asked);
         assert_eq!(bench.landed(), [["1"]]);
         // The work has as long to stop as after every other mismatch, not the rest of the TTL.
         let (deadline, _) = process.trigger.earliest().unwrap();
@@ -50,22 +44,18 @@ fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
 /// Shows I4.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         let armed_until = leadership.standing().kill_at();
         // Just before the renewal, which waits for the read at most a pause.
         bench.clock.sleep_until(armed_until.before(TTL * 8 / 10).after(TTL * 23 / 100)).await;
-        bench.storage.reads([Fate::Slow(ATTEMPT * 9 / 10)]);
-        bench.records.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE / 10));
+        bench.faulty.fail_next(Verb::FenceState, Fault::SlowRequest(ATTEMPT * 9 / 10));
+        bench.faulty.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE / 10));
         let read_until = bench.clock.now().after(ATTEMPT * 9 / 10);
         let a = id("a");
         let mut read = Box::pin(documents.get(&a));
         assert!(waits(&mut read).await);
-        bench.until(|| bench.storage.count(Call::Renewal) == 1).await;
-        bench.records.tamper(&KEY, successor()).await.unwrap();
+        bench.until(|| bench.faulty.count(Verb::CompareAndSwap) == 1).await;
+        bench.faulty.tamper(&KEY, successor()).await.unwrap();
         // The engine does not run from here until both answers are ready.
         assert!(bench.clock.now() < read_until);
         bench.clock.advance_to(read_until);
@@ -84,7 +74,7 @@ fn leader_without_a_record_is_deposed() {
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process).await;
-        bench.records.wipe(&KEY).await.unwrap();
+        bench.faulty.wipe(&KEY).await.unwrap();
         let documents = documents(&leadership);
         // Already by the first read, which reads the count.
         let read = documents.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap_err();
@@ -97,21 +87,17 @@ fn leader_without_a_record_is_deposed() {
 #[test]
 fn replaced_storage_ends_the_writer() {
     for reads in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             if reads {
-                bench.storage.reads([Fate::Replaced])
+                bench.faulty.fail_next(Verb::FenceState, Fault::Replaced)
             } else {
-                bench.storage.writes([Fate::Replaced])
+                bench.writes([Fault::Replaced])
             }
             for _ in 0..2 {
                 let lost = documents.write(vec![put("a", "1")]).await.unwrap_err();
                 assert!(matches!(lost, DocumentWriteError::Lost(Loss::StorageReplaced { .. })), "{lost:?}");
             }
-            assert!(bench.storage.landed().is_empty());
+            assert!(bench.faulty.batches().is_empty());
             let _ = leadership.release().await;
         });
     }
@@ -119,16 +105,12 @@ fn replaced_storage_ends_the_writer() {
 
 #[test]
 fn every_waiting_caller_gets_the_deposition() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
-        bench.storage.writes([Fate::Slow(PAUSE)]);
+    led(async |Led { bench, documents, .. }| {
+        bench.writes([Fault::SlowRequest(PAUSE)]);
         let writes = join_all((0..20).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
         let depose = async {
-            bench.until(|| bench.storage.sent() == 1).await;
-            bench.records.tamper(&KEY, successor()).await.unwrap();
+            bench.until(|| bench.sent() == 1).await;
+            bench.faulty.tamper(&KEY, successor()).await.unwrap();
         };
         let (answers, ()) = tokio::join!(writes, depose);
         for answer in answers {
@@ -138,46 +120,13 @@ fn every_waiting_caller_gets_the_deposition() {
                 "{refused:?}"
             );
         }
-        assert_eq!(bench.storage.landed().len(), 0);
+        assert_eq!(bench.faulty.batches().len(), 0);
     });
-}
-
-/// Shows I2.
-#[test]
-fn write_of_a_paused_leader_is_refused_after_a_take_over() {
-    for wrote in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let (paused, next) = (bench.process(), bench.process());
-            let leadership = lead(&paused).await;
-            let documents_of_paused = documents(&leadership);
-            documents_of_paused.write(vec![put("a", "1")]).await.unwrap();
-            // In flight when the process is paused.
-            bench.storage.writes([Fate::Slow(TTL * 3)]);
-            let mut on_the_wire = Box::pin(documents_of_paused.write(vec![put("a", "late")]));
-            assert!(waits(&mut on_the_wire).await);
-            paused.crash();
-            let successor = lead(&next).await;
-            let documents = documents(&successor);
-            if wrote {
-                documents.write(vec![put("a", "2")]).await.unwrap();
-            }
-            bench.storage.land_late();
-            on_the_wire.await.unwrap_err();
-            let body = documents.get(&id("a")).await.unwrap().unwrap().body;
-            assert_eq!(body, if wrote { "2" } else { "1" });
-            let _ = successor.release().await;
-        });
-    }
 }
 
 #[test]
 fn service_can_write_while_elections_close() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, process, leadership, documents }| {
         let work = async {
             assert_eq!(leadership.lost().await, Loss::Closing);
             documents.write(vec![put("a", "stopped here")]).await.unwrap();
@@ -191,30 +140,22 @@ fn service_can_write_while_elections_close() {
 
 #[test]
 fn write_after_hand_back_is_refused() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         let _ = leadership.release().await;
         let refused = documents.write(vec![put("a", "1")]).await.unwrap_err();
         assert_eq!(refused, DocumentWriteError::Lost(Loss::HandedBack));
-        assert_eq!(bench.storage.calls(), []);
+        assert_eq!(bench.asked(), []);
     });
 }
 
 #[test]
 fn every_wait_ends_while_the_storage_hangs() {
     for opened in [false, true] {
-        let bench = Bench::new();
-        on(&bench.clock, async {
-            let process = bench.process();
-            let leadership = lead(&process).await;
-            let documents = documents(&leadership);
+        led(async |Led { bench, leadership, documents, .. }| {
             if opened {
                 documents.write(Vec::new()).await.unwrap();
             }
-            bench.storage.always(Some(Fate::Hang));
+            bench.always(Fault::Hang);
             let since = bench.clock.now();
             let writes = join_all((0..30).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
             let id = id("a");
@@ -240,16 +181,12 @@ fn every_wait_ends_while_the_storage_hangs() {
 
 #[test]
 fn waits_end_with_the_loss_of_the_leadership() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
         documents.write(Vec::new()).await.unwrap();
-        bench.records.fail_always(Verb::CompareAndSwap, Fault::Hang);
-        bench.records.fail_always(Verb::Get, Fault::LostRequest);
+        bench.faulty.fail_always(Verb::CompareAndSwap, Fault::Hang);
+        bench.faulty.fail_always(Verb::Get, Fault::LostRequest);
         bench.clock.sleep(TTL * 6 / 10).await;
-        bench.storage.always(Some(Fate::Hang));
+        bench.always(Fault::Hang);
         let writes = join_all((0..30).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
         for answer in writes.await {
             let failed = answer.unwrap_err();

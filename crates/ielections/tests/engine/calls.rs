@@ -1,0 +1,250 @@
+//! Which calls the engine makes of storage, randomness and wall clock, and when: in order, after hints, while
+//! calls hang, and after the process stood still.
+
+use crate::{Bench, TTL, candidacy, lead, on};
+use ielections::{
+    Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Loss, ReleaseOutcome, Terms, Timing,
+    TokioSpawn, Ttl, TtlStorage as _, Vacant, Version,
+    testing::mock::{Fault, Verb},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use vvm_clock::{Clock, WallClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
+
+const WALL: Duration = Duration::from_millis(1_700_000_000_000);
+const OURS: Incarnation = Incarnation::from_bytes([9; 16]);
+
+/// Wall clock and randomness that count how often they are asked.
+#[derive(Debug, Default)]
+struct Asked {
+    wall: AtomicUsize,
+    incarnations: AtomicUsize,
+}
+
+impl WallClock for Asked {
+    fn since_unix_epoch(&self) -> Duration {
+        self.wall.fetch_add(1, Ordering::Relaxed);
+        WALL
+    }
+}
+
+impl Entropy for Asked {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.incarnations.fetch_add(1, Ordering::Relaxed);
+        bytes.copy_from_slice(OURS.as_bytes());
+    }
+
+    fn next_u64(&self) -> u64 {
+        0
+    }
+}
+
+/// The slot is read before it is claimed, and no call is repeated. Wall time is used only for the epoch, and
+/// randomness only for incarnations and jitter.
+#[tokio::test]
+async fn uncontended_leadership_costs_one_read_one_claim_and_one_delete() {
+    let (bench, asked) = (Bench::new(), Arc::new(Asked::default()));
+    let env = Env {
+        clock: Arc::new(bench.clock.clone()),
+        wall: Arc::clone(&asked) as _,
+        deadman: Deadman::with_trigger(RecordingTrigger::on(Arc::new(bench.clock.clone()))),
+        entropy: Arc::clone(&asked) as _,
+        spawn: Arc::new(TokioSpawn::on(tokio::runtime::Handle::current())),
+    };
+    let elections = Elections::new(Arc::clone(&bench.faulty) as _, env);
+    let (_, leadership) = elections.acquire(candidacy(7)).await.unwrap();
+    let epoch = Epoch::new(WALL.as_millis() as u64).unwrap();
+    assert_eq!((leadership.epoch(), leadership.incarnation()), (epoch, OURS));
+    assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    elections.cleanup().await;
+    let calls: Vec<Verb> = bench.faulty.log().iter().map(|call| call.verb).collect();
+    assert_eq!(calls, [Verb::Scan, Verb::InsertIfNotExist, Verb::CompareAndDelete]);
+    assert_eq!(asked.wall.load(Ordering::Relaxed), 1);
+    assert_eq!(asked.incarnations.load(Ordering::Relaxed), 1);
+}
+
+/// The record is renewed while the process stands still, during its first read.
+/// Shows I5.
+#[test]
+fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_still() {
+    const LONGER_THAN_A_TTL: Duration = TTL.checked_mul(5).unwrap().checked_div(4).unwrap();
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let entry = ielections::Entry {
+            holder: ielections::Holder::new("another").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 3 },
+            ttl: Ttl::DEFAULT,
+            epoch: Epoch::new(1).unwrap(),
+        };
+        bench.faulty.insert_if_not_exist(&0, Vacant::default(), &entry).await.unwrap();
+        let (clock, stood_still) = (bench.clock.clone(), AtomicBool::new(false));
+        bench.faulty.watch(move |verb| {
+            if verb == Verb::Scan && !stood_still.swap(true, Ordering::Relaxed) {
+                clock.advance(LONGER_THAN_A_TTL);
+            }
+        });
+        let began = bench.clock.now();
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let waited = bench.clock.now().since(began);
+        assert!(waited >= LONGER_THAN_A_TTL + TTL, "taken over after {waited:?}");
+        leadership.release().await;
+    });
+}
+
+#[test]
+fn hint_makes_every_campaign_read_at_once() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leaders = [lead(&process, 0).await, lead(&process, 1).await];
+        let waiting = [process.elections.acquire(candidacy(0)), process.elections.acquire(candidacy(1))];
+        let course = async {
+            bench.clock.sleep(Duration::from_secs(10)).await;
+            for leader in leaders {
+                assert_eq!(leader.release().await, ReleaseOutcome::Released);
+            }
+            let told_at = bench.clock.now();
+            process.elections.look_now();
+            told_at
+        };
+        let (told_at, led) = tokio::join!(course, futures_util::future::join_all(waiting));
+        assert!(bench.clock.now().since(told_at) <= Terms::HINT_GAP);
+        for (_, leadership) in led.into_iter().map(Result::unwrap) {
+            leadership.release().await;
+        }
+    });
+}
+
+/// The standby of a live leader reads a few times in each TTL, and still leads right after a hint.
+#[test]
+fn standby_reads_less_often_while_hints_follow_releases() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leader = lead(&process, 0).await;
+        let course = async {
+            let mut reads = [0; 2];
+            for hints in [false, true] {
+                bench.faulty.say_hints_follow(hints);
+                bench.clock.sleep(TTL).await;
+                let before = bench.faulty.count(Verb::Scan);
+                bench.clock.sleep(TTL * 10).await;
+                reads[usize::from(hints)] = bench.faulty.count(Verb::Scan) - before;
+            }
+            let [polls, reads] = reads;
+            assert!(polls >= 200 && reads <= 55, "{polls} reads without hints, {reads} with");
+            assert_eq!(leader.release().await, ReleaseOutcome::Released);
+            process.elections.look_now();
+            bench.clock.now()
+        };
+        let (told_at, led) = tokio::join!(course, process.elections.acquire(candidacy(0)));
+        assert!(bench.clock.now().since(told_at) <= Terms::HINT_GAP);
+        led.unwrap().1.release().await;
+    });
+}
+
+/// Neither storage calls nor commands pile up (I11).
+/// Shows I11.
+#[test]
+fn flood_of_hints_costs_fifty_reads_a_second() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let _leader = lead(&process, 0).await;
+        let flood = async {
+            bench.clock.sleep(Duration::from_secs(1)).await;
+            let before = bench.faulty.count(Verb::Scan);
+            for _ in 0..2000 {
+                for _ in 0..10 {
+                    process.elections.look_now();
+                }
+                bench.clock.sleep(Duration::from_millis(1)).await;
+            }
+            bench.faulty.count(Verb::Scan) - before
+        };
+        let looks = tokio::select! {
+            biased;
+            looks = flood => looks,
+            _ = process.elections.acquire(candidacy(0)) => panic!("two leaders"),
+        };
+        assert!((90..=110).contains(&looks), "{looks} looks in two seconds");
+    });
+}
+
+/// Its claim is in flight and is settled first.
+#[test]
+fn hint_to_a_withdrawn_campaign_has_no_effect() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        bench.faulty.fail_always(Verb::InsertIfNotExist, Fault::SlowAnswer(Duration::from_millis(300)));
+        let mut waiting = Box::pin(process.elections.acquire(candidacy(0)));
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("led at once"),
+            () = bench.until(|| bench.faulty.count(Verb::InsertIfNotExist) > 0) => {}
+        }
+        drop(waiting);
+        for _ in 0..10 {
+            process.elections.look_now();
+            bench.clock.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(bench.faulty.count(Verb::CompareAndDelete), 0, "before it was answered");
+        bench.until(|| bench.faulty.count(Verb::CompareAndDelete) > 0).await;
+        process.elections.cleanup().await;
+        process.elections.look_now();
+    });
+}
+
+const TIMING: Timing = Timing::of(Ttl::DEFAULT);
+
+/// Exact for every lease, while all calls in flight hang (I3).
+#[test]
+fn loss_is_at_its_instant_while_every_call_hangs() {
+    let bench = Bench::new().in_flight(1);
+    on(&bench.clock, async {
+        let process = bench.process();
+        let leaderships = [lead(&process, 0).await, lead(&process, 1).await];
+        let sent_at = leaderships.each_ref().map(|one| one.standing().kill_at().before(TTL * 8 / 10));
+        for verb in Verb::RECORDS {
+            bench.faulty.fail_always(verb, Fault::Hang);
+        }
+        for (leadership, sent_at) in leaderships.iter().zip(sent_at) {
+            let loss = leadership.lost().await;
+            assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
+            assert_eq!(bench.clock.now(), TIMING.loss_at(sent_at));
+            assert_eq!(leadership.standing().kill_at(), TIMING.kill_at(sent_at));
+        }
+        assert!(process.trigger.fired().is_empty());
+        bench.clock.sleep_until(TIMING.kill_at(sent_at[0])).await;
+        assert!(process.trigger.check(), "nothing would have ended this process");
+    });
+}
+
+/// The engine has not run, so no loss is set: the standing compares the time itself.
+#[test]
+fn ensure_fails_past_the_deadline() {
+    let bench = Bench::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        let kill_at = leadership.standing().kill_at();
+        bench.clock.advance_to(kill_at.before(Duration::from_nanos(1)));
+        assert_eq!(leadership.ensure(Duration::ZERO), Ok(()));
+        bench.clock.advance_to(kill_at);
+        assert_eq!(leadership.standing().loss(), None, "the engine has run");
+        let ensured = leadership.ensure(Duration::ZERO);
+        assert!(matches!(ensured, Err(InsufficientTime::TooShort { .. })), "{ensured:?}");
+        assert_eq!(leadership.lost().await, Loss::Suspended);
+        assert_eq!(bench.faulty.count(Verb::CompareAndSwap), 0, "a call after the loss");
+        leadership.release().await;
+    });
+}

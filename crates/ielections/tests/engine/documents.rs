@@ -1,0 +1,104 @@
+//! The documents of one leadership: which batches are applied, in which order, and their answers.
+
+mod ending;
+mod settling;
+mod writer;
+
+use crate::{Bench, TTL, on};
+use bytes::Bytes;
+use ielections::{
+    DocumentId, DocumentWrite, Documents, Leadership, OnlyIf,
+    testing::{
+        elections_suite::Process,
+        mock::{Fault, Verb},
+    },
+};
+use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
+use vvm_clock::Clock as _;
+
+const KEY: u32 = 0;
+/// The intervals of the design for a TTL of 20 s.
+const ATTEMPT: Duration = TTL.checked_div(10).unwrap();
+const PAUSE: Duration = TTL.checked_div(20).unwrap();
+
+impl Bench {
+    /// The faults of the next writes of documents, in order.
+    fn writes(&self, faults: impl IntoIterator<Item = Fault>) {
+        faults.into_iter().for_each(|fault| self.faulty.fail_next(Verb::WriteDocuments, fault));
+    }
+
+    /// How many writes of documents were sent.
+    fn sent(&self) -> u64 {
+        self.faulty.count(Verb::WriteDocuments)
+    }
+
+    /// The fault of every call for documents without another plan.
+    fn always(&self, fault: Fault) {
+        Verb::DOCUMENTS.into_iter().for_each(|verb| self.faulty.fail_always(verb, fault));
+    }
+
+    /// The calls for documents, in order.
+    fn asked(&self) -> Vec<Verb> {
+        let calls = self.faulty.log().into_iter().map(|call| call.verb);
+        calls.filter(|verb| Verb::DOCUMENTS.contains(verb)).collect()
+    }
+
+    /// The applied batches, in order.
+    fn landed(&self) -> Vec<Vec<String>> {
+        self.faulty.batches().iter().map(|batch| bodies(batch)).collect()
+    }
+}
+
+async fn lead(process: &Process<u32>) -> Leadership {
+    crate::lead(process, KEY).await
+}
+
+/// A leadership with its documents.
+struct Led {
+    bench: Bench,
+    process: Process<u32>,
+    leadership: Leadership,
+    documents: Documents,
+}
+
+/// Runs `test` in mock time.
+fn led(test: impl AsyncFnOnce(Led)) {
+    let bench = Bench::new();
+    let clock = bench.clock.clone();
+    on(&clock, async {
+        let process = bench.process();
+        let leadership = lead(&process).await;
+        let documents = documents(&leadership);
+        test(Led { bench, process, leadership, documents }).await;
+    });
+}
+
+fn documents(leadership: &Leadership) -> Documents {
+    leadership.standing().documents().unwrap()
+}
+
+fn id(name: &str) -> DocumentId {
+    DocumentId::new(name.to_owned()).unwrap()
+}
+
+fn put_if(name: &str, body: &str, only_if: OnlyIf) -> DocumentWrite {
+    DocumentWrite::Put { id: id(name), body: Bytes::from(body.to_owned()), only_if }
+}
+
+fn put(name: &str, body: &str) -> DocumentWrite {
+    put_if(name, body, OnlyIf::Always)
+}
+
+/// The bodies that a batch puts, which identify it.
+fn bodies(batch: &[DocumentWrite]) -> Vec<String> {
+    let body = |write: &DocumentWrite| match write {
+        DocumentWrite::Put { body, .. } => Some(String::from_utf8_lossy(body).into_owned()),
+        DocumentWrite::Delete { .. } => None,
+    };
+    batch.iter().filter_map(body).collect()
+}
+
+/// Begins a call. Returns whether it is pending.
+async fn waits(call: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *call).poll(cx).is_pending())).await
+}
