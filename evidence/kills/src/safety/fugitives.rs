@@ -1,10 +1,10 @@
-//! `safety fugitives`: workers that try to escape containment, and how long they outlive the host.
+//! `kills safety fugitives`: workers that try to escape containment, and how long they outlive the host.
 //!
 //! Tries every kind of worker, every way to end guardian and host, and every level of containment that this
 //! machine has. Fails if a process outlives the host (or the killed guardian) by more than `--at-most-ms`
 //! where the level promises that none does. Other times are printed as not promised.
 
-use crate::proc_fs::{self, Marked};
+use super::processes::{self, Marked};
 use clap::Args;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::{
@@ -229,7 +229,7 @@ fn inject(mark: &str, kind: Kind, ending: Ending) -> io::Result<Option<Duration>
         }
     }
     let target = if ending == Ending::GuardianKilled { guardian } else { host };
-    if wait(STARTS, || proc_fs::status(target.as_raw_nonzero().get()).is_none_or(|of| of.zombie)).is_none() {
+    if wait(STARTS, || processes::has_ended(target.as_raw_nonzero().get())).is_none() {
         return Err(io::Error::other(format!("{} outlived the deadline", ending.title())));
     }
     Ok(wait(WATCHED, || find(mark).of_worker.is_empty()))
@@ -254,7 +254,7 @@ fn wait(most: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration>
 fn find(mark: &str) -> Found {
     let variable = format!("{MARK}={mark}").into_bytes();
     let mut found = Found::default();
-    for Marked { pid, words } in proc_fs::marked(|one| one == variable) {
+    for Marked { pid, words } in processes::marked(|one| one == variable) {
         found.all.push(pid);
         let mut words = words.iter().map(String::as_str);
         match (words.next(), words.next()) {

@@ -1,12 +1,153 @@
-//! [`Verdict`]: the result of a state's trials, and the table of all states.
+//! [`Trial`]: one process, from its start to its death. [`Verdict`]: the result of all trials in one state.
+//!
+//! A pidfd shows the time of death, on the clock of the deadline. The observer's own delay counts as lateness
+//! of the process.
 
-use crate::{
-    state::State,
-    trial::{Death, Trial, TrialError},
+use super::{State, subject};
+use clap::ValueEnum;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid},
 };
-use serde::Serialize;
-use std::{fmt, time::Duration};
-use vvm_clock::Span;
+use std::{
+    error::Error,
+    fmt,
+    io::{self, BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+use tempfile::NamedTempFile;
+use vvm_clock::{Instant, Span, SystemClock};
+
+/// After this time the trial kills a process that is not dead.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+
+/// The observed death of a process.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) deadline: Instant,
+    pub(crate) died: Instant,
+    pub(crate) by: Death,
+    /// When one of its threads last ran, if the state leaves signs of life.
+    pub(crate) last_sign: Option<Instant>,
+}
+
+/// The cause of death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Death {
+    /// The deadman's thread.
+    Thread,
+    /// The deadman's kernel timer.
+    Kernel,
+    /// Something else.
+    Other(ExitStatus),
+    /// It did not die, and the trial killed it.
+    None,
+}
+
+/// A trial, or why it has no result.
+pub(crate) type Outcome = Result<Trial, Box<dyn Error + Send + Sync>>;
+
+impl Trial {
+    pub(crate) fn run(state: State, deadline_in: Duration) -> Outcome {
+        let signs = state.leaves_signs().then(NamedTempFile::new).transpose()?;
+        let signs = signs.as_ref().map(NamedTempFile::path);
+        let mut child = start(state, deadline_in, signs)?;
+        let outcome = Self::watch(&mut child, state, signs);
+        if outcome.is_err() {
+            // No process is left behind.
+            child.kill()?;
+            child.wait()?;
+        }
+        outcome
+    }
+
+    fn watch(child: &mut Child, state: State, signs: Option<&Path>) -> Outcome {
+        let deadline = deadline_of(child)?;
+        let process = Pid::from_child(child);
+        if state == State::Stopped {
+            kill_process(process, Signal::STOP)?;
+            waitid(WaitId::Pid(process), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)?;
+        }
+        let pidfd = pidfd_open(process, PidfdFlags::empty())?;
+        let timeout = SystemClock::read().until(deadline) + GIVE_UP_AFTER;
+        let timeout = timeout.try_into().map_err(io::Error::other)?;
+        let is_dead = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))? == 1;
+        let died = SystemClock::read();
+        if !is_dead {
+            child.kill()?;
+        }
+        let status = child.wait()?;
+        let by = if is_dead { Death::of(status) } else { Death::None };
+        let last_sign = signs.map(subject::last_sign).transpose()?.flatten();
+        Ok(Self { deadline, died, by, last_sign })
+    }
+
+    pub(crate) fn is_early(&self) -> bool {
+        self.died < self.deadline
+    }
+
+    /// Returns how long after its deadline it was dead.
+    pub(crate) fn late(&self) -> Duration {
+        self.died.since(self.deadline)
+    }
+
+    /// Returns how long after its deadline it last ran.
+    pub(crate) fn worked(&self) -> Option<Duration> {
+        Some(self.last_sign?.since(self.deadline))
+    }
+}
+
+fn start(state: State, deadline_in: Duration, signs: Option<&Path>) -> io::Result<Child> {
+    let state = state.to_possible_value().ok_or_else(|| io::Error::other("a state without a name"))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["subject", state.get_name(), "--deadline-in-ms", &deadline_in.as_millis().to_string()]);
+    if let Some(signs) = signs {
+        command.arg("--signs").arg(signs);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// Waits until the process is in its state, and returns its deadline.
+fn deadline_of(child: &mut Child) -> Result<Instant, Box<dyn Error + Send + Sync>> {
+    let mut line = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    if let Ok(nanos) = line.trim().parse() {
+        return Ok(Instant::from_nanos(nanos));
+    }
+    let mut words = String::new();
+    if let Some(stderr) = &mut child.stderr {
+        stderr.read_to_string(&mut words)?;
+    }
+    Err(format!("a process ended without a deadline: {words}").into())
+}
+
+impl Death {
+    fn of(status: ExitStatus) -> Self {
+        if status.code() == Some(vvm_deadman::EXIT_STATUS) {
+            Self::Thread
+        } else if status.signal() == Some(Signal::KILL.as_raw()) {
+            Self::Kernel
+        } else {
+            Self::Other(status)
+        }
+    }
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread => write!(out, "by the thread (status {})", vvm_deadman::EXIT_STATUS),
+            Self::Kernel => out.write_str("by the kernel (SIGKILL)"),
+            Self::Other(status) => write!(out, "by something else ({status})"),
+            Self::None => out.write_str("not at all"),
+        }
+    }
+}
 
 /// The bound between the deadline and the last instruction of a process, on every machine: the kernel's
 /// signal does not wait for the scheduler. It is sent
@@ -15,13 +156,12 @@ use vvm_clock::Span;
 const WORKED_AT_MOST: Duration = Duration::from_millis(20);
 
 /// The result of all trials in one state.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Verdict {
     state: State,
     trials: usize,
     by_thread: usize,
     by_kernel: usize,
-    #[serde(flatten)]
     late: Lateness,
     /// The largest time between deadline and last instruction, if known.
     worked_max_ms: Option<f64>,
@@ -29,7 +169,7 @@ pub(crate) struct Verdict {
 }
 
 /// The time between deadline and death, in milliseconds.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 struct Lateness {
     late_min_ms: f64,
     late_median_ms: f64,
@@ -38,7 +178,7 @@ struct Lateness {
 
 impl Verdict {
     /// Judges trials. `at_most` is the bound between deadline and death.
-    pub(crate) fn of(state: State, at_most: Duration, outcomes: Vec<Result<Trial, TrialError>>) -> Self {
+    pub(crate) fn of(state: State, at_most: Duration, outcomes: Vec<Outcome>) -> Self {
         let violations = outcomes.iter().filter_map(|outcome| violation(state, at_most, outcome)).collect();
         let trials: Vec<&Trial> = outcomes.iter().flatten().collect();
         let by = |death| trials.iter().filter(|trial| trial.by == death).count();
@@ -54,7 +194,7 @@ impl Verdict {
     }
 }
 
-fn violation(state: State, at_most: Duration, outcome: &Result<Trial, TrialError>) -> Option<String> {
+fn violation(state: State, at_most: Duration, outcome: &Outcome) -> Option<String> {
     let trial = match outcome {
         Ok(trial) => trial,
         Err(error) => return Some(format!("{state}: {error}")),
@@ -101,27 +241,7 @@ fn in_ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// The report for programs.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report<'a> {
-    seed: u64,
-    trials: usize,
-    violations: usize,
-    states: &'a [Verdict],
-}
-
-impl<'a> Report<'a> {
-    pub(crate) fn new(seed: u64, states: &'a [Verdict]) -> Self {
-        Self {
-            seed,
-            trials: states.iter().map(|verdict| verdict.trials).sum(),
-            violations: states.iter().map(|verdict| verdict.violations.len()).sum(),
-            states,
-        }
-    }
-}
-
-/// The report for people.
+/// The report.
 #[derive(Debug)]
 pub(crate) struct Table<'a>(pub(crate) &'a [Verdict]);
 
@@ -184,7 +304,7 @@ mod tests {
         assert!(violates(State::Idle, death(Death::Thread, AT_MOST + a_little)));
         assert!(violates(State::Idle, death(Death::Other(ExitStatus::from_raw(15)), Duration::ZERO)));
         assert!(violates(State::Idle, death(Death::None, Duration::ZERO)));
-        assert!(violation(State::Idle, AT_MOST, &Err(TrialError::NoDeadline(String::new()))).is_some());
+        assert!(violation(State::Idle, AT_MOST, &Err("no deadline".into())).is_some());
     }
 
     #[test]

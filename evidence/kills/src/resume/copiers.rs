@@ -1,6 +1,6 @@
 //! Three processes that share one copy. The one that leads is killed again and again.
 
-use crate::{Args, LONGEST_COPY, LONGEST_LEADERSHIP, PAUSE, PIECE, TTL_MS};
+use super::{Args, LONGEST_COPY, LONGEST_LEADERSHIP, PAUSE, PIECE, TTL_MS};
 use fastrand::Rng;
 use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
 use resumable_copy::progress::Progress;

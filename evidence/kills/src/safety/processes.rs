@@ -11,14 +11,6 @@ pub(crate) struct Process {
     started: u64,
 }
 
-/// The state of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Status {
-    /// It has ended and is not reaped yet.
-    pub(crate) zombie: bool,
-    started: u64,
-}
-
 /// A process with a mark in its environment, which its descendants inherit.
 #[derive(Clone, Debug)]
 pub(crate) struct Marked {
@@ -30,12 +22,12 @@ pub(crate) struct Marked {
 impl Process {
     /// Returns the process that has this id now.
     pub(crate) fn of(number: i32) -> Option<Self> {
-        status(number).map(|Status { started, .. }| Self { number, started })
+        Some(Self { number, started: stat(number)?.get(19)?.parse().ok()? })
     }
 
     /// Whether it still runs.
     pub(crate) fn still_runs(self) -> bool {
-        status(self.number).is_some_and(|status| !status.zombie && status.started == self.started)
+        !has_ended(self.number) && Self::of(self.number) == Some(self)
     }
 }
 
@@ -46,21 +38,22 @@ impl Marked {
     }
 }
 
-/// Returns `None` if there is no such process.
-pub(crate) fn status(pid: i32) -> Option<Status> {
+/// Returns the state of a process and the fields behind it (proc(5)). `None` if there is no such process.
+fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain blanks and brackets; the last bracket ends it (proc(5)).
+    // The name may contain blanks and brackets; the last bracket ends it.
     let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
-    let zombie = matches!(fields.next()?, "Z" | "X");
-    Some(Status { zombie, started: fields.nth(18)?.parse().ok()? })
+    Some(rest.split(' ').map(str::to_owned).collect())
+}
+
+/// Whether a process is gone, or has ended and is not reaped yet.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    stat(pid).is_none_or(|stat| matches!(stat[0].as_str(), "Z" | "X"))
 }
 
 /// Returns the parent of a process. `None` if it has ended.
 pub(crate) fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
+    stat(pid)?.get(1)?.parse().ok()
 }
 
 /// Returns the children of a process; none if it has ended.

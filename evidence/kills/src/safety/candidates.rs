@@ -1,13 +1,23 @@
-//! One `vvm run`, which is started again after each end. Every second one is on a terminal.
+//! Candidates: each is a `vvm run`, which is started again after each end. Every second one is on a terminal.
+//! Its command is the worker ([`work`]).
 
-use crate::{fault::Terminal, proc_fs::Process};
+use super::processes::{self, Process};
 use fastrand::Rng;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 use std::{
-    env, io,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    env,
+    ffi::CString,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
     rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -160,4 +170,69 @@ impl Setup {
         let process = Process::of(guardian.id() as i32);
         Ok(Life { guardian, process, terminal })
     }
+}
+
+/// The controlling side. Dropping it closes the terminal, which hangs up on its processes.
+pub(crate) struct Terminal {
+    master: OwnedFd,
+    name: CString,
+}
+
+impl Terminal {
+    pub(crate) fn open() -> io::Result<Self> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
+        let name = ptsname(&master, Vec::new())?;
+        Ok(Self { master, name })
+    }
+
+    /// Returns a command that runs `line` on it. The started process becomes the program.
+    pub(crate) fn command(&self, line: &Command) -> io::Result<Command> {
+        let side = || {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            Ok::<_, io::Error>(Stdio::from(rustix::fs::open(&*self.name, flags, Mode::empty())?))
+        };
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(line.get_program()).args(line.get_args());
+        command.envs(line.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(side()?).stdout(side()?).stderr(side()?);
+        Ok(command)
+    }
+
+    /// Reads the output, so that its writers don't block.
+    pub(crate) fn read(&self) {
+        let mut screen = [0; 4096];
+        // No output, or no writer left.
+        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
+    }
+}
+
+/// Between two lines of the log.
+pub(crate) const BEAT: Duration = Duration::from_millis(5);
+
+/// Works until it is killed.
+pub(crate) fn work(folder: &Path) -> io::Result<bool> {
+    let lock = File::create(folder.join("lock"))?;
+    let alone = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
+    if epoch.ends_with(['0', '2', '4', '6', '8']) {
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
+    }
+    let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
+    let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
+    let host = processes::parent(keeper).unwrap_or_default();
+    let name = format!("worker-{}-{epoch}", process::id());
+    let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
+    let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
+    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
+    loop {
+        writeln!(log, "{}", SystemClock::read().as_nanos())?;
+        SystemClock::block_for(BEAT);
+    }
+}
+
+fn missing(variable: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{variable} is not set: only `vvm run` starts this"))
 }

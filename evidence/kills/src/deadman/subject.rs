@@ -1,18 +1,25 @@
 //! The process of a trial: arms its deadman, enters its state, prints its deadline in nanoseconds on the
 //! machine's clock, and waits.
+//!
+//! Each thread of a spinning process writes the time at which it last ran to a file, as a sign of life. The
+//! end of a process depends on the scheduler, which must run each of its threads once more. Safety depends on
+//! the last instruction of its threads.
 
-use crate::{signs, state::State};
+use super::State;
 use std::{
     convert::Infallible,
     error::Error,
-    fs::File,
-    future, io,
+    fs::{self, File},
+    future, hint, io,
     num::NonZero,
+    os::unix::fs::FileExt,
+    path::Path,
     sync::{Arc, Barrier},
     thread,
     time::Duration,
 };
 use tokio::runtime::{Builder, Runtime};
+use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{Deadman, Subject, SystemOptions};
 
 /// Returns only after an error. `signs` is for a state that leaves signs of life.
@@ -23,7 +30,7 @@ pub(crate) fn run(
 ) -> Result<Infallible, Box<dyn Error>> {
     let deadman = Deadman::system(SystemOptions::default())?;
     let deadline = deadman.now().after(deadline_in);
-    let subject = Subject { key: "trial".into(), holder: "deadman-trials".into(), epoch: 1 };
+    let subject = Subject { key: "trial".into(), holder: "kills".into(), epoch: 1 };
     // Owned until the end, and never disarmed.
     let _armed = deadman.arm(subject, deadline)?;
     let ready = || println!("{}", deadline.as_nanos());
@@ -32,7 +39,7 @@ pub(crate) fn run(
         State::Spinning => {
             let signs = Arc::new(signs.ok_or("a process that spins needs a file for its signs of life")?);
             let spin = move |thread| {
-                let error = signs::leave(&signs, thread);
+                let error = leave_signs(&signs, thread);
                 eprintln!("a sign of life could not be written: {error}");
             };
             let _runtime = occupied(spin)?;
@@ -89,5 +96,45 @@ async fn unanswered() {
 fn park() -> ! {
     loop {
         thread::park();
+    }
+}
+
+/// The rounds between two signs: about 0.1 ms.
+const ROUNDS: usize = 50_000;
+
+const SIZE: usize = size_of::<u64>();
+
+/// Spins, and writes signs to `file` at the place of thread `index`. Returns only after an error.
+pub(crate) fn leave_signs(file: &File, index: usize) -> io::Error {
+    loop {
+        for _ in 0..ROUNDS {
+            hint::spin_loop();
+        }
+        let now = SystemClock::read().as_nanos().to_le_bytes();
+        if let Err(error) = file.write_all_at(&now, (index * SIZE) as u64) {
+            return error;
+        }
+    }
+}
+
+/// Returns the last sign of all threads, if there is one.
+pub(crate) fn last_sign(path: &Path) -> io::Result<Option<Instant>> {
+    let signs = fs::read(path)?;
+    let (signs, _) = signs.as_chunks::<SIZE>();
+    Ok(signs.iter().map(|sign| Instant::from_nanos(u64::from_le_bytes(*sign))).max())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_sign_is_the_latest_of_all_threads() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(last_sign(file.path()).unwrap(), None);
+        for (index, sign) in [7_u64, 9, 8].into_iter().enumerate() {
+            file.as_file().write_all_at(&sign.to_le_bytes(), (index * SIZE) as u64).unwrap();
+        }
+        assert_eq!(last_sign(file.path()).unwrap(), Some(Instant::from_nanos(9)));
     }
 }

@@ -1,21 +1,24 @@
 //! `cargo xtask resume`: three `resumable-copy` processes share a copy, and their leader is killed at random
 //! moments. The result must be the same as that of a copy without kills: each step counted exactly once.
-#![forbid(unsafe_code)]
 
 mod copiers;
-mod folder;
 
-use clap::Parser;
 use copiers::Copiers;
 use fastrand::Rng;
 use resumable_copy::{plan::Plan, progress::Progress, step};
-use std::{collections::BTreeMap, error::Error, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use vvm_clock::SystemClock;
 
-/// Kills the leaders of a copy at random, and checks that every step of it counted exactly once.
-#[derive(Parser, Debug)]
-#[command(name = "resumption")]
-struct Args {
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
     /// How many leaders are killed in all. Copies follow one another until it is reached.
     #[arg(long, default_value_t = 1_000)]
     kills: u64,
@@ -51,22 +54,8 @@ const TTL_ON_CASSANDRA_MS: u64 = 3000;
 /// How long a copy may take after its last kill.
 const LONGEST_COPY: Duration = Duration::from_secs(300);
 
-fn main() -> ExitCode {
-    #[cfg(feature = "scylla")]
-    if let Some(error) = servers::owned::guard() {
-        eprintln!("resumption: {error}");
-        return ExitCode::FAILURE;
-    }
-    match started(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("resumption: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn started(args: Args) -> Result<(), Box<dyn Error>> {
+/// Kills until the promised number is reached.
+pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     #[cfg(feature = "scylla")]
     let mut args = args;
@@ -82,10 +71,10 @@ fn started(args: Args) -> Result<(), Box<dyn Error>> {
         }
         None => None,
     };
-    runtime.block_on(run(&args))
+    runtime.block_on(kill_leaders(&args))
 }
 
-async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+async fn kill_leaders(args: &Args) -> Result<(), Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ttl_ms = args.ttl_ms.unwrap_or(TTL_MS);
     println!("seed {seed}: three processes, TTL {ttl_ms} ms; kills {} leaders", args.kills);
@@ -95,7 +84,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     while kills < args.kills {
         let place = tempfile::tempdir()?;
         let (from, to) = (place.path().join("from"), place.path().join("to"));
-        folder::fill(&from, &mut rng)?;
+        fill(&from, &mut rng)?;
         let own = format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
         let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
@@ -105,7 +94,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let (mut before, mut again) = (BTreeMap::new(), 0);
         let done = copiers
             .kill_until_done(args.kills - kills, &mut rng, || {
-                let made = folder::complete(&plan, &to);
+                let made = complete(&plan, &to);
                 again += before.iter().filter(|(file, inode)| made.get(file) != Some(inode)).count() as u64;
                 before = made;
             })
@@ -126,7 +115,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             )
             .into());
         }
-        folder::check_equal(&plan, &from, &to)?;
+        check_equal(&plan, &from, &to)?;
         kills += killed;
         copies += 1;
         steps += done.steps;
@@ -135,4 +124,36 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     println!("{copies} copies, {steps} steps, {kills} leaders killed: each step counted exactly once");
     Ok(())
+}
+
+/// How many files, and the longest in bytes: about four thousand steps, and files of one piece and of many.
+const FILES: usize = 200;
+const LONGEST: usize = 160 << 10;
+
+/// Writes the files.
+fn fill(folder: &Path, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
+    for number in 0..FILES {
+        let inside = folder.join(format!("folder-{}", number % 7));
+        fs::create_dir_all(&inside)?;
+        let mut bytes = vec![0; rng.usize(..LONGEST)];
+        rng.fill(&mut bytes);
+        fs::write(inside.join(format!("file-{number}")), bytes)?;
+    }
+    Ok(())
+}
+
+/// Fails unless every file of the plan has the same contents in both folders.
+fn check_equal(plan: &Plan, from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
+    for file in &plan.files {
+        if fs::read(from.join(&file.name))? != fs::read(to.join(&file.name))? {
+            return Err(format!("the copy of {} differs", file.name.display()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the complete files of the plan, each with its inode: a file that is made again has another.
+fn complete(plan: &Plan, to: &Path) -> BTreeMap<usize, u64> {
+    let inode = |at: usize| fs::metadata(to.join(&plan.files[at].name)).map(|found| found.ino());
+    (0..plan.files.len()).filter_map(|at| Some((at, inode(at).ok()?))).collect()
 }

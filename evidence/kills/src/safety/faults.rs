@@ -1,30 +1,18 @@
 //! The faults: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT, to guardian, host, keeper or worker; SIGKILL
 //! to guardian and host at once; and closing the terminal.
 
-use crate::{
-    instance::{Instance, PROGRAM},
-    proc_fs::{self, Process},
+use super::{
+    candidates::Instance,
+    processes::{self, Process},
 };
 use fastrand::Rng;
-use rustix::{
-    fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
-    process::{Pid, Signal, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
-    ffi::CString,
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, Write},
-    os::fd::OwnedFd,
-    path::Path,
-    process::{self, Command, Stdio},
-    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
-use vvm_clock::{Instant, SystemClock};
+use vvm_clock::Instant;
 
 /// The faults so far, and the processes that are still stopped.
 #[derive(Default)]
@@ -64,16 +52,17 @@ struct CandidateProcesses {
     guardian: Process,
     host: Option<Process>,
     keeper: Option<Process>,
-    worker: Option<i32>,
+    worker: Option<Process>,
     has_terminal: bool,
 }
 
 impl CandidateProcesses {
     fn of((index, instance): (usize, &Instance)) -> Option<Self> {
         let guardian = instance.guardian()?;
-        let first = |parent: Process| proc_fs::children(parent.number).first().copied();
-        let host = first(guardian).and_then(Process::of);
-        let keeper = host.and_then(first).and_then(Process::of);
+        let first =
+            |of: Process| processes::children(of.number).first().and_then(|number| Process::of(*number));
+        let host = first(guardian);
+        let keeper = host.and_then(first);
         let worker = keeper.and_then(first);
         Some(Self { index, guardian, host, keeper, worker, has_terminal: instance.has_terminal() })
     }
@@ -92,14 +81,13 @@ impl CandidateProcesses {
     }
 
     /// Returns the processes of a target.
-    fn processes(&self, target: Target) -> Vec<i32> {
-        let (guardian, host) = (Some(self.guardian.number), self.host.map(|host| host.number));
+    fn processes(&self, target: Target) -> Vec<Process> {
         let processes = match target {
-            Target::Guardian => [guardian, None],
-            Target::Host => [host, None],
-            Target::Keeper => [self.keeper.map(|keeper| keeper.number), None],
+            Target::Guardian => [Some(self.guardian), None],
+            Target::Host => [self.host, None],
+            Target::Keeper => [self.keeper, None],
             Target::Worker => [self.worker, None],
-            Target::GuardianAndHost => [guardian, host],
+            Target::GuardianAndHost => [Some(self.guardian), self.host],
             Target::Terminal => [None, None],
         };
         processes.into_iter().flatten().collect()
@@ -136,9 +124,14 @@ impl Faults {
         }
         let mut processes = candidate.processes(target);
         rng.shuffle(&mut processes);
-        for target in processes.into_iter().filter_map(Pid::from_raw) {
+        let signal = match action {
+            Action::Kill => Signal::KILL,
+            Action::Stop => Signal::STOP,
+            Action::Term => Signal::TERM,
+        };
+        for target in processes.into_iter().filter_map(|process| Pid::from_raw(process.number)) {
             // It may have ended meanwhile. Its process id is not reused within so short a time.
-            is_done |= kill_process(target, action.signal()).is_ok();
+            is_done |= kill_process(target, signal).is_ok();
             if action == Action::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
                 self.stopped.push((resume_at, target));
@@ -164,18 +157,12 @@ impl Faults {
 
     fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
         let CandidateProcesses { guardian, host, keeper, .. } = *candidate;
-        let guardian = Some(guardian);
-        let hit = match target {
-            Target::Guardian => [guardian, None],
-            Target::Host => [host, None],
-            Target::Keeper => [keeper, None],
-            Target::GuardianAndHost => [guardian, host],
-            Target::Worker | Target::Terminal => [None, None],
-        };
-        self.hit.extend(hit.into_iter().flatten());
+        if target != Target::Worker {
+            self.hit.extend(candidate.processes(target));
+        }
         let was_hit = |process: Option<Process>| process.is_some_and(|process| self.hit.contains(&process));
-        if was_hit(guardian) && (was_hit(host) || was_hit(keeper)) {
-            self.excused.extend([guardian, host].into_iter().flatten());
+        if was_hit(Some(guardian)) && (was_hit(host) || was_hit(keeper)) {
+            self.excused.extend([Some(guardian), host].into_iter().flatten());
         }
     }
 
@@ -191,16 +178,6 @@ impl Faults {
 
     pub(crate) fn resume_all(&mut self) {
         self.resume_due(Instant::NEVER);
-    }
-}
-
-impl Action {
-    fn signal(self) -> Signal {
-        match self {
-            Self::Kill => Signal::KILL,
-            Self::Stop => Signal::STOP,
-            Self::Term => Signal::TERM,
-        }
     }
 }
 
@@ -237,69 +214,4 @@ impl fmt::Display for Action {
             Self::Term => "terminated",
         })
     }
-}
-
-/// The controlling side. Dropping it closes the terminal, which hangs up on its processes.
-pub(crate) struct Terminal {
-    master: OwnedFd,
-    name: CString,
-}
-
-impl Terminal {
-    pub(crate) fn open() -> io::Result<Self> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
-        let name = ptsname(&master, Vec::new())?;
-        Ok(Self { master, name })
-    }
-
-    /// Returns a command that runs `line` on it. The started process becomes the program.
-    pub(crate) fn command(&self, line: &Command) -> io::Result<Command> {
-        let side = || {
-            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Ok::<_, io::Error>(Stdio::from(rustix::fs::open(&*self.name, flags, Mode::empty())?))
-        };
-        let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(line.get_program()).args(line.get_args());
-        command.envs(line.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.stdin(side()?).stdout(side()?).stderr(side()?);
-        Ok(command)
-    }
-
-    /// Reads the output, so that its writers don't block.
-    pub(crate) fn read(&self) {
-        let mut screen = [0; 4096];
-        // No output, or no writer left.
-        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
-    }
-}
-
-/// Between two lines of the log.
-pub(crate) const BEAT: Duration = Duration::from_millis(5);
-
-/// Works until it is killed.
-pub(crate) fn work(folder: &Path) -> io::Result<bool> {
-    let lock = File::create(folder.join("lock"))?;
-    let alone = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
-    if epoch.ends_with(['0', '2', '4', '6', '8']) {
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
-    }
-    let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
-    let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
-    let host = proc_fs::parent(keeper).unwrap_or_default();
-    let name = format!("worker-{}-{epoch}", process::id());
-    let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
-    let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
-    loop {
-        writeln!(log, "{}", SystemClock::read().as_nanos())?;
-        SystemClock::block_for(BEAT);
-    }
-}
-
-fn missing(variable: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{variable} is not set: only `vvm run` starts this"))
 }
