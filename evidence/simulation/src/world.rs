@@ -15,8 +15,7 @@ pub(crate) use work::{Told, end_of};
 use crate::{
     clock::{Inbox, Process, SimClock, Task},
     faults::{Counts, FaultRates},
-    ledger::Ledger,
-    records::{Backup, Records},
+    records::{Backup, Ledger, Records},
     run::Trace,
 };
 use fastrand::Rng;
