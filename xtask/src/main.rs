@@ -15,9 +15,6 @@ use clap::{Args, Parser, Subcommand};
 use evidence::Profile::{Dist, Release};
 use std::{ffi::OsString, process::ExitCode};
 
-/// The drivers of servers.
-const ON_SERVERS: &str = "scylla,dynamodb,postgres,etcd,kubernetes,object-store";
-
 /// The project's own commands.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -48,8 +45,7 @@ enum Command {
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
     /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
-    /// pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each:
-    /// `--story`. Or leaders on servers in trouble: `--faults`.
+    /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now
     /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
@@ -153,10 +149,8 @@ fn main() -> ExitCode {
                 && evidence::run_with_features(Release, "kills", &features, &passed.behind("resume"))
         }
         Command::Deadman(passed) => evidence::run(Release, "kills", &passed.behind("deadman")),
-        Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
-            // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-cli", ON_SERVERS))
-                && evidence::run_plain("faults", &passed.arguments)
+        Command::TestDrivers(passed) if passed.has("--faults") => {
+            evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
         Command::Evidence(SmokeOptions { all, .. }) => {
