@@ -223,10 +223,12 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
     let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
     let host = processes::parent(keeper).unwrap_or_default();
-    let name = format!("worker-{}-{epoch}", process::id());
+    let worker = process::id();
+    let name = format!("worker-{worker}-{epoch}");
     let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
     let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-    writeln!(log, "{epoch} {host} {} {background} {program}", if alone { "alone" } else { "OVERLAP" })?;
+    let lock = if alone { "alone" } else { "OVERLAP" };
+    writeln!(log, "{worker} {host} {background} {program} {epoch} {lock}")?;
     loop {
         writeln!(log, "{}", SystemClock::read().as_nanos())?;
         SystemClock::block_for(BEAT);

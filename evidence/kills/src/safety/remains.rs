@@ -47,11 +47,9 @@ impl Orphans {
             }
             // The first line may not be written yet. Then the next call reads it.
             let log = fs::read_to_string(folder.join(&name))?;
-            let Some((worker, host, background)) =
-                log.split_once('\n').and_then(|(head, _)| parse(&name, head))
-            else {
-                continue;
-            };
+            let Some((head, _)) = log.split_once('\n') else { continue };
+            let numbers: Vec<i32> = head.splitn(4, ' ').map_while(|word| word.parse().ok()).collect();
+            let [worker, host, background] = numbers[..] else { continue };
             let host = Process::of(host);
             for (number, what) in [(worker, "worker"), (background, "background process of a worker")] {
                 let watched = |process| Watched { process, host, what, orphaned: None, is_late: false };
@@ -83,13 +81,6 @@ impl Orphans {
         });
         Ok(())
     }
-}
-
-/// The processes that a worker's log names: the worker, its host, and its background process.
-fn parse(name: &str, head: &str) -> Option<(i32, i32, i32)> {
-    let worker = name.strip_prefix("worker-")?.split('-').next()?.parse().ok()?;
-    let mut words = head.split(' ').skip(1);
-    Some((worker, words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))
 }
 
 /// Findings about candidates that have ended.
@@ -183,16 +174,5 @@ fn end<'a>(left: impl Iterator<Item = &'a Marked>) {
     for one in left {
         // It may have ended meanwhile.
         let _gone = kill_process(one.pid, Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_has_worker_host_and_background_process() {
-        assert_eq!(parse("worker-12-7", "7 11 alone 13"), Some((12, 11, 13)));
-        assert_eq!(parse("worker-12-7", "7 11 alone"), None);
     }
 }

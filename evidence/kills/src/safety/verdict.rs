@@ -47,10 +47,9 @@ pub(crate) fn read(folder: &Path) -> io::Result<Vec<WorkSpan>> {
 
 fn parse(log: &str) -> Option<WorkSpan> {
     let mut lines = log.lines();
-    let mut head = lines.next()?.split(' ');
-    let epoch = head.next()?.parse().ok()?;
-    let alone = head.nth(1)? == "alone";
-    let program = head.nth(1)?.parse().ok()?;
+    let mut head = lines.next()?.split(' ').skip(3);
+    let (program, epoch) = (head.next()?.parse().ok()?, head.next()?.parse().ok()?);
+    let alone = head.next()? == "alone";
     // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
     Some(WorkSpan { epoch, alone, program, first: beats().next()?, last: beats().max()? })
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn log_with_a_truncated_last_line_is_read() {
-        let log = "7 123 alone 124 0\n1000000000\n2000000000\n30000";
+        let log = "12 123 124 0 7 alone\n1000000000\n2000000000\n30000";
         assert_eq!(parse(log), Some(span(7, 1, 2)));
     }
 
