@@ -311,21 +311,17 @@ impl Relay {
                 self.context.clone().arrival().await;
                 self.context.counts.add(Event::AnswerDelayed);
             }
-            // The client may be gone while its writes are still in flight.
-            let _gone = match forgery {
-                _ if answer.is_empty() => return self.give(&[], true).await,
-                Some(Forgery { bytes, precedes: true, .. }) => {
-                    self.give(&[&bytes, answer].concat(), false).await
-                }
-                Some(Forgery { bytes, closes, .. }) => {
-                    let given = self.give(&bytes, closes).await;
-                    if closes {
-                        return given;
-                    }
-                    given
-                }
-                None => self.give(answer, false).await,
+            let is_end = answer.is_empty();
+            let (given, closes) = match forgery {
+                None => (answer.to_vec(), is_end),
+                Some(Forgery { bytes, precedes: true, .. }) => ([&bytes, answer].concat(), is_end),
+                Some(Forgery { bytes, closes, .. }) => (bytes, closes || is_end),
             };
+            // The client may be gone while its writes are still in flight.
+            let gone = self.give(&given, closes).await;
+            if closes {
+                return gone;
+            }
         }
     }
 
