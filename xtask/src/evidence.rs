@@ -62,11 +62,6 @@ pub(crate) fn run_plain(package: &str, arguments: &[OsString]) -> bool {
     succeeds(package, &["run", "--quiet", "--locked", "--package", package, "--"], arguments)
 }
 
-/// Builds the programs of `package`, with the features that [`run_plain`] evidence needs.
-pub(crate) fn build_plain(package: &str, features: &str) -> bool {
-    succeeds(package, &["build", "--quiet", "--locked", "--package", package, "--features", features], &[])
-}
-
 fn succeeds(package: &str, command: &[&str], arguments: &[OsString]) -> bool {
     let root = match Workspace::read() {
         Ok(workspace) => workspace.root,

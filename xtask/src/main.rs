@@ -15,9 +15,6 @@ use clap::{Args, Parser, Subcommand};
 use evidence::Profile::{Dist, Release};
 use std::{ffi::OsString, process::ExitCode};
 
-/// The drivers of servers.
-const ON_SERVERS: &str = "scylla,dynamodb,postgres,etcd,kubernetes,object-store";
-
 /// The project's own commands.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -41,15 +38,14 @@ enum Command {
     /// `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only
     /// TEXT`.
     Safety(Passed),
-    /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`, `--json`.
+    /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`.
     Deadman(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
     /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
-    /// pause,signal_table` for nothing but these. Or two `vvm run` processes that take turns on each:
-    /// `--story`. Or leaders on servers in trouble: `--faults`.
+    /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now
     /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
@@ -100,6 +96,11 @@ impl Passed {
         ["--storage", "--cassandra", "--server"].iter().any(|option| self.names(option))
     }
 
+    /// The arguments behind the name of a subcommand.
+    fn behind(&self, subcommand: &str) -> Vec<OsString> {
+        [subcommand.into()].into_iter().chain(self.arguments.iter().cloned()).collect()
+    }
+
     /// The features of the drivers that are asked for.
     fn drivers(&self) -> String {
         let is_url_of = |text: &str, scheme| {
@@ -111,7 +112,7 @@ impl Passed {
         let drivers = [
             ("sled", asked_for("sled")),
             ("scylla", scylla),
-            ("dynamodb", asked_for("dynamodb")),
+            ("dynamodb", asked_for("dynamodb") || self.has("--dynamodb-local")),
             ("postgres", asked_for("postgres")),
             ("etcd", asked_for("etcd")),
             ("kubernetes", asked_for("k8s")),
@@ -140,18 +141,16 @@ fn main() -> ExitCode {
         Command::Safety(passed) => {
             let features = passed.drivers();
             evidence::build_with_features(Release, "vvm-cli", &features)
-                && evidence::run_with_features(Release, "safety", &features, &passed.arguments)
+                && evidence::run_with_features(Release, "kills", &features, &passed.behind("safety"))
         }
         Command::Resume(passed) => {
             let features = passed.drivers();
             evidence::build_with_features(Release, "resumable-copy", &features)
-                && evidence::run_with_features(Release, "resumption", &features, &passed.arguments)
+                && evidence::run_with_features(Release, "kills", &features, &passed.behind("resume"))
         }
-        Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
-        Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
-            // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-cli", ON_SERVERS))
-                && evidence::run_plain("faults", &passed.arguments)
+        Command::Deadman(passed) => evidence::run(Release, "kills", &passed.behind("deadman")),
+        Command::TestDrivers(passed) if passed.has("--faults") => {
+            evidence::run_plain("faults", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
         Command::Evidence(SmokeOptions { all, .. }) => {

@@ -1,5 +1,5 @@
 //! The system's trigger in real processes: not before the deadline, by the expected layer, and within a
-//! bound. `evidence/deadman-trials` measures the exact delay.
+//! bound. `evidence/kills` measures the exact delay.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 

@@ -2,28 +2,29 @@
 //! two leaders at once.
 
 mod candidate;
-mod cassandra_servers;
 mod fault;
-mod faulty_servers;
 mod leadership_log;
 mod network;
-mod one_server;
-mod postgres_servers;
+mod servers;
 
-use crate::{Server, interruption::Interruption};
+use self::servers::{FaultyServers, PostgresServers, Servers};
+use crate::Server;
+use ::servers::owned;
 use candidate::{Candidate, Pace};
-use cassandra_servers::CassandraServers;
-use fault::{Counts, Event};
-use fault::{Fault, Schedule};
-use faulty_servers::EtcdServers;
-use faulty_servers::FaultyServers;
+use fault::{Counts, Event, Fault, Schedule};
 use ielections::{Timing, Ttl};
-use leadership_log::LeadershipLog;
-use leadership_log::{Phase, Report};
+use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};
-use one_server::OneServer;
-use postgres_servers::PostgresServers;
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::{
+    io,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::ElectionsTtlStorage;
@@ -73,14 +74,14 @@ pub(crate) struct Plan {
 /// Violations, required events that did not happen, and failures of the run itself.
 pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let Plan { duration, seed, ahead, fail_overs } = plan;
-    let text = |error: std::io::Error| error.to_string();
+    let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
     let mut servers: Box<dyn FaultyServers> = match server {
-        Server::Scylla => Box::new(CassandraServers::start(ahead)?),
-        Server::Dynamodb => Box::new(OneServer::dynamodb()?),
-        Server::Etcd => Box::new(EtcdServers::start()?),
-        Server::Kubernetes => Box::new(OneServer::kubernetes()?),
-        Server::S3 => Box::new(OneServer::s3()?),
+        Server::Scylla => Box::new(Servers::cassandra(ahead)?),
+        Server::Dynamodb => Box::new(Servers::dynamodb()?),
+        Server::Etcd => Box::new(Servers::etcd()?),
+        Server::Kubernetes => Box::new(Servers::kubernetes()?),
+        Server::S3 => Box::new(Servers::s3()?),
         Server::Postgres => Box::new(PostgresServers::start()?),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
@@ -98,7 +99,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     }
     let leaderships = Arc::new(LeadershipLog::default());
     let pace = watch::Sender::new(Pace::Normal);
-    let candidates = enter(&*servers, &runtime, &clock, &leaderships, &counts, &pace, seed)?;
+    let candidates = enter(&*servers, &runtime, &clock, &leaderships, &counts, &network, &pace, seed)?;
     let mut schedule = Schedule::new(servers.faults(), seed);
     let mut run = Run {
         interruption: &interruption,
@@ -134,6 +135,7 @@ fn enter(
     clock: &SystemClock,
     leaderships: &Arc<LeadershipLog>,
     counts: &Arc<Counts>,
+    network: &Network,
     pace: &watch::Sender<Pace>,
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
@@ -169,6 +171,7 @@ fn enter(
             clock: clock.clone(),
             pace: pace.subscribe(),
             rng: fastrand::Rng::with_seed(seed ^ number as u64),
+            write: network.write_of(number),
         };
         candidates.spawn_on(candidate.run(), runtime.handle());
     }
@@ -306,5 +309,45 @@ impl Run<'_> {
 
     fn at(&self, now: Instant) -> f64 {
         self.began.until(now).as_secs_f64()
+    }
+}
+
+/// SIGINT and SIGTERM, which are checked between steps, so that servers, folders and children are removed in
+/// order.
+#[derive(Clone, Debug)]
+struct Interruption(Arc<AtomicBool>);
+
+impl Interruption {
+    fn listen() -> io::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
+        Ok(Self(interrupted))
+    }
+
+    /// Waits until `holds` returns `true`, at most `limit`. Returns whether it did.
+    ///
+    /// # Errors
+    /// If interrupted, and errors of `holds`.
+    fn wait_until(
+        &self,
+        limit: Duration,
+        mut holds: impl FnMut() -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        owned::wait_until(limit, || {
+            if self.0.load(Ordering::Relaxed) {
+                return Err("interrupted".to_owned());
+            }
+            holds()
+        })
+    }
+
+    /// Waits for `span`, while `holds` succeeds.
+    ///
+    /// # Errors
+    /// If interrupted, and errors of `holds`.
+    fn pass(&self, span: Duration, mut holds: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+        self.wait_until(span, || holds().map(|()| false)).map(drop)
     }
 }

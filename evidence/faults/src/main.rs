@@ -1,33 +1,26 @@
-//! `cargo xtask test-drivers --faults` and `--story`: elections on real servers with faults ([`faults`]), and
-//! two processes that take turns ([`story`]). Package `servers` starts the servers.
+//! `cargo xtask test-drivers --faults`: elections on real servers with faults ([`faults`]). Package `servers`
+//! starts the servers.
 #![forbid(unsafe_code)]
 
 mod faults;
-mod interruption;
-mod place;
-mod story;
 
 use clap::{Parser, ValueEnum};
 use servers::{objects::CREDENTIALS, owned};
 use std::{
     env, io,
     os::unix::process::CommandExt,
-    path::PathBuf,
     process::{Command, ExitCode},
     time::Duration,
 };
 
-/// Elections on servers with faults, and two processes that take turns.
+/// Elections on servers with faults.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
     /// Injects faults: stops and kills servers, cuts and slows connections, forges answers.
-    #[arg(long, required_unless_present = "story")]
+    #[arg(long, required = true)]
     faults: bool,
-    /// Runs two `vvm run` processes that take turns, and crashes one of them.
-    #[arg(long)]
-    story: bool,
-    /// Only these servers, separated by commas; default all. `--story` also uses SQLite.
+    /// Only these servers, separated by commas; default all.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Server>,
     /// The duration of the faults on each kind of server, in seconds.
@@ -38,14 +31,11 @@ struct CommandLine {
     seed: Option<u64>,
     /// How many seconds the clock of one Cassandra node is ahead of the others. Needs Debian's package
     /// `faketime`.
-    #[arg(long, default_value_t = 0, requires = "faults")]
+    #[arg(long, default_value_t = 0)]
     ahead: u32,
     /// Only fail-overs, each kind so many times. PostgreSQL has them.
-    #[arg(long, requires = "faults")]
-    fail_overs: Option<u32>,
-    /// The vvm program. The default is the one beside this program.
     #[arg(long)]
-    vvm: Option<PathBuf>,
+    fail_overs: Option<u32>,
 }
 
 /// A kind of server, and its driver.
@@ -70,25 +60,23 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { faults, story, only, duration, seed, ahead, fail_overs, vvm } = CommandLine::parse();
+    let CommandLine { faults: _, only, duration, seed, ahead, fail_overs } = CommandLine::parse();
     let servers = if only.is_empty() { Server::value_variants() } else { &only };
     if !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
         return ExitCode::FAILURE;
     }
+    let plan = faults::Plan {
+        duration: Duration::from_secs(duration),
+        seed: seed.unwrap_or_else(|| fastrand::u64(..)),
+        ahead: Duration::from_secs(ahead.into()),
+        fail_overs,
+    };
     let mut held = true;
-    if story {
-        held &= report("story", story::run(vvm, servers));
-    }
-    if faults {
-        let plan = faults::Plan {
-            duration: Duration::from_secs(duration),
-            seed: seed.unwrap_or_else(|| fastrand::u64(..)),
-            ahead: Duration::from_secs(ahead.into()),
-            fail_overs,
-        };
-        for server in servers {
-            held &= report(server.name(), faults::run(*server, plan));
+    for server in servers {
+        if let Err(why) = faults::run(*server, plan) {
+            eprintln!("{}: FAILED: {why}", server.name());
+            held = false;
         }
     }
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -106,13 +94,6 @@ fn with_local_credentials() -> io::Error {
         Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).exec(),
         Err(error) => error,
     }
-}
-
-fn report(what: &str, outcome: Result<(), String>) -> bool {
-    if let Err(why) = &outcome {
-        eprintln!("{what}: FAILED: {why}");
-    }
-    outcome.is_ok()
 }
 
 impl Server {

@@ -5,30 +5,19 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
-mod level;
 mod processes;
 mod program;
-mod proxy;
-mod run;
 mod storage;
-mod surroundings;
 mod terminal;
 mod trial;
 
-pub use level::{
-    Level, gives_pid_namespaces, gives_user_namespaces, is_permitted, lets_us_make_groups, own_group,
-    remove_group,
+pub use processes::{
+    Freezer, Level, MemoryGroup, Processes, command_line, eventually, gives_pid_namespaces,
+    gives_user_namespaces, has_ended, is_permitted, lets_us_make_groups, own_group, remove_group, state,
 };
-pub use processes::MemoryGroup;
-pub use processes::{Processes, command_line, eventually, has_ended, state};
-pub use program::Described;
-pub use program::Freezer;
-pub use program::Program;
-pub use run::{Finished, Run, Running};
+pub use program::{Described, Finished, Program, Run, Running, settle};
 pub use storage::{Obstruction, Outage, Usurper};
-pub use surroundings::settle;
-pub use terminal::Lines;
-pub use terminal::{PseudoTerminal, Terminal};
+pub use terminal::{Lines, PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};
 pub use trial::Trial;
 

@@ -1,12 +1,22 @@
-//! The program under test.
+//! The program under test ([`Program`]), what it inherits from a test, and one `vvm run` ([`Run`], [`Running`],
+//! [`Finished`]).
 
 use super::{
-    eventually,
-    level::{own_group_of_version_1, remove_group},
+    Attempt, Late, Level, Lines, Processes, Trial, eventually, processes::is_still, trial::LOCAL_DIR,
 };
-use crate::{Attempt, Late, Level, Trial, surroundings};
-use rustix::process::Pid;
-use std::{env, fs, io, path::PathBuf, process::Command, sync::OnceLock};
+use nix::sys::signal::SigSet;
+use rustix::{
+    fs::Mode,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, umask, waitid},
+};
+use std::{
+    env, fs,
+    iter::successors,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Once, OnceLock, atomic::AtomicBool},
+};
 
 /// The variable with another program to test, such as an older release.
 const OVERRIDE: &str = "VVM_TEST_BINARY";
@@ -32,7 +42,7 @@ impl Program {
 
     /// Returns a command that runs it with these arguments.
     pub fn command(self, arguments: &[&str]) -> Command {
-        let mut command = surroundings::command(self.path());
+        let mut command = command(self.path());
         command.args(arguments);
         command
     }
@@ -76,27 +86,22 @@ impl Described {
     }
 }
 
-fn help(program: Program, arguments: &[&str]) -> String {
-    let output = program.command(arguments).arg("-h").output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Every command that the help lists, but for the help itself.
-fn commands(program: Program) -> Vec<Described> {
-    let help_of_all = help(program, &[]);
-    let listed = help_of_all.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    let commands = names
-        .filter(|name| *name != "help")
-        .map(|name| Described { command: name.to_owned(), options: options(&help(program, &[name])) });
-    commands.collect()
-}
-
 impl Program {
     /// Every command that its help lists, but for the help itself.
     pub fn commands(self) -> Vec<Described> {
-        commands(self)
+        let help_of_all = self.help(&[]);
+        let listed = help_of_all.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let names = listed.map_while(|line| line.strip_prefix("  ")?.split(' ').next());
+        names
+            .filter(|name| *name != "help")
+            .map(|name| Described { command: name.to_owned(), options: options(&self.help(&[name])) })
+            .collect()
+    }
+
+    fn help(self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).arg("-h").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 }
 
@@ -112,39 +117,255 @@ fn options(help: &str) -> Vec<String> {
     names.filter(|name| !["help", "version"].contains(&name.as_str())).collect()
 }
 
-/// A control group whose processes stand still. A signal, also SIGKILL, takes effect after its end.
+// What programs inherit from a test is the same wherever the test runs. `nohup`, or a shell that runs the tests
+// in the background, ignores signals. Each `vvm` would inherit that and honour it, and a test that sends such a
+// signal would hang.
+
+/// Sets the signals and the umask that programs inherit that this thread starts from now on: no signal is
+/// ignored or blocked, and only the owner may write new files.
+pub fn settle() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        umask(Mode::from_raw_mode(0o022));
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+        let ignored = u64::from_str_radix(ignored, 16).unwrap();
+        // Rust ignores PIPE, and undoes that in programs that it starts. Two signals are refused (KILL, STOP),
+        // and so are those of faults, which no caller ignores.
+        let others = (1..32).filter(|signal| ![4, 8, 9, 11, 13, 19].contains(signal));
+        for signal in others.filter(|signal| ignored & (1 << (signal - 1)) != 0) {
+            // A caught signal has its default action after an exec (execve(2)). The test still ignores it.
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).unwrap();
+        }
+    });
+    SigSet::empty().thread_set_mask().unwrap();
+}
+
+/// Returns a command that inherits the same everywhere: also no setting, language, proxy or service manager.
+pub(super) fn command(program: &str) -> Command {
+    settle();
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy().to_lowercase();
+        let others =
+            ["lang", "language", "notify_socket", "no_color", "bash_env", "env", "shellopts", "bashopts"];
+        // The password is the one of the server under test.
+        let is_setting = text.starts_with("vvm_") && !text.contains("password");
+        if is_setting
+            || text.starts_with("lc_")
+            || text.ends_with("_proxy")
+            || others.contains(&text.as_str())
+        {
+            command.env_remove(name);
+        }
+    }
+    // The text view needs to know a terminal.
+    command.env("TERM", "xterm");
+    command
+}
+
+/// A `vvm run` before its start.
 #[derive(Debug)]
-pub struct Freezer(PathBuf);
+pub struct Run {
+    program: Program,
+    before: Vec<String>,
+    options: Vec<String>,
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    stdin: Stdio,
+    mark: String,
+    group: Option<PathBuf>,
+}
 
-impl Freezer {
-    /// Makes a group of this name, inside the one of this process.
-    ///
-    /// # Errors
-    /// Says why this machine does not allow it.
-    pub fn of(name: &str) -> io::Result<Self> {
-        let parent = own_group_of_version_1("freezer");
-        let parent = parent.ok_or_else(|| io::Error::other("no control groups of version 1"))?;
-        let folder = parent.join(format!("vvm-freezer-{name}"));
-        fs::create_dir(&folder)?;
-        Ok(Self(folder))
+/// A running `vvm run`.
+#[derive(Debug)]
+pub struct Running {
+    /// The process that the test started.
+    pub guardian: Pid,
+    child: Child,
+    /// Its standard output, which is the command's.
+    pub stdout: Lines,
+    /// Its standard error.
+    pub stderr: Lines,
+    mark: String,
+}
+
+impl Run {
+    pub(super) fn new<'a>(trial: &Trial, command: impl IntoIterator<Item = &'a str>) -> Self {
+        let (storage, name) = (trial.storage(), trial.name());
+        let level = trial.program.level().name();
+        let options = ["--storage", &storage, "--name", &name, "--containment", level];
+        let options = options.map(String::from).to_vec();
+        Self {
+            program: trial.program,
+            before: Vec::new(),
+            options,
+            command: command.into_iter().map(String::from).collect(),
+            environment: vec![(LOCAL_DIR.into(), trial.local_dir())],
+            stdin: Stdio::null(),
+            mark: trial.mark().into(),
+            group: trial.group.clone(),
+        }
     }
 
-    /// Has a process stand still.
-    pub fn freeze(&self, process: Pid) {
-        fs::write(self.0.join("cgroup.procs"), process.to_string()).unwrap();
-        self.turn("FROZEN");
+    /// Adds options. An option that is already there is replaced.
+    pub fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut options = options.into_iter().map(String::from).peekable();
+        while let Some(option) = options.next() {
+            let value = options.next_if(|next| !next.starts_with("--"));
+            if let Some(place) = self.options.iter().position(|there| *there == option) {
+                self.options.drain(place..place + 2);
+            }
+            self.options.extend([option].into_iter().chain(value));
+        }
+        self
     }
 
-    fn turn(&self, state: &str) {
-        let file = self.0.join("freezer.state");
-        fs::write(&file, state).unwrap();
-        eventually(state, || fs::read_to_string(&file).unwrap().trim() == state);
+    /// Removes options and their values.
+    pub fn without<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
+        for option in options {
+            let place = self.options.iter().position(|there| *there == option).unwrap();
+            self.options.drain(place..place + 2);
+        }
+        self
+    }
+
+    /// Removes `--` and the command.
+    pub fn without_command(mut self) -> Self {
+        self.command.clear();
+        self
+    }
+
+    /// Starts it by another command, such as `unshare …`.
+    pub fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
+        self.before = command.into_iter().map(String::from).collect();
+        self
+    }
+
+    /// Adds a variable to its environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets its standard input.
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// Returns the whole command line.
+    pub fn command_line(&self) -> Vec<String> {
+        let vvm = [self.program.path().to_owned(), "run".into()];
+        let enter = self.group.iter().flat_map(|group| {
+            let enter = format!("echo 0 > {}/cgroup.procs && exec \"$@\"", group.display());
+            ["sh".into(), "-c".into(), enter, "sh".into()]
+        });
+        let enter = enter.collect::<Vec<String>>();
+        let dashes = (!self.command.is_empty()).then(|| "--".to_owned());
+        let dashes = dashes.as_slice();
+        [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Running {
+        let line = self.command_line();
+        let mut child = command(&line[0])
+            .args(&line[1..])
+            .envs(self.environment)
+            .env("TRIAL", &self.mark)
+            .stdin(self.stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = Lines::of("stdout", child.stdout.take().unwrap());
+        let stderr = Lines::of("stderr", child.stderr.take().unwrap());
+        Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
+    }
+
+    /// Starts it, and waits for its end.
+    pub fn finish(self) -> Finished {
+        self.start().finish()
     }
 }
 
-impl Drop for Freezer {
-    fn drop(&mut self) {
-        self.turn("THAWED");
-        remove_group(&self.0);
+/// A finished `vvm run`.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit status of the guardian.
+    pub status: ExitStatus,
+    /// The unread lines of standard output.
+    pub stdout: Vec<String>,
+    /// The unread lines of standard error.
+    pub stderr: Vec<String>,
+}
+
+impl Running {
+    /// Waits for the host, and returns it. What started the guardian may be between.
+    pub fn host(&self) -> Pid {
+        let mut host = None;
+        eventually("a host", || {
+            host = Processes::marked(&self.mark)
+                .with(" stage-host ")
+                .into_iter()
+                .find(|pid| successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == self.guardian));
+            host.is_some()
+        });
+        host.unwrap()
     }
+
+    /// Sends a signal to the guardian.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.guardian, signal).unwrap();
+    }
+
+    /// Kills guardian and host at one moment, as the end of a machine does: no process releases the record.
+    pub fn crash(&self) {
+        let host = self.host();
+        // A stopped guardian does nothing after the host. Not the guardian first: the kernel continues a
+        // stopped host whose process group that orphans.
+        self.signal(Signal::STOP);
+        kill_process(host, Signal::STOP).unwrap();
+        eventually("both are stopped", || is_still(self.guardian) && is_still(host));
+        kill_process(host, Signal::KILL).unwrap();
+        self.signal(Signal::KILL);
+    }
+
+    /// Waits for its end, and for the end of all processes that hold its outputs.
+    pub fn finish(mut self) -> Finished {
+        let status = self.child.wait().unwrap();
+        Finished { status, stdout: self.stdout.rest(), stderr: self.stderr.rest() }
+    }
+
+    /// Waits until the guardian has ended, without reaping it.
+    pub fn wait(&self) {
+        let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.guardian), ended_but_kept).unwrap();
+    }
+}
+
+impl Finished {
+    /// Returns the exit status.
+    ///
+    /// # Panics
+    /// If it died of a signal.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// Returns the signal that it died of.
+    pub fn signal(&self) -> i32 {
+        self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
+    }
+
+    /// Whether a line on standard error contains `text`.
+    pub fn says(&self, text: &str) -> bool {
+        self.stderr.iter().any(|line| line.contains(text))
+    }
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }

@@ -1,6 +1,6 @@
 //! A terminal, bare or with a shell that has job control.
 
-use super::{HANG_LIMIT, Trial, surroundings};
+use super::{HANG_LIMIT, Trial, program};
 use rustix::{
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -55,7 +55,7 @@ impl PseudoTerminal {
 }
 
 fn shell(trial: &Trial) -> Command {
-    let mut shell = surroundings::command("setsid");
+    let mut shell = program::command("setsid");
     shell.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
     shell.env("TRIAL", trial.mark()).env("PS1", "");
     shell

@@ -1,9 +1,9 @@
 //! [`Trial`]: a folder with a storage, and a mark for the processes. Dropping it ends the processes.
 
 use super::{
-    Level, Processes, Program, Run, command_line, eventually, own_group, proxy, remove_group, surroundings,
+    HANG_LIMIT, Level, Processes, Program, Run, command_line, eventually, own_group, program, remove_group,
+    storage,
 };
-use crate::{HANG_LIMIT, storage};
 use rustix::process::Pid;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Trial {
     folder: tempfile::TempDir,
     mark: String,
     /// Between its processes and the server, where the storage is on one.
-    pub(super) proxy: Option<proxy::Proxy>,
+    pub(super) proxy: Option<storage::Proxy>,
     /// At level control group, the one that all runs begin in, so that the groups that they make can be
     /// found.
     pub(super) group: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Trial {
 impl Trial {
     /// A trial of `program`, with an empty storage.
     pub(super) fn of(program: Program) -> Self {
-        surroundings::settle();
+        program::settle();
         let folder = tempfile::tempdir().unwrap();
         // The name of the folder is unique.
         let mark = folder.path().file_name().unwrap().to_str().unwrap().to_owned();

@@ -10,7 +10,7 @@ use vvm_clock::Instant;
 pub(crate) const FAULTS_END: Instant = Instant::from_nanos(300_000_000_000);
 
 /// How often each fault happens. Every seed has its own rates.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct FaultRates {
     /// Out of a thousand calls: refused, and never applied.
     pub(crate) not_applied: u32,
@@ -50,17 +50,8 @@ impl FaultRates {
 
     /// No faults.
     pub(crate) fn none() -> Self {
-        Self {
-            not_applied: 0,
-            request_lost: 0,
-            answer_lost: 0,
-            unknown: 0,
-            duplicated: 0,
-            delayed: 0,
-            stale: 0,
-            latency: Duration::from_millis(5),
-            process_fault_every: Duration::from_secs(3600),
-        }
+        let process_fault_every = Duration::from_secs(3600);
+        Self { latency: Duration::from_millis(5), process_fault_every, ..Self::default() }
     }
 }
 

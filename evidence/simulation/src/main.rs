@@ -10,7 +10,6 @@
 
 mod clock;
 mod faults;
-mod ledger;
 mod operator;
 mod process;
 mod records;

@@ -2,7 +2,6 @@
 
 mod command;
 mod guardian;
-mod host;
 mod service;
 
 use crate::{
@@ -10,7 +9,9 @@ use crate::{
     storage::RemoteStorage,
     world::{Signal, World},
 };
+use command::Command;
 use fastrand::Rng;
+use guardian::send_ticket;
 use ielections::{Elections, Entropy, Env, Holder, Loss, Spawn, Ttl};
 use service::Worker;
 use std::{
@@ -22,7 +23,8 @@ use std::{
 use testing_time::MockClock;
 use tokio::sync::{Notify, watch};
 use vvm_clock::{Clock, Instant, WallClock};
-use vvm_orch::{Acquisition, Problem, RunningVvm, Vvm, VvmConfig};
+use vvm_host::{Ended, Host, HostSettings, Next};
+use vvm_orch::{Acquisition, Problem, RunningVvm, Service, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The name for which all processes campaign.
@@ -69,7 +71,7 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
     guardian::start(&started);
     let main: Task = match started.profile.kind {
         Kind::Vvm => Box::pin(started.run_to_exit(run)),
-        Kind::Host => Box::pin(started.run_to_exit(host::run)),
+        Kind::Host => Box::pin(started.run_to_exit(run_host)),
         Kind::Many => Box::pin(started.run_to_exit(service::run)),
     };
     world.spawn(process, "main", main);
@@ -165,6 +167,53 @@ async fn hints(
             running.look_now();
             clock.sleep(Duration::from_millis(40).mul_f64(rng.f64())).await;
         }
+    }
+}
+
+/// Runs a host, which campaigns again after a loss and heeds pauses.
+async fn run_host(started: &Started) {
+    let Started { world, process, profile, env, storage, stop, .. } = started;
+    let mut settings = HostSettings::new("simulated", NAME);
+    settings.slots = profile.slots;
+    settings.ttl = profile.ttl;
+    settings.holder = Holder::new("10.0.0.9").ok();
+    let Ok(mut host) = Host::on_storage(settings, env.clone(), Arc::clone(storage)) else { return };
+    let (told, claimant) = (Arc::clone(world), *process);
+    host.report_claims(move |claim| send_ticket(&told, claimant, claim));
+    let token = host.stop();
+    let stops = async {
+        stop.notified().await;
+        world.count(|counts| counts.stops += 1);
+        token.cancel();
+        std::future::pending::<()>().await;
+    };
+    let services = || {
+        let work: Box<dyn Service<_>> = match profile.service.is_command {
+            true => Box::new(Command::of(started)),
+            false => Box::new(Worker::of(started)),
+        };
+        vec![work]
+    };
+    let runs = host.run_then(services, |ended| {
+        let problem = match ended {
+            Ended::Problem(problem) => problem,
+            _ => return Next::Stop,
+        };
+        world.note(format_args!("{process} has a problem: {problem:?}"));
+        world.count(|counts| counts.problems += 1);
+        match problem {
+            Problem::Lost(Loss::Stolen { by }) => {
+                world.lost_to(*process, by.incarnation());
+                Next::campaign_after(Duration::ZERO)
+            }
+            Problem::Lost(_) => Next::campaign_after(Duration::ZERO),
+            _ => Next::Stop,
+        }
+    });
+    tokio::select! {
+        biased;
+        ended = runs => world.note(format_args!("{process}: {ended}")),
+        () = stops => {}
     }
 }
 

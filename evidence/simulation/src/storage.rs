@@ -6,7 +6,7 @@
 use crate::{
     clock::Process,
     faults::{Fate, Journey, Landing},
-    ledger::{Outcome, Write},
+    records::{Outcome, Write},
     world::{LAST_SLOT, Sent, World},
 };
 use async_trait::async_trait;

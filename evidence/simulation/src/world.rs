@@ -8,15 +8,13 @@ mod storage;
 mod work;
 
 pub(crate) use storage::{LAST_SLOT, Sent};
-use work::Work;
-use work::{Guarding, ReleaseRun};
+use work::{Guarding, ReleaseRun, Work};
 pub(crate) use work::{Told, end_of};
 
 use crate::{
     clock::{Inbox, Process, SimClock, Task},
     faults::{Counts, FaultRates},
-    ledger::Ledger,
-    records::{Backup, Records},
+    records::{Backup, Ledger, Records},
     run::Trace,
 };
 use fastrand::Rng;
@@ -74,6 +72,7 @@ impl Promises {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) rates: FaultRates,
@@ -153,27 +152,7 @@ impl World {
         trace: Trace,
         promises: Promises,
     ) -> Arc<Self> {
-        let state = State {
-            rng,
-            rates,
-            counts: Counts::default(),
-            trace,
-            records: Records::default(),
-            ledger: Ledger::default(),
-            fences: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            guardians: BTreeMap::new(),
-            releases: BTreeMap::new(),
-            campaigning_again: BTreeSet::new(),
-            claimants: BTreeMap::new(),
-            in_flight: Vec::new(),
-            fence_reads: BTreeSet::new(),
-            backup: None,
-            paused: false,
-            went_back_at: None,
-            signals: Vec::new(),
-            violation: None,
-        };
+        let state = State { rng, rates, trace, ..State::default() };
         let read_overtaken = Notify::new();
         Arc::new(Self { clock, promises, read_overtaken, inbox, state: Mutex::new(state) })
     }

@@ -36,14 +36,14 @@ use How::{OwnStep, Small};
 const SMOKES: [(&str, How, Option<Need>); 40] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
-    ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
-    ("safety --kills 1000", Small("safety", &["--kills", "3", "--fault-ms", "2500", MILD]), None),
-    ("safety --old vvm-c18d1f6", Small("safety", &["--old=vvm", "--duration=10", MILD]), None),
-    ("safety --old vvm-c18d1f6 --dynamodb-local", Small("safety", &OLD_ON_DYNAMODB), JAVA),
-    ("safety fugitives", Small("safety", &[LEASE, "fugitives", "--trials=1", "--only=own session; "]), None),
-    ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
-    ("resume", Small("resumption", &["--kills", "2", "--ttl-ms", "2000"]), None),
-    ("resume --kills 100 --cassandra 3", Small("resumption", &["--kills", "2", "--cassandra", "1"]), JAVA),
+    ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
+    ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
+    ("safety --old vvm-c18d1f6", Small("kills", &["safety", "--old=vvm", "--duration=10", MILD]), None),
+    ("safety --old vvm-c18d1f6 --dynamodb-local", Small("kills", &OLD_ON_DYNAMODB), JAVA),
+    ("safety fugitives", Small("kills", &FUGITIVES), None),
+    ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
+    ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
+    ("resume --kills 100 --cassandra 3", Small("kills", &["resume", "--kills", "2", "--cassandra", "1"]), JAVA),
     ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
     ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
@@ -88,7 +88,9 @@ const MILD: &str = "--at-most-ms=1000";
 /// From the kill deadline to the end of the lease, with the TTL of 1 s.
 const LEASE: &str = "--at-most-ms=200";
 
-const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
+const FUGITIVES: [&str; 5] = ["safety", LEASE, "fugitives", "--trials=1", "--only=own session; "];
+
+const OLD_ON_DYNAMODB: [&str; 5] = ["safety", "--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
 const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
 

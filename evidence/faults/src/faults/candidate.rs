@@ -4,11 +4,12 @@ use super::{
     SLOTS, TTL,
     fault::{Counts, Event},
     leadership_log::LeadershipLog,
+    network::{Forged, WriteUnderWay},
 };
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Holder, Layer, Leadership, Swap, Terms, TtlStorage, Vacant, WriteError,
-    testing::elections_suite::Process,
+    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Layer, Leadership, Slot, Swap, Terms,
+    TtlStorage, Vacant, WriteError, testing::elections_suite::Process,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -36,6 +37,8 @@ pub(super) struct Candidate {
     pub(super) clock: SystemClock,
     pub(super) pace: watch::Receiver<Pace>,
     pub(super) rng: fastrand::Rng,
+    /// What its proxies do with its writes.
+    pub(super) write: Arc<WriteUnderWay>,
 }
 
 /// Whether a process has crashed.
@@ -52,7 +55,10 @@ impl Candidate {
             let recording_storage = RecordingStorage {
                 candidate: self.number,
                 storage: self.storage.clone(),
+                direct: self.direct.clone(),
                 leaderships: Arc::clone(&self.leaderships),
+                counts: Arc::clone(&self.counts),
+                write: Arc::clone(&self.write),
             };
             let process =
                 Process::start(Arc::new(recording_storage).into_storage(), Arc::new(self.clock.clone()));
@@ -163,12 +169,48 @@ impl Candidate {
     }
 }
 
-/// The storage of one candidate.
+/// The storage of one candidate. It tells the proxies of each write, and looks at the server after an answer
+/// that was forged.
 #[derive(Clone, Debug)]
-pub(super) struct RecordingStorage {
-    pub(super) candidate: usize,
-    pub(super) storage: ElectionsTtlStorage,
-    pub(super) leaderships: Arc<LeadershipLog>,
+struct RecordingStorage {
+    candidate: usize,
+    storage: ElectionsTtlStorage,
+    direct: ElectionsTtlStorage,
+    leaderships: Arc<LeadershipLog>,
+    counts: Arc<Counts>,
+    write: Arc<WriteUnderWay>,
+}
+
+impl RecordingStorage {
+    /// Makes a write for a leadership. `stands` is whether a slot shows that it was applied.
+    async fn writes<T>(
+        &self,
+        key: &ElectionKey,
+        incarnation: Incarnation,
+        stands: impl Fn(&Slot) -> bool,
+        write: impl Future<Output = Result<T, WriteError>>,
+    ) -> Result<T, WriteError> {
+        self.write.begins(incarnation);
+        let answer = write.await;
+        // A driver may have found out what became of its write by itself.
+        let event = match self.write.ends() {
+            Some(Forged::Throttled) => Event::Throttled,
+            Some(Forged::Unsent) => Event::ForgedUnsent,
+            Some(Forged::Answered) => match self.direct.get(key).await {
+                Ok(slot) if stands(&slot) => Event::ForgedApplied,
+                Ok(_) => Event::ForgedRefused,
+                Err(_) => return answer,
+            },
+            None => return answer,
+        };
+        self.counts.add(event);
+        answer
+    }
+}
+
+/// Whether a slot shows this record.
+fn shows(entry: &Entry) -> impl Fn(&Slot) -> bool {
+    |slot| slot.entry().is_some_and(|stands| stands.version == entry.version)
 }
 
 #[async_trait]
@@ -184,7 +226,8 @@ impl Layer<ElectionKey> for RecordingStorage {
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
         self.leaderships.claims(self.candidate, entry, None, SystemClock::read());
-        self.storage.insert_if_not_exist(key, vacant, entry).await
+        let write = self.storage.insert_if_not_exist(key, vacant, entry);
+        self.writes(key, entry.incarnation(), shows(entry), write).await
     }
 
     async fn take_over(
@@ -194,7 +237,8 @@ impl Layer<ElectionKey> for RecordingStorage {
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
         self.leaderships.claims(self.candidate, entry, Some(observed), SystemClock::read());
-        self.storage.take_over(key, observed, entry).await
+        let write = self.storage.take_over(key, observed, entry);
+        self.writes(key, entry.incarnation(), shows(entry), write).await
     }
 
     async fn compare_and_swap(
@@ -204,6 +248,17 @@ impl Layer<ElectionKey> for RecordingStorage {
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
         self.leaderships.renews(entry);
-        self.storage.compare_and_swap(key, held, entry).await
+        let write = self.storage.compare_and_swap(key, held, entry);
+        self.writes(key, entry.incarnation(), shows(entry), write).await
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &ElectionKey,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Delete, WriteError> {
+        let is_gone = |slot: &Slot| slot.entry().is_none_or(|stands| stands.incarnation() != incarnation);
+        self.writes(key, incarnation, is_gone, self.storage.compare_and_delete(key, incarnation, epoch)).await
     }
 }

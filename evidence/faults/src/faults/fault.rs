@@ -108,38 +108,23 @@ impl Schedule {
     }
 }
 
-/// An effect of a fault.
+/// An effect of a fault, as the report says it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
-    /// A write was applied, and its answer replaced by an error that leaves the outcome unknown.
     ForgedApplied,
-    /// A write was refused, and its answer was replaced in the same way.
     ForgedRefused,
-    /// A write was answered in that way, and never sent.
     ForgedUnsent,
-    /// A write was answered with "too many requests", and never sent.
     Throttled,
-    /// A connection was cut while it was in use.
     ConnectionCut,
-    /// A new connection was refused.
     ConnectionRefused,
-    /// An answer was delayed.
     AnswerDelayed,
-    /// A write reached the server late.
     WriteDelivered,
-    /// A server was stopped with SIGSTOP.
     ServerStopped,
-    /// So many servers were stopped that no quorum was left.
     QuorumLost,
-    /// A server was killed, and started again.
     ServerRestarted,
-    /// A synchronous standby was promoted.
     FailedOver,
-    /// A standby that lacked the last writes was promoted.
     FailedOverLagging,
-    /// A process crashed while it led.
     LeaderCrashed,
-    /// A late write of a deposed leader was refused.
     DeposedRefused,
 }
 

@@ -1,37 +1,41 @@
-//! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back connections, and
-//! forge answers. [`cql`], [`http`] and [`postgres`] know the protocols.
+//! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back bytes, lose
+//! requests and answers, and answer writes with errors.
+//!
+//! They forward bytes as they come, and do not read protocols. A write is recognized by a text or by the
+//! leadership that it is for ([`answers`]), and the bytes of an error replace its answer. What became of the
+//! write is seen at the server afterwards, by the candidate.
 
-mod cql;
-mod http;
-mod postgres;
+mod answers;
 
 use super::fault::{Counts, Event};
-pub(super) use http::{Dialect, Tls};
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use answers::Forgery;
+pub(super) use answers::Protocol;
+use ielections::Incarnation;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     runtime::Handle,
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
 };
+use tokio_rustls::TlsConnector;
 use vvm_clock::{Clock, SystemClock};
-
-/// The protocol of a server.
-#[derive(Clone)]
-pub(super) enum Protocol {
-    /// That of Cassandra. All connections share the prepared statements.
-    Cql(Arc<cql::Statements>),
-    /// HTTP as a server uses it, and TLS if the server requires it.
-    Http(Dialect, Option<Tls>),
-    /// That of PostgreSQL.
-    Postgres,
-}
-
-impl Protocol {
-    pub(super) fn cql() -> Self {
-        Self::Cql(Arc::default())
-    }
-}
 
 /// What each connection uses.
 #[derive(Clone)]
@@ -40,6 +44,7 @@ struct ConnectionContext {
     counts: Arc<Counts>,
     clock: SystemClock,
     protocol: Protocol,
+    write: Arc<WriteUnderWay>,
 }
 
 impl ConnectionContext {
@@ -69,6 +74,7 @@ impl ConnectionContext {
 /// All proxies. Dropping the value ends every connection.
 pub(super) struct Network {
     conditions: Vec<watch::Sender<Conditions>>,
+    writes: Vec<Arc<WriteUnderWay>>,
     proxies: JoinSet<()>,
     counts: Arc<Counts>,
     clock: SystemClock,
@@ -84,7 +90,8 @@ impl Network {
         clock: SystemClock,
     ) -> Self {
         let conditions = (0..candidates).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
-        Self { conditions, proxies: JoinSet::new(), counts, clock, protocol }
+        let writes = (0..candidates).map(|_| Arc::default()).collect();
+        Self { conditions, writes, proxies: JoinSet::new(), counts, clock, protocol }
     }
 
     /// Starts a proxy for a candidate, from `listen` to `server`.
@@ -103,10 +110,16 @@ impl Network {
             conditions: self.conditions[candidate].subscribe(),
             counts: Arc::clone(&self.counts),
             clock: self.clock.clone(),
+            write: Arc::clone(&self.writes[candidate]),
             protocol: self.protocol.clone(),
         };
         self.proxies.spawn_on(serve(listener, server, context), runtime);
         Ok(())
+    }
+
+    /// What a candidate and its proxies tell each other about its write.
+    pub(super) fn write_of(&self, candidate: usize) -> Arc<WriteUnderWay> {
+        Arc::clone(&self.writes[candidate])
     }
 
     /// Sets the conditions of one candidate.
@@ -140,31 +153,211 @@ async fn serve(listener: TcpListener, server: SocketAddr, context: ConnectionCon
     }
 }
 
+/// What a proxy did with a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Forged {
+    /// The server got it, and its answer was replaced or lost.
+    Answered,
+    /// It was not sent, and answered by an error that does not say so, or not at all.
+    Unsent,
+    /// It was not sent, and the answer says that it was not applied.
+    Throttled,
+}
+
+/// The write of a candidate that is under way: it has one at a time.
+#[derive(Default, Debug)]
+pub(super) struct WriteUnderWay(Mutex<(Option<Incarnation>, Option<Forged>)>);
+
+impl WriteUnderWay {
+    /// The candidate writes for this leadership.
+    pub(super) fn begins(&self, incarnation: Incarnation) {
+        *self.lock() = (Some(incarnation), None);
+    }
+
+    /// The candidate got an answer, or none. Returns what a proxy did.
+    pub(super) fn ends(&self) -> Option<Forged> {
+        std::mem::take(&mut *self.lock()).1
+    }
+
+    fn incarnation(&self) -> Option<Incarnation> {
+        self.lock().0
+    }
+
+    fn forged(&self, forged: Forged) {
+        self.lock().1 = Some(forged);
+    }
+
+    /// Every change is one step, so a poisoned lock is no problem.
+    fn lock(&self) -> MutexGuard<'_, (Option<Incarnation>, Option<Forged>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Relays one connection until it ends or is cut.
 async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionContext) {
     // If the server is down, the proxy refuses, too.
     let Ok(server) = TcpStream::connect(server).await else { return reset(&client) };
     // Client libraries set it, too.
     let _best_effort = client.set_nodelay(true).and(server.set_nodelay(true));
-    let mut conditions = context.clone();
-    let counts = Arc::clone(&context.counts);
-    let relay = async {
-        match context.protocol.clone() {
-            Protocol::Cql(statements) => cql::relay(client, server, context, statements).await,
-            Protocol::Http(dialect, tls) => http::relay(client, server, context, dialect, tls).await,
-            Protocol::Postgres => postgres::relay(client, server, context).await,
-        }
+    let server: Box<dyn Stream> = match context.protocol.tls() {
+        Some(Tls { connector, name }) => match connector.connect(name.clone(), server).await {
+            Ok(server) => Box::new(server),
+            Err(_) => return reset(&client),
+        },
+        None => Box::new(server),
     };
+    let mut conditions = context.clone();
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = tokio::io::split(server);
+    let relay = Relay { context, to_client: to_client.into(), awaited: Mutex::default() };
+    let (send, queue) = mpsc::unbounded_channel();
     tokio::select! {
         biased;
-        () = conditions.cut() => counts.add(Event::ConnectionCut),
-        () = relay => {}
+        () = conditions.cut() => conditions.counts.add(Event::ConnectionCut),
+        _ended = async {
+            tokio::join!(relay.take_in(from_client, send), relay.send(queue, to_server), relay.answer(from_server))
+        } => {}
     }
 }
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Ends the connection by a reset, as a firewall does.
 fn reset(client: &TcpStream) {
     let _best_effort = client.set_zero_linger();
+}
+
+/// More than any answer to a write: it comes in one piece.
+const PIECE: usize = 1 << 16;
+
+/// How long a server gets to begin a write that it receives late, before it learns that the client is gone.
+const BEGINS: Duration = Duration::from_millis(50);
+
+/// Bytes of the client, and whether they are of a write.
+struct Sent {
+    bytes: Vec<u8>,
+    writes: bool,
+}
+
+struct Relay {
+    context: ConnectionContext,
+    to_client: tokio::sync::Mutex<OwnedWriteHalf>,
+    /// What replaces the next answer.
+    awaited: Mutex<Option<Forgery>>,
+}
+
+impl Relay {
+    /// Takes what the client sends, until it closes, also while nothing is forwarded.
+    async fn take_in(&self, mut from: OwnedReadHalf, queue: mpsc::UnboundedSender<Sent>) -> io::Result<()> {
+        let protocol = &self.context.protocol;
+        let mut piece = vec![0; PIECE];
+        let mut is_over = false;
+        loop {
+            let length = from.read(&mut piece).await?;
+            let bytes = &piece[..length];
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            if is_over {
+                continue;
+            }
+            let incarnation = self.context.write.incarnation();
+            let writes = protocol.is_write(bytes, incarnation.as_ref());
+            if writes && self.context.forges() {
+                let forgery = protocol.forge(bytes, incarnation.as_ref());
+                self.context.write.forged(forgery.forged);
+                if forgery.forged != Forged::Answered {
+                    self.give(&forgery.bytes, forgery.closes).await?;
+                    is_over = forgery.closes;
+                    continue;
+                }
+                *self.awaited() = Some(forgery);
+            }
+            // The other side may have gone.
+            let _gone = queue.send(Sent { bytes: bytes.to_vec(), writes });
+        }
+    }
+
+    /// Sends what the client sent to the server, also after the client has closed.
+    async fn send(
+        &self,
+        mut queue: mpsc::UnboundedReceiver<Sent>,
+        mut to: WriteHalf<Box<dyn Stream>>,
+    ) -> io::Result<()> {
+        while let Some(Sent { bytes, writes }) = queue.recv().await {
+            let is_late = self.context.now().link == Link::Silent;
+            if is_late {
+                self.context.clone().arrival().await;
+            }
+            if to.write_all(&bytes).await.is_err() {
+                return self.give(&[], true).await;
+            }
+            if is_late && writes {
+                self.context.counts.add(Event::WriteDelivered);
+                self.context.clock.sleep(BEGINS).await;
+            }
+        }
+        to.shutdown().await
+    }
+
+    async fn answer(&self, mut from: ReadHalf<Box<dyn Stream>>) -> io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            let length = from.read(&mut piece).await.unwrap_or_default();
+            let answer = &piece[..length];
+            let forgery = self.awaited().take();
+            if self.context.now().link != Link::Open {
+                self.context.clone().arrival().await;
+                self.context.counts.add(Event::AnswerDelayed);
+            }
+            let is_end = answer.is_empty();
+            let (given, closes) = match forgery {
+                None => (answer.to_vec(), is_end),
+                Some(Forgery { bytes, precedes: true, .. }) => ([&bytes, answer].concat(), is_end),
+                Some(Forgery { bytes, closes, .. }) => (bytes, closes || is_end),
+            };
+            // The client may be gone while its writes are still in flight.
+            let gone = self.give(&given, closes).await;
+            if closes {
+                return gone;
+            }
+        }
+    }
+
+    /// Gives the client an answer, and the end of the connection if it `closes`.
+    async fn give(&self, bytes: &[u8], closes: bool) -> io::Result<()> {
+        let mut to = self.to_client.lock().await;
+        to.write_all(bytes).await?;
+        if closes { to.shutdown().await } else { Ok(()) }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, Option<Forgery>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// TLS with a server, whose clients speak to the proxy without it.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// With a server for `name`, certified by the authority in a file.
+    ///
+    /// # Errors
+    /// The file, or the name.
+    pub(crate) fn of(authority: &Path, name: &'static str) -> Result<Self, Box<dyn Error>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(authority)?)?;
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name: ServerName::try_from(name)? })
+    }
 }
 
 /// The conditions for one candidate.

@@ -4,7 +4,7 @@ use super::{ServiceProfile, Started, guardian::send_ticket, slots};
 use crate::{
     clock::Process,
     faults::FAULTS_END,
-    ledger::{Token, document},
+    records::{Token, document},
     world::World,
 };
 use async_trait::async_trait;

@@ -5,8 +5,7 @@ use super::{World, work::history};
 use crate::{
     clock::Process,
     faults::{Fate, Journey, Landing},
-    ledger::{Outcome, Write},
-    records::{Backup, Record, Records},
+    records::{Backup, Outcome, Record, Records, Write},
 };
 use ielections::{Incarnation, Slot};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     clock::Drift,
-    ledger::{self, Outcome, Token, Write},
+    records::{self, Outcome, Token, Write},
 };
 use ielections::{DocumentVersion, DocumentWrite, Entry, Fence, Holder, OnlyIf, Vacant, Version};
 use std::time::Duration;
@@ -169,7 +169,7 @@ fn deadline_later_than_a_loss_has_left_violates_i4() {
 fn batch(of: &Entry, after: DocumentVersion, number: u64) -> (Token, Write) {
     let token = Token { incarnation: of.incarnation(), writer: 1, number };
     let put =
-        DocumentWrite::Put { id: ledger::document(1).unwrap(), body: token.body(), only_if: OnlyIf::Always };
+        DocumentWrite::Put { id: records::document(1).unwrap(), body: token.body(), only_if: OnlyIf::Always };
     let fence = Fence { epoch: of.epoch, incarnation: of.incarnation(), after };
     (token, Write::Batch(1, fence, [put].into()))
 }

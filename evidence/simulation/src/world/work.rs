@@ -3,8 +3,7 @@
 use super::World;
 use crate::{
     clock::Process,
-    ledger::{self, Token, Write},
-    records::Records,
+    records::{self, Records, Token, Write},
 };
 use ielections::{DocumentVersion, DocumentWriteError, Epoch, Incarnation};
 use std::{collections::BTreeMap, sync::Arc};
@@ -403,6 +402,6 @@ impl World {
 
 /// Returns the history of a slot as it stands.
 pub(super) fn history(records: &Records, key: u32) -> Vec<PastLeadership> {
-    let document = records.documents(key).find(|document| !ledger::is_of_service(&document.id));
+    let document = records.documents(key).find(|document| !records::is_of_service(&document.id));
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }

@@ -1,0 +1,437 @@
+//! [`FaultyServers`]: what a fault run needs of a kind of server. [`Servers`] are one or three of a kind,
+//! [`PostgresServers`] a primary and its standby.
+
+use super::{
+    TTL,
+    fault::{Event, Fault},
+    network::{Protocol, Tls},
+};
+use rustix::process::Signal;
+use servers::{
+    cassandra,
+    dynamodb::DynamoDbLocal,
+    etcd,
+    kubernetes::Kubernetes,
+    objects::{ObjectServer, Product},
+    owned::{Server, StartError},
+    postgres::Postgres,
+};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    ops::DerefMut,
+    time::Duration,
+};
+
+/// The port of the proxy of the first candidate before the first server.
+const FIRST_PORT: u16 = 9100;
+
+/// How many candidates there may be before the proxies of the second server begin.
+const CANDIDATES_AT_MOST: u16 = 100;
+
+/// A loopback address that only the proxies of this run use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Front(Ipv4Addr);
+
+impl Front {
+    /// Finds one.
+    ///
+    /// # Errors
+    /// Twenty random ones are in use.
+    pub(super) fn find() -> Result<Self, String> {
+        let mut addresses =
+            (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
+        let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
+        addresses.find(is_free).map(Self).ok_or_else(|| "no free loopback address".into())
+    }
+
+    /// Returns where the proxy between a candidate and a server listens.
+    pub(super) fn proxy(self, candidate: usize, server: usize) -> SocketAddr {
+        let port = FIRST_PORT + candidate as u16 + CANDIDATES_AT_MOST * server as u16;
+        SocketAddr::from((self.0, port))
+    }
+}
+
+/// Servers with faults. [`repair`](Self::repair) ends a fault. Dropping the value ends the servers.
+pub(super) trait FaultyServers {
+    /// Returns a name for reports.
+    fn name(&self) -> &str;
+
+    /// Returns their protocol.
+    fn protocol(&self) -> Protocol;
+
+    /// Returns the addresses of the servers.
+    fn servers(&self) -> Vec<SocketAddr>;
+
+    /// Returns where the proxy between `candidate` and `server` listens.
+    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr;
+
+    /// Returns the URL of the storage through the proxies of `candidate`, or directly.
+    fn url(&self, candidate: Option<usize>) -> String;
+
+    /// Returns the events that a run must have, beyond those of connections.
+    fn required_events(&self) -> &'static [Event];
+
+    /// Returns the faults of these servers.
+    fn faults(&self) -> &'static [Fault];
+
+    /// Injects the fault into a random server. Returns what was done.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String>;
+
+    /// Ends the fault, and waits until every server answers.
+    ///
+    /// # Errors
+    /// If a server does not answer.
+    fn repair(&mut self) -> Result<(), String>;
+}
+
+/// What is done to a server.
+enum Act {
+    Stop,
+    GoOn,
+    Kill,
+    /// Starts it again, with its data, after it was killed.
+    Restart,
+}
+
+impl Act {
+    fn on(self, server: &mut Server) -> Result<(), String> {
+        match self {
+            Self::Stop => server.stop().map_err(text),
+            Self::GoOn => server.go_on().map_err(text),
+            Self::Kill => server.kill().map_err(text),
+            Self::Restart => server.restart().map_err(text),
+        }
+    }
+}
+
+/// One server, or three.
+pub(super) struct Servers {
+    name: String,
+    protocol: Protocol,
+    addresses: Vec<SocketAddr>,
+    /// `None` if the proxies listen at the addresses of the servers.
+    front: Option<Front>,
+    /// Returns the URL of a storage at these addresses.
+    url: Box<dyn Fn(&[SocketAddr]) -> String>,
+    /// Does something to the server with this index. Owns the servers.
+    act: Box<dyn FnMut(usize, Act) -> Result<(), String>>,
+    stopped: Vec<usize>,
+    killed: Vec<usize>,
+}
+
+impl Servers {
+    /// Three nodes of Apache Cassandra, with every record on each.
+    ///
+    /// The client library learns the other nodes from the first one, and uses the port of its first
+    /// connection. So the proxies of a candidate listen on the nodes' addresses, at a port for that candidate.
+    pub(super) fn cassandra(ahead: Duration) -> Result<Self, String> {
+        let plan = cassandra::Plan::of(3).with_a_clock_ahead(ahead);
+        let mut cluster = plan.start(&servers::target()).map_err(text)?;
+        let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
+        let name = format!("Apache Cassandra 5.0.5, {plan}, replication 3");
+        let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
+        let act = move |index: usize, act: Act| act.on(&mut cluster.nodes()[index]);
+        Ok(Self { front: None, ..Self::new(name, Protocol::Cql, addresses, url, act)? })
+    }
+
+    /// Three members of etcd.
+    pub(super) fn etcd() -> Result<Self, String> {
+        let program = etcd::Program::built().map_err(text)?;
+        let mut cluster = etcd::Cluster::start(&program, 3).map_err(text)?;
+        let addresses = cluster.members().iter().map(|member| member.address()).collect();
+        let name = format!("{}, three members", program.version());
+        let url = |at: &[SocketAddr]| format!("etcd://{}/faults?request_timeout=1s", listed(at));
+        let act = move |index: usize, act: Act| act.on(&mut cluster.members()[index]);
+        Self::new(name, Protocol::Etcd, addresses, url, act)
+    }
+
+    pub(super) fn dynamodb() -> Result<Self, String> {
+        let server = DynamoDbLocal::start(&servers::target()).map_err(text)?;
+        let address = server.address();
+        let url = |at: &[SocketAddr]| format!("dynamodb://eu-west-1/faults?endpoint=http://{}", listed(at));
+        let act = on_one(server);
+        Self::new("DynamoDB Local 2.6.1".into(), Protocol::DynamoDb, vec![address], url, act)
+    }
+
+    pub(super) fn s3() -> Result<Self, String> {
+        let server = ObjectServer::start(Product::Versitygw).map_err(text)?;
+        let (address, own) = (server.address(), server.url("faults"));
+        let url = move |at: &[SocketAddr]| {
+            let through = own.replace(&address.to_string(), &listed(at));
+            format!("{through}&min_ttl=2s&request_timeout=1s")
+        };
+        let act = on_one(server);
+        Self::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], url, act)
+    }
+
+    pub(super) fn kubernetes() -> Result<Self, String> {
+        let server = Kubernetes::start().map_err(text)?;
+        let tls = Tls::of(&server.authority(), "127.0.0.1").map_err(text)?;
+        let (name, address, own) = (server.version(), server.address(), server.url("default"));
+        let url = move |at: &[SocketAddr]| {
+            let scheme = if at == [address] { "https" } else { "http" };
+            format!("{own}&server={scheme}://{}&request_timeout=1s", listed(at))
+        };
+        let act = on_one(server);
+        Self::new(name, Protocol::Kubernetes(tls), vec![address], url, act)
+    }
+
+    fn new(
+        name: String,
+        protocol: Protocol,
+        addresses: Vec<SocketAddr>,
+        url: impl Fn(&[SocketAddr]) -> String + 'static,
+        act: impl FnMut(usize, Act) -> Result<(), String> + 'static,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            name,
+            protocol,
+            addresses,
+            front: Some(Front::find()?),
+            url: Box::new(url),
+            act: Box::new(act),
+            stopped: Vec::new(),
+            killed: Vec::new(),
+        })
+    }
+
+    fn stop(&mut self, index: usize) -> Result<(), String> {
+        self.stopped.push(index);
+        (self.act)(index, Act::Stop)
+    }
+}
+
+/// Does something to the only server.
+fn on_one(mut server: impl DerefMut<Target = Server>) -> impl FnMut(usize, Act) -> Result<(), String> {
+    move |_, act| act.on(&mut server)
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+impl FaultyServers for Servers {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.protocol.clone()
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
+        let index = self.addresses.iter().position(|address| *address == server).unwrap_or_default();
+        match self.front {
+            Some(front) => front.proxy(candidate, index),
+            None => SocketAddr::new(server.ip(), FIRST_PORT + candidate as u16),
+        }
+    }
+
+    fn url(&self, candidate: Option<usize>) -> String {
+        let Some(candidate) = candidate else { return (self.url)(&self.addresses) };
+        let proxies = self.addresses.iter().map(|server| self.proxy_address(candidate, *server));
+        (self.url)(&proxies.collect::<Vec<_>>())
+    }
+
+    fn required_events(&self) -> &'static [Event] {
+        use Event::{ForgedRefused, QuorumLost, ServerRestarted, ServerStopped, Throttled};
+        match self.protocol {
+            Protocol::Cql => &[ForgedRefused, ServerStopped, QuorumLost, ServerRestarted],
+            Protocol::Etcd => &[ForgedRefused, Throttled, ServerStopped, QuorumLost, ServerRestarted],
+            // Few writes are refused where candidates ask for the slot at different times.
+            _ => &[Throttled, ServerStopped, ServerRestarted],
+        }
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        match self.addresses[..] {
+            [_] => &[Fault::StopOne, Fault::KillOne],
+            _ => &[Fault::StopOne, Fault::StopMost, Fault::KillOne],
+        }
+    }
+
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+        let chosen = rng.usize(..self.addresses.len());
+        match fault {
+            Fault::StopOne => {
+                self.stop(chosen)?;
+                Ok(vec![Event::ServerStopped])
+            }
+            Fault::StopMost => {
+                self.stop(chosen)?;
+                self.stop((chosen + 1) % self.addresses.len())?;
+                Ok(vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost])
+            }
+            Fault::KillOne => {
+                self.killed.push(chosen);
+                (self.act)(chosen, Act::Kill)?;
+                Ok(vec![Event::ServerRestarted])
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn repair(&mut self) -> Result<(), String> {
+        let (stopped, killed) = (std::mem::take(&mut self.stopped), std::mem::take(&mut self.killed));
+        stopped.into_iter().try_for_each(|index| (self.act)(index, Act::GoOn))?;
+        killed.into_iter().try_for_each(|index| (self.act)(index, Act::Restart))
+    }
+}
+
+const STANDBYS: &str = "synchronous_standby_names";
+
+/// PostgreSQL with one standby, which is synchronous but before a fail-over that forgets writes. Primary and
+/// standby take turns at two addresses.
+pub(super) struct PostgresServers {
+    name: String,
+    primary: Postgres,
+    /// `None` after it was promoted.
+    standby: Option<Postgres>,
+    /// In the order of the URL.
+    addresses: [SocketAddr; 2],
+    front: Front,
+    to_repair: Option<Fault>,
+}
+
+impl PostgresServers {
+    pub(super) fn start() -> Result<Self, String> {
+        let mut primary = Postgres::start(&servers::target(), &[], &[]).map_err(text)?;
+        let mut standby = primary.standby().map_err(text)?;
+        standby.set(STANDBYS, "").map_err(text)?;
+        primary.set(STANDBYS, "standby").map_err(text)?;
+        let addresses = [primary.address(), standby.address()];
+        let name = format!("{} with a standby", primary.version());
+        Ok(Self { name, primary, standby: Some(standby), addresses, front: Front::find()?, to_repair: None })
+    }
+
+    /// Makes the standby the primary. The primary is gone.
+    fn fail_over(&mut self) -> Result<(), StartError> {
+        self.primary.kill()?;
+        if let Some(standby) = self.standby.take() {
+            standby.promote()?;
+            self.primary = standby;
+        }
+        Ok(())
+    }
+
+    /// A new synchronous standby, at the address that is free. Its primary is restarted.
+    fn replace_standby(&mut self) -> Result<(), StartError> {
+        let address = self.addresses.iter().find(|address| **address != self.primary.address());
+        let Some(address) = address else { return Ok(()) };
+        let set = |server: &mut Postgres, value| {
+            let what = STANDBYS.to_owned();
+            server.set(STANDBYS, value).map_err(|cause| StartError::System { what, cause })
+        };
+        set(&mut self.primary, "")?;
+        self.standby = Some(self.primary.standby_at(*address)?);
+        set(&mut self.primary, "standby")
+    }
+
+    fn standby(&mut self) -> io::Result<&mut Postgres> {
+        self.standby.as_mut().ok_or_else(|| io::Error::other("no standby"))
+    }
+}
+
+impl FaultyServers for PostgresServers {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Postgres
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        self.addresses.to_vec()
+    }
+
+    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
+        self.front.proxy(candidate, usize::from(server != self.addresses[0]))
+    }
+
+    fn url(&self, candidate: Option<usize>) -> String {
+        let hosts = self.addresses.map(|server| match candidate {
+            Some(candidate) => self.proxy_address(candidate, server).to_string(),
+            None => server.to_string(),
+        });
+        let bound = TTL.get().as_secs();
+        format!("postgres://postgres@{}/postgres?max_ttl={bound}s&request_timeout=1s", hosts.join(","))
+    }
+
+    fn required_events(&self) -> &'static [Event] {
+        &[
+            Event::ForgedRefused,
+            Event::Throttled,
+            Event::ServerStopped,
+            Event::QuorumLost,
+            Event::ServerRestarted,
+            Event::FailedOver,
+            Event::FailedOverLagging,
+        ]
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[Fault::StopOne, Fault::StopMost, Fault::KillOne, Fault::FailOver, Fault::FailOverLagging]
+    }
+
+    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+        self.to_repair = Some(fault);
+        match fault {
+            // Without it the primary waits before it answers.
+            Fault::StopOne => {
+                self.standby().and_then(Postgres::stop).map_err(text)?;
+                Ok(vec![Event::ServerStopped])
+            }
+            Fault::StopMost => {
+                self.primary.stop().map_err(text)?;
+                self.standby().and_then(Postgres::stop).map_err(text)?;
+                Ok(vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost])
+            }
+            Fault::KillOne => {
+                self.primary.kill().map_err(text)?;
+                Ok(vec![Event::ServerRestarted])
+            }
+            Fault::FailOver => {
+                self.fail_over().map_err(text)?;
+                Ok(vec![Event::FailedOver])
+            }
+            // From now on the standby lags.
+            Fault::FailOverLagging => {
+                self.primary.set(STANDBYS, "").map_err(text)?;
+                self.standby().map_err(text)?.kill().map_err(text)?;
+                Ok(vec![Event::FailedOverLagging])
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn repair(&mut self) -> Result<(), String> {
+        match self.to_repair.take() {
+            Some(Fault::StopOne | Fault::StopMost) => {
+                self.primary.go_on().map_err(text)?;
+                self.standby().and_then(Postgres::go_on).map_err(text)
+            }
+            Some(Fault::KillOne) => self.primary.restart().map_err(text),
+            Some(Fault::FailOver) => self.replace_standby().map_err(text),
+            Some(Fault::FailOverLagging) => {
+                self.primary.kill().map_err(text)?;
+                self.standby().map_err(text)?.restart().map_err(text)?;
+                self.fail_over().map_err(text)?;
+                self.replace_standby().map_err(text)
+            }
+            _ => Ok(()),
+        }
+    }
+}

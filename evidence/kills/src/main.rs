@@ -1,0 +1,68 @@
+//! Real processes that are killed, stopped and hung at random, and whether what is promised then holds:
+//! [`safety`] of `vvm run`, the [`deadman`] of any program, and work that [`resume`]s with the next leader.
+#![forbid(unsafe_code)]
+
+mod deadman;
+mod resume;
+mod safety;
+
+use clap::Parser;
+use std::{error::Error, path::PathBuf, process::ExitCode, time::Duration};
+
+/// Kills real processes, and checks what is promised then.
+#[derive(Debug, Parser)]
+enum Command {
+    /// `vvm run` processes, killed at random: no two workers ever run at once.
+    Safety(safety::Args),
+    /// Processes that arm a deadman and then hang, and when they die.
+    Deadman(deadman::Args),
+    /// Processes that copy a folder together while their leaders are killed: each step counts exactly once.
+    Resume(resume::Args),
+    /// The worker that `vvm run` starts. Internal.
+    #[command(hide = true)]
+    Work {
+        /// The folder for its log.
+        folder: PathBuf,
+    },
+    /// The process that arms a deadman. Internal.
+    #[command(hide = true)]
+    Subject {
+        /// Its state at the deadline.
+        state: deadman::State,
+        /// The time from its start to the deadline, in milliseconds.
+        #[arg(long)]
+        deadline_in_ms: u64,
+        /// The file for its signs of life.
+        #[arg(long)]
+        signs: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    #[cfg(any(feature = "scylla", feature = "dynamodb"))]
+    if let Some(error) = servers::owned::guard() {
+        eprintln!("kills: {error}");
+        return ExitCode::FAILURE;
+    }
+    match run(Command::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("kills: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether what is promised held.
+fn run(command: Command) -> Result<bool, Box<dyn Error>> {
+    match command {
+        Command::Safety(args) => Ok(safety::run(&args)?),
+        Command::Deadman(args) => deadman::run(&args),
+        Command::Resume(args) => resume::run(args).map(|()| true),
+        Command::Work { folder } => Ok(safety::work(&folder)?),
+        Command::Subject { state, deadline_in_ms, signs } => {
+            match deadman::wait_in(state, Duration::from_millis(deadline_in_ms), signs.as_deref())? {}
+        }
+    }
+}

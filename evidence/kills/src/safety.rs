@@ -1,0 +1,257 @@
+//! Real `vvm run` processes on one SQLite file, killed, stopped and terminated at random moments.
+//!
+//! `kills safety --duration 180` prints the faults, the leaderships and the violations. Violations are:
+//!
+//! - two workers at once, by an exclusive lock that a worker holds until it has ended;
+//! - an epoch that does not rise;
+//! - a worker, or its background process, that outlives its host or guardian by more than 50 ms;
+//! - a process that is left at the end;
+//! - a leader for less than 60 % of the time.
+//!
+//! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
+//! candidates are of two versions, and each has led. `kills safety fugitives` tries workers that escape
+//! ([`fugitives`]).
+
+mod candidates;
+mod faults;
+mod fugitives;
+mod processes;
+mod remains;
+mod verdict;
+
+pub(crate) use candidates::work;
+
+use candidates::{Instance, Setup};
+use clap::Subcommand;
+use fastrand::Rng;
+use faults::Faults;
+use remains::{Orphans, Remains};
+#[cfg(feature = "dynamodb")]
+use servers::dynamodb::DynamoDbLocal;
+use std::{env, io, path::PathBuf, rc::Rc, time::Duration};
+use verdict::Successions;
+use vvm_clock::{Instant, SystemClock};
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// How long to run, in seconds.
+    #[arg(long, default_value_t = 180)]
+    duration: u64,
+    /// End after so many kills instead.
+    #[arg(long, conflicts_with = "duration")]
+    kills: Option<u64>,
+    /// How many candidates.
+    #[arg(long, default_value_t = 5)]
+    instances: usize,
+    /// The TTL, in milliseconds; 1000 if not given, 2000 with `--dynamodb-local`.
+    #[arg(long)]
+    ttl_ms: Option<u64>,
+    /// The mean time between two faults, in milliseconds; the TTL if not given.
+    #[arg(long)]
+    fault_ms: Option<u64>,
+    /// How long a worker, or its background process, may outlive host or guardian, in milliseconds. More than
+    /// 50 is for busy machines; the protocol's limit is 0.2 TTL.
+    #[arg(long, default_value_t = 50)]
+    at_most_ms: u64,
+    /// The seed of the faults; random if not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The vvm program; the one beside this program if not given.
+    #[arg(long)]
+    vvm: Option<PathBuf>,
+    /// An older vvm program, for every second start; a relative path is beside this program. The folder for
+    /// temporary files must not be on overlayfs, which the older program may not be able to allow.
+    #[arg(long)]
+    old: Option<PathBuf>,
+    /// Use DynamoDB Local as the storage, and start it.
+    #[cfg(feature = "dynamodb")]
+    #[arg(long)]
+    dynamodb_local: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Workers that try to escape containment, and how long they outlive their host.
+    Fugitives(fugitives::Options),
+}
+
+/// Returns whether there were no violations.
+pub(crate) fn run(args: &Args) -> io::Result<bool> {
+    match &args.command {
+        Some(Command::Fugitives(options)) => {
+            fugitives::run(&program(args)?, options, Duration::from_millis(args.at_most_ms))
+        }
+        None => kill_at_random(args),
+    }
+}
+
+/// The `vvm` under test.
+fn program(args: &Args) -> io::Result<PathBuf> {
+    existing(match &args.vvm {
+        Some(vvm) => vvm.clone(),
+        None => env::current_exe()?.with_file_name("vvm"),
+    })
+}
+
+fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
+    if !vvm.exists() {
+        let hint = format!("{} is missing: build it with `cargo build --release -p vvm-cli`", vvm.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, hint));
+    }
+    Ok(vvm)
+}
+
+fn kill_at_random(args: &Args) -> io::Result<bool> {
+    let mut programs = vec![program(args)?];
+    if let Some(old) = &args.old {
+        programs.push(existing(env::current_exe()?.with_file_name(old))?);
+    }
+    let folder = tempfile::tempdir()?;
+    // An older program may not know the option.
+    let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
+    let storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
+    let ttl_ms = 1000;
+    #[cfg(feature = "dynamodb")]
+    let (storage, ttl_ms, _server) = if args.dynamodb_local {
+        let server = DynamoDbLocal::start(&servers::target()).map_err(io::Error::other)?;
+        let storage = format!("dynamodb://eu-west-1/safety?endpoint={}", server.endpoint());
+        init(programs.last(), &storage)?;
+        (storage, 2000, Some(server))
+    } else {
+        (storage, ttl_ms, None)
+    };
+    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
+    println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
+    let setup =
+        Setup { programs, folder: folder.path().to_owned(), storage, ttl: Duration::from_millis(ttl_ms) };
+    let plan = Plan {
+        setup: Rc::new(setup),
+        instances: args.instances,
+        mean: Duration::from_millis(args.fault_ms.unwrap_or(ttl_ms)),
+        most: Duration::from_millis(args.at_most_ms),
+        duration: Duration::from_secs(args.duration),
+        kills: args.kills,
+    };
+    let violations = plan.run(&mut Rng::with_seed(seed))?;
+    if violations > 0 {
+        println!("the workers' logs are kept in {}", folder.keep().display());
+    }
+    Ok(violations == 0)
+}
+
+/// Has the oldest program create what the storage needs.
+#[cfg(feature = "dynamodb")]
+fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
+    let Some(vvm) = vvm else { return Ok(()) };
+    let mut init = std::process::Command::new(vvm);
+    init.args(["init-storage", "--storage", storage]).envs(candidates::LOCAL_CREDENTIALS);
+    if init.status()?.success() { Ok(()) } else { Err(io::Error::other("vvm init-storage failed")) }
+}
+
+/// The least share of the time with a leader.
+const LED: f64 = 0.6;
+
+/// The settings of a run.
+struct Plan {
+    setup: Rc<Setup>,
+    /// How many candidates.
+    instances: usize,
+    /// The mean time between two faults.
+    mean: Duration,
+    /// How long a process may outlive its host or guardian.
+    most: Duration,
+    duration: Duration,
+    /// If given, the run ends after so many kills instead.
+    kills: Option<u64>,
+}
+
+/// What a run has found so far.
+#[derive(Default)]
+struct Seen {
+    faults: Faults,
+    orphans: Orphans,
+    remains: Remains,
+}
+
+impl Plan {
+    /// Prints the result. Returns the number of violations.
+    fn run(&self, rng: &mut Rng) -> io::Result<usize> {
+        let Setup { programs, folder, ttl, .. } = &*self.setup;
+        let began = SystemClock::read();
+        let mut seen = Seen::default();
+        let instances = self.inject_faults(&mut seen, began, rng)?;
+        let ended = SystemClock::read();
+        let Seen { mut faults, orphans, mut remains } = seen;
+        for instance in instances {
+            // The last fault may have ended it: the processes that it leaves are checked, too.
+            if let Some(end) = instance.end(|instance| faults.kills_guardian_of(instance))? {
+                remains.of(end, SystemClock::read(), *ttl, &faults.excused);
+            }
+            remains.look(SystemClock::read(), self.most);
+        }
+        remains.at_the_end(folder, *ttl, self.most);
+        let took = began.until(ended).as_secs();
+        println!("{faults}, in {took} s");
+        let spans = verdict::read(folder)?;
+        println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
+        let mut verdict = verdict::judge(spans, began, ended, LED);
+        if programs.len() > 1 {
+            verdict.check_turns(programs);
+        }
+        verdict.violations.extend(orphans.violations);
+        verdict.violations.extend(remains.violations);
+        println!(
+            "workers and their background processes outlived their host by at most {:.1} ms ({} seen), \
+             their guardian by {:.1} ms",
+            orphans.longest.as_secs_f64() * 1e3,
+            orphans.seen,
+            remains.longest.as_secs_f64() * 1e3
+        );
+        println!(
+            "guardian and host or keeper killed, or one while the other was stopped: {}; \
+             {} of them left {} background processes",
+            remains.excused, remains.left_a_process, remains.left
+        );
+        println!("{verdict}");
+        Ok(verdict.violations.len())
+    }
+
+    fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
+        let Seen { faults, orphans, remains } = seen;
+        let mut instances = (0..self.instances)
+            .map(|number| Instance::start(&self.setup, number))
+            .collect::<io::Result<Vec<_>>>()?;
+        let mut next_fault = began;
+        loop {
+            let now = SystemClock::read();
+            let is_over = match self.kills {
+                Some(kills) => faults.kills() >= kills,
+                None => now >= began.after(self.duration),
+            };
+            if is_over {
+                break;
+            }
+            for instance in &mut instances {
+                if let Some(ended) = instance.restart_if_due(now, rng)? {
+                    remains.of(ended, now, self.setup.ttl, &faults.excused);
+                }
+            }
+            orphans.look(now, &self.setup.folder, self.most, &faults.excused)?;
+            remains.look(now, self.most);
+            faults.resume_due(now);
+            if now >= next_fault {
+                faults.inject(now, &mut instances, rng);
+                next_fault = now.after(self.mean.mul_f64(2.0 * rng.f64()));
+            }
+            // Between two looks: short enough to measure how long an orphan lives.
+            SystemClock::block_for(Duration::from_millis(3));
+        }
+        faults.resume_all();
+        Ok(instances)
+    }
+}

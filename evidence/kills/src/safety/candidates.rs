@@ -1,0 +1,240 @@
+//! Candidates: each is a `vvm run`, which is started again after each end. Every second one is on a terminal.
+//! Its command is the worker ([`work`]).
+
+use super::processes::{self, Process};
+use fastrand::Rng;
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+use std::{
+    env,
+    ffi::CString,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+use vvm_clock::{Instant, SystemClock};
+
+/// The environment variable that marks the processes of an instance.
+pub(crate) const MARK: &str = "SAFETY";
+
+/// The environment variable that tells a worker by which of the programs it was started.
+pub(crate) const PROGRAM: &str = "SAFETY_PROGRAM";
+
+/// DynamoDB Local takes any credentials, and needs some.
+pub(crate) const LOCAL_CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
+
+/// What all instances have in common.
+pub(crate) struct Setup {
+    /// The `vvm` under test, and an older one if there is one. Each instance changes it at each start.
+    pub(crate) programs: Vec<PathBuf>,
+    /// The folder of the workers' logs.
+    pub(crate) folder: PathBuf,
+    /// The URL of the storage.
+    pub(crate) storage: String,
+    pub(crate) ttl: Duration,
+}
+
+pub(crate) struct Instance {
+    setup: Rc<Setup>,
+    number: usize,
+    starts: usize,
+    life: Life,
+    restart_at: Option<Instant>,
+}
+
+/// The instance between a start and an end.
+struct Life {
+    guardian: Child,
+    process: Option<Process>,
+    terminal: Option<Terminal>,
+}
+
+/// An instance that has ended, and may have left processes behind.
+pub(crate) struct Ended {
+    /// `None` if it ended before its start time was read.
+    pub(crate) guardian: Option<Process>,
+    /// The value of [`MARK`].
+    pub(crate) mark: String,
+}
+
+impl Instance {
+    pub(crate) fn start(setup: &Rc<Setup>, number: usize) -> io::Result<Self> {
+        let life = setup.spawn(number, 0)?;
+        Ok(Self { setup: Rc::clone(setup), number, starts: 0, life, restart_at: None })
+    }
+
+    /// Detects an end, and starts again up to a second later.
+    pub(crate) fn restart_if_due(&mut self, now: Instant, rng: &mut Rng) -> io::Result<Option<Ended>> {
+        if let Some(terminal) = &self.life.terminal {
+            terminal.read();
+        }
+        match self.restart_at {
+            Some(at) if now >= at => {
+                self.starts += 1;
+                self.life = self.setup.spawn(self.number, self.starts)?;
+                self.restart_at = None;
+            }
+            Some(_) => {}
+            None if self.life.guardian.try_wait()?.is_some() => {
+                self.restart_at = Some(now.after(Duration::from_millis(rng.u64(..1000))));
+                let mark = self.setup.mark(self.number, self.starts);
+                return Ok(Some(Ended { guardian: self.life.process, mark }));
+            }
+            None => {}
+        }
+        Ok(None)
+    }
+
+    /// The guardian. It is not reaped yet, so that its process id can't be reused.
+    pub(crate) fn guardian(&self) -> Option<Process> {
+        self.life.process.filter(|_| self.restart_at.is_none())
+    }
+
+    /// Whether it runs on an open terminal.
+    pub(crate) fn has_terminal(&self) -> bool {
+        self.life.terminal.is_some() && self.restart_at.is_none()
+    }
+
+    /// Closes the terminal, which hangs up.
+    pub(crate) fn close_terminal(&mut self) {
+        self.life.terminal = None;
+    }
+
+    /// Terminates it and waits. Returns `None` if it had ended before.
+    ///
+    /// If TERM does not end it, it is killed; `before_kill` is called first.
+    pub(crate) fn end(mut self, before_kill: impl FnOnce(&Self)) -> io::Result<Option<Ended>> {
+        if self.restart_at.is_some() {
+            return Ok(None);
+        }
+        if let Some(pid) = self.guardian().and_then(|guardian| Pid::from_raw(guardian.number)) {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let kill_at = SystemClock::read().after(Duration::from_secs(5));
+        let mut before_kill = Some(before_kill);
+        while self.life.guardian.try_wait()?.is_none() {
+            if let Some(terminal) = &self.life.terminal {
+                terminal.read();
+            }
+            if SystemClock::read() >= kill_at
+                && let Some(before_kill) = before_kill.take()
+            {
+                before_kill(&self);
+                self.life.guardian.kill()?;
+            }
+            SystemClock::block_for(Duration::from_millis(5));
+        }
+        let mark = self.setup.mark(self.number, self.starts);
+        Ok(Some(Ended { guardian: self.life.process, mark }))
+    }
+}
+
+impl Setup {
+    fn mark(&self, number: usize, starts: usize) -> String {
+        format!("{}/{number}.{starts}", self.folder.display())
+    }
+
+    fn spawn(&self, number: usize, starts: usize) -> io::Result<Life> {
+        let turn = (number + starts) % self.programs.len();
+        let program = self.programs.get(turn).ok_or(io::ErrorKind::NotFound)?;
+        let mut line = Command::new(program);
+        line.args(["run", "--storage", &self.storage, "--name", "safety", "--stop-timeout", "200ms"])
+            .args(["--holder", &format!("candidate-{number}"), "--ttl"])
+            .arg(format!("{}ms", self.ttl.as_millis()))
+            .args(["--containment", "guardian", "--"])
+            .arg(env::current_exe()?)
+            .arg("work")
+            .arg(&self.folder)
+            .env(MARK, self.mark(number, starts))
+            .env(PROGRAM, turn.to_string())
+            .envs(LOCAL_CREDENTIALS);
+        let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
+        let mut command = match &terminal {
+            Some(terminal) => terminal.command(&line)?,
+            None => {
+                line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                line
+            }
+        };
+        let guardian = command.spawn()?;
+        let process = Process::of(guardian.id() as i32);
+        Ok(Life { guardian, process, terminal })
+    }
+}
+
+/// The controlling side. Dropping it closes the terminal, which hangs up on its processes.
+pub(crate) struct Terminal {
+    master: OwnedFd,
+    name: CString,
+}
+
+impl Terminal {
+    pub(crate) fn open() -> io::Result<Self> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
+        let name = ptsname(&master, Vec::new())?;
+        Ok(Self { master, name })
+    }
+
+    /// Returns a command that runs `line` on it. The started process becomes the program.
+    pub(crate) fn command(&self, line: &Command) -> io::Result<Command> {
+        let side = || {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            Ok::<_, io::Error>(Stdio::from(rustix::fs::open(&*self.name, flags, Mode::empty())?))
+        };
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(line.get_program()).args(line.get_args());
+        command.envs(line.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(side()?).stdout(side()?).stderr(side()?);
+        Ok(command)
+    }
+
+    /// Reads the output, so that its writers don't block.
+    pub(crate) fn read(&self) {
+        let mut screen = [0; 4096];
+        // No output, or no writer left.
+        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
+    }
+}
+
+/// Between two lines of the log.
+pub(crate) const BEAT: Duration = Duration::from_millis(5);
+
+/// Works until it is killed.
+pub(crate) fn work(folder: &Path) -> io::Result<bool> {
+    let lock = File::create(folder.join("lock"))?;
+    let alone = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
+    if epoch.ends_with(['0', '2', '4', '6', '8']) {
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
+    }
+    let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
+    let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
+    let host = processes::parent(keeper).unwrap_or_default();
+    let worker = process::id();
+    let name = format!("worker-{worker}-{epoch}");
+    let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
+    let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
+    let lock = if alone { "alone" } else { "OVERLAP" };
+    writeln!(log, "{worker} {host} {background} {program} {epoch} {lock}")?;
+    loop {
+        writeln!(log, "{}", SystemClock::read().as_nanos())?;
+        SystemClock::block_for(BEAT);
+    }
+}
+
+fn missing(variable: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{variable} is not set: only `vvm run` starts this"))
+}

@@ -1,0 +1,217 @@
+//! The faults: SIGKILL, SIGTERM, or SIGSTOP and later SIGCONT, to guardian, host, keeper or worker; SIGKILL
+//! to guardian and host at once; and closing the terminal.
+
+use super::{
+    candidates::Instance,
+    processes::{self, Process},
+};
+use fastrand::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+use vvm_clock::Instant;
+
+/// The faults so far, and the processes that are still stopped.
+#[derive(Default)]
+pub(crate) struct Faults {
+    done: BTreeMap<(Target, Action), u64>,
+    /// When a leader's guardian, host, or both were killed.
+    pub(crate) leader_kills: Vec<(Instant, Target)>,
+    stopped: Vec<(Instant, Pid)>,
+    /// Guardians, hosts and keepers that were killed or stopped.
+    hit: BTreeSet<Process>,
+    /// Guardians and hosts of candidates whose guardian was hit, and host or keeper, too: then no process
+    /// may be left that ends the background processes of the worker.
+    pub(crate) excused: BTreeSet<Process>,
+}
+
+/// The target of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Target {
+    Guardian,
+    Host,
+    Keeper,
+    Worker,
+    GuardianAndHost,
+    Terminal,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Action {
+    Kill,
+    Stop,
+    Term,
+}
+
+/// The processes of one candidate.
+struct CandidateProcesses {
+    index: usize,
+    guardian: Process,
+    host: Option<Process>,
+    keeper: Option<Process>,
+    worker: Option<Process>,
+    has_terminal: bool,
+}
+
+impl CandidateProcesses {
+    fn of((index, instance): (usize, &Instance)) -> Option<Self> {
+        let guardian = instance.guardian()?;
+        let first =
+            |of: Process| processes::children(of.number).first().and_then(|number| Process::of(*number));
+        let host = first(guardian);
+        let keeper = host.and_then(first);
+        let worker = keeper.and_then(first);
+        Some(Self { index, guardian, host, keeper, worker, has_terminal: instance.has_terminal() })
+    }
+
+    /// Returns the possible targets.
+    fn targets(&self) -> Vec<Target> {
+        let there = [
+            (Target::Guardian, true),
+            (Target::Host, self.host.is_some()),
+            (Target::Keeper, self.keeper.is_some()),
+            (Target::Worker, self.worker.is_some()),
+            (Target::GuardianAndHost, self.host.is_some()),
+            (Target::Terminal, self.has_terminal),
+        ];
+        there.into_iter().filter_map(|(target, is_there)| is_there.then_some(target)).collect()
+    }
+
+    /// Returns the processes of a target.
+    fn processes(&self, target: Target) -> Vec<Process> {
+        let processes = match target {
+            Target::Guardian => [Some(self.guardian), None],
+            Target::Host => [self.host, None],
+            Target::Keeper => [self.keeper, None],
+            Target::Worker => [self.worker, None],
+            Target::GuardianAndHost => [Some(self.guardian), self.host],
+            Target::Terminal => [None, None],
+        };
+        processes.into_iter().flatten().collect()
+    }
+}
+
+impl Faults {
+    /// How many faults killed a process or closed a terminal.
+    pub(crate) fn kills(&self) -> u64 {
+        self.done.iter().filter(|((_, action), _)| *action == Action::Kill).map(|(_, count)| count).sum()
+    }
+
+    /// Injects one fault into one candidate.
+    pub(crate) fn inject(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
+        let mut candidates: Vec<CandidateProcesses> =
+            instances.iter().enumerate().filter_map(CandidateProcesses::of).collect();
+        // A fault of a standby tests little, so every second fault hits the leader.
+        if rng.bool() && candidates.iter().any(|candidate| candidate.worker.is_some()) {
+            candidates.retain(|candidate| candidate.worker.is_some());
+        }
+        let Some(candidate) = rng.choice(candidates) else { return };
+        let Some(target) = rng.choice(candidate.targets()) else { return };
+        let action = match (target, rng.u32(..5)) {
+            (Target::GuardianAndHost | Target::Terminal, _) | (_, 0..3) => Action::Kill,
+            (_, 3) => Action::Stop,
+            _ => Action::Term,
+        };
+        if action != Action::Term {
+            self.hit(&candidate, target);
+        }
+        let mut is_done = target == Target::Terminal;
+        if let (true, Some(instance)) = (is_done, instances.get_mut(candidate.index)) {
+            instance.close_terminal();
+        }
+        let mut processes = candidate.processes(target);
+        rng.shuffle(&mut processes);
+        let signal = match action {
+            Action::Kill => Signal::KILL,
+            Action::Stop => Signal::STOP,
+            Action::Term => Signal::TERM,
+        };
+        for target in processes.into_iter().filter_map(|process| Pid::from_raw(process.number)) {
+            // It may have ended meanwhile. Its process id is not reused within so short a time.
+            is_done |= kill_process(target, signal).is_ok();
+            if action == Action::Stop {
+                let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
+                self.stopped.push((resume_at, target));
+            }
+        }
+        *self.done.entry((target, action)).or_default() += u64::from(is_done);
+        let is_leader = candidate.worker.is_some();
+        if is_done
+            && is_leader
+            && action == Action::Kill
+            && !matches!(target, Target::Worker | Target::Terminal)
+        {
+            self.leader_kills.push((now, target));
+        }
+    }
+
+    /// Records that the guardian of a candidate that did not end on TERM will be killed.
+    pub(crate) fn kills_guardian_of(&mut self, instance: &Instance) {
+        if let Some(candidate) = CandidateProcesses::of((0, instance)) {
+            self.hit(&candidate, Target::Guardian);
+        }
+    }
+
+    fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
+        let CandidateProcesses { guardian, host, keeper, .. } = *candidate;
+        if target != Target::Worker {
+            self.hit.extend(candidate.processes(target));
+        }
+        let was_hit = |process: Option<Process>| process.is_some_and(|process| self.hit.contains(&process));
+        if was_hit(Some(guardian)) && (was_hit(host) || was_hit(keeper)) {
+            self.excused.extend([Some(guardian), host].into_iter().flatten());
+        }
+    }
+
+    pub(crate) fn resume_due(&mut self, now: Instant) {
+        self.stopped.retain(|(resume_at, stopped)| {
+            if *resume_at <= now {
+                // Its deadline has probably killed it meanwhile.
+                let _ = kill_process(*stopped, Signal::CONT);
+            }
+            *resume_at > now
+        });
+    }
+
+    pub(crate) fn resume_all(&mut self) {
+        self.resume_due(Instant::NEVER);
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |((target, action), count): (&(Target, Action), &u64)| match target {
+            Target::Terminal => format!("terminal closed {count} times"),
+            _ => format!("{target} {action} {count} times"),
+        };
+        let each = self.done.iter().filter(|(_, count)| **count > 0).map(one).collect::<Vec<_>>();
+        let others = self.done.values().sum::<u64>() - self.kills();
+        write!(out, "{} kills and {others} other faults: {}", self.kills(), each.join("; "))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Guardian => "guardian",
+            Self::Host => "host",
+            Self::Keeper => "keeper",
+            Self::Worker => "worker",
+            Self::GuardianAndHost => "guardian and host at once",
+            Self::Terminal => "terminal",
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Kill => "killed",
+            Self::Stop => "stopped for a while",
+            Self::Term => "terminated",
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! Processes in /proc: whether one still runs, its children, and those with a mark in their environment.
+
+use rustix::process::Pid;
+use std::fs;
+
+/// A process, told apart from a later one with the same id by its start time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Process {
+    pub(crate) number: i32,
+    /// In ticks since boot.
+    started: u64,
+}
+
+/// A process with a mark in its environment, which its descendants inherit.
+#[derive(Clone, Debug)]
+pub(crate) struct Marked {
+    pub(crate) pid: Pid,
+    /// The words of its command line; the first is the program without its folder.
+    pub(crate) words: Vec<String>,
+}
+
+impl Process {
+    /// Returns the process that has this id now.
+    pub(crate) fn of(number: i32) -> Option<Self> {
+        Some(Self { number, started: stat(number)?.get(19)?.parse().ok()? })
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn still_runs(self) -> bool {
+        !has_ended(self.number) && Self::of(self.number) == Some(self)
+    }
+}
+
+impl Marked {
+    /// Whether it is a `vvm`: guardian, host, keeper, or the worker's process before it executes the worker.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.words.first().is_some_and(|program| program == "vvm")
+    }
+}
+
+/// Returns the state of a process and the fields behind it (proc(5)). `None` if there is no such process.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may contain blanks and brackets; the last bracket ends it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    Some(rest.split(' ').map(str::to_owned).collect())
+}
+
+/// Whether a process is gone, or has ended and is not reaped yet.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    stat(pid).is_none_or(|stat| matches!(stat[0].as_str(), "Z" | "X"))
+}
+
+/// Returns the parent of a process. `None` if it has ended.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    stat(pid)?.get(1)?.parse().ok()
+}
+
+/// Returns the children of a process; none if it has ended.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// Returns every process with a variable in its environment for which `is_mark` holds. The environment of a
+/// zombie is empty.
+pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> Vec<Marked> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let marked = pids.filter_map(|pid| {
+        let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if !read("environ").split(|byte| *byte == 0).any(&is_mark) {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        let mut words: Vec<String> = line.split_terminator('\0').map(str::to_owned).collect();
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        Some(Marked { pid, words })
+    });
+    marked.collect()
+}
