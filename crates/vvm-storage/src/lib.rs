@@ -28,6 +28,7 @@ mod drivers;
 mod elections;
 mod hints;
 mod key;
+mod open_error;
 mod opened;
 mod partition;
 mod requests;
@@ -63,12 +64,13 @@ pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
     KEY_PREFIX_VVM_LEADER, SlotNumber,
 };
+pub use open_error::{OpenError, OpenErrorKind};
 pub use opened::{Opened, Provenance};
 pub use partition::Partition;
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use storage_url::StorageUrl;
 pub use sysvvm::SysVvmStorage;
-pub use url::{OpenError, init_storage, open};
+pub use url::{init_storage, open};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

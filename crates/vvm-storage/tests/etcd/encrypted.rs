@@ -7,11 +7,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{
-    SysVvmStorage,
-    etcd::{EtcdStorage, OpenError},
-    init_storage,
-};
+use vvm_storage::{OpenError, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 /// A member that requires certificates. Its own bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
@@ -66,13 +62,13 @@ async fn refusal_by_tls_says_what_to_do() {
     assert!(error.to_string().contains("add tls_ca=PATH"), "{error}");
     let missing = cluster.files(&own("missing.pem", "client.key"));
     let error = refused(&cluster.url("localhost", &missing)).await;
-    assert!(matches!(&error, OpenError::TlsFile { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("one of PEM") && !error.is_passing(), "{error}");
 }
 
 /// That the refusal is one of TLS, and that it says what to do.
 #[track_caller]
 fn says(error: &OpenError, part: &str) {
-    assert!(matches!(error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    assert!(error.to_string().contains("no TLS with") && !error.is_passing(), "{error:?}");
     assert!(error.to_string().contains(part), "{error}");
 }
 
@@ -83,7 +79,7 @@ async fn asks_for_a_certificate(url: &str) {
     for _ in 0..100 {
         let error = refused(url).await;
         assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
-        if !matches!(error, OpenError::Unreachable { .. }) {
+        if !error.is_passing() {
             return says(&error, "tls_certificate=PATH");
         }
     }
@@ -122,7 +118,7 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     let error = refused(&url("other")).await;
     assert!(error.to_string().contains("needs a role") && !error.is_passing(), "{error}");
     let error = refused(&url("nobody")).await;
-    assert!(matches!(&error, OpenError::Login { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("refuses the login of `nobody`") && !error.is_passing(), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
 
     // Another password ends the user's tokens.

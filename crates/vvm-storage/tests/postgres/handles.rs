@@ -3,19 +3,17 @@
 use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
 use ielections::{Claim, Fence, ReadError, Swap, WriteError, documents::DocumentVersion};
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{
-    SysVvmDocuments, SysVvmStorage, init_storage,
-    postgres::{OpenError, PostgresStorage},
-};
+use vvm_storage::{OpenErrorKind, SysVvmDocuments, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let database = fresh_database().await;
     let error = refused(&url(&database)).await;
-    assert!(matches!(&error, OpenError::NoSchema { .. }), "{error}");
-    assert!(error.to_string().contains("vvm init-storage") && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
     client(&database).await.batch_execute("CREATE SCHEMA sysvvm").await.unwrap();
-    assert!(matches!(refused(&url(&database)).await, OpenError::OtherProgram));
+    let error = refused(&url(&database)).await.to_string();
+    assert!(error.contains("another program"), "{error}");
     let error = init_storage(&url(&database)).await.unwrap_err().to_string();
     assert!(error.contains("another program"), "{error}");
     let comment = "COMMENT ON SCHEMA sysvvm IS 'vvm elections, format 2'";
@@ -23,9 +21,9 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let error = init_storage(&url(&database)).await.unwrap_err().to_string();
     assert!(error.contains("format 2") && error.contains("later version"), "{error}");
     let error = refused(&url("vvm_test_missing")).await;
-    assert!(matches!(&error, OpenError::NoDatabase { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
     let error = refused("postgres://postgres@127.0.0.1:1/postgres").await;
-    assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
+    assert!(error.to_string().contains("no PostgreSQL answers at") && error.is_passing(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
