@@ -1,6 +1,6 @@
 //! The password of a login, for drivers: from a file, from the URL, or from the environment.
 
-use crate::OpenError;
+use crate::open_error::OpenError;
 use std::{env, fs, path::Path};
 
 /// The environment variable with the password.

@@ -1,11 +1,11 @@
 //! Parses `dynamodb://…`.
 
 use crate::{
-    OpenError,
     drivers::{
         options::options,
         request_timeout::{REQUEST_TIMEOUT, request_timeout},
     },
+    open_error::OpenError,
 };
 use std::{fmt, time::Duration};
 

@@ -10,7 +10,7 @@ use super::{
     errors::Failure,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-pub(super) use crate::OpenError;
+pub(super) use crate::open_error::OpenError;
 use crate::drivers::http_connection::chain;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{

@@ -4,7 +4,7 @@ use super::{
     errors::{DriverError, Failure},
     rows::{self, Item},
 };
-use crate::Partition;
+use crate::key::Partition;
 use aws_sdk_dynamodb::{
     Client,
     error::SdkError,

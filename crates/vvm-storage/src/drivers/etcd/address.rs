@@ -1,7 +1,6 @@
 //! `etcd://…`, taken apart.
 
 use crate::{
-    OpenError,
     drivers::{
         hosts::{self, Host},
         options::options,
@@ -9,6 +8,7 @@ use crate::{
         tls::Tls,
         tls_options::TlsFiles,
     },
+    open_error::OpenError,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 

@@ -11,7 +11,6 @@ use super::{
     session::{Path, Session, Stream, Streaming, described},
 };
 use crate::{
-    OpenError,
     drivers::{
         closed::Closed,
         hosts::{Host, Next},
@@ -19,6 +18,7 @@ use crate::{
         request_timeout::Room,
         tls_options,
     },
+    open_error::OpenError,
 };
 use http::HeaderValue;
 use prost::Message;

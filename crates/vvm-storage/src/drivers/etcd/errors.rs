@@ -1,7 +1,7 @@
 //! Which error of etcd or of the connection is which error of the contract: the table in the driver's
 //! documentation, as code.
 
-use crate::OpenError;
+use crate::open_error::OpenError;
 use ielections::{ReadError, WriteError};
 
 /// A request failed.

@@ -11,7 +11,7 @@ use super::{
     errors::DriverError,
     rows::{FORMAT, Keyspace, PROGRAM, messages::TxnRequest},
 };
-pub(super) use crate::OpenError;
+pub(super) use crate::open_error::OpenError;
 use bytes::Bytes;
 
 /// Connects, and checks that the prefix is ours.

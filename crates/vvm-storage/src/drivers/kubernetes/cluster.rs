@@ -3,12 +3,12 @@
 
 use super::kubeconfig;
 use crate::{
-    OpenError,
     drivers::{
         options::options,
         request_timeout::{REQUEST_TIMEOUT, request_timeout},
         tls::{Names, Pem, Tls},
     },
+    open_error::OpenError,
 };
 use hyper::Uri;
 use rustls::pki_types::ServerName;

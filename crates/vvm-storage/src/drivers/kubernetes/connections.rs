@@ -8,8 +8,8 @@ use super::{
     session::{Session, unreachable},
 };
 use crate::{
-    OpenError,
     drivers::{closed::Closed, request_timeout::Room},
+    open_error::OpenError,
 };
 use bytes::Bytes;
 use http_body_util::Full;

@@ -2,7 +2,7 @@
 //! code.
 
 use super::rows::Damaged;
-use crate::{OpenError, drivers::closed::Closed};
+use crate::{drivers::closed::Closed, open_error::OpenError};
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};
 use serde::Deserialize;

@@ -5,7 +5,7 @@ use super::{
     cluster::Cluster,
     errors::{Answer, DriverError, described},
 };
-use crate::OpenError;
+use crate::open_error::OpenError;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Request, body::Incoming, client::conn::http1};

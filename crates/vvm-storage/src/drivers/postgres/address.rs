@@ -1,7 +1,6 @@
 //! `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
 
 use crate::{
-    OpenError,
     drivers::{
         hosts::{self, Host},
         options::options,
@@ -9,6 +8,7 @@ use crate::{
         request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
         tls::{self, Names, Pem},
     },
+    open_error::OpenError,
 };
 use ielections::Ttl;
 use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};

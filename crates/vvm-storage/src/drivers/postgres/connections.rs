@@ -12,12 +12,12 @@ use super::{
     session::Session,
 };
 use crate::{
-    OpenError,
     drivers::{
         closed::Closed,
         hosts::{Host, Next},
         request_timeout::Room,
     },
+    open_error::OpenError,
 };
 use std::{
     fmt,

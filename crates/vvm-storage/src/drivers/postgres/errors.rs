@@ -1,7 +1,7 @@
 //! Which error of the database or of its client library is which error of the contract: the table in the
 //! driver's documentation, as code.
 
-use crate::OpenError;
+use crate::open_error::OpenError;
 use ielections::{ReadError, Ttl, WriteError};
 use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};

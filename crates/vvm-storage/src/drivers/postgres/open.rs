@@ -6,7 +6,7 @@ use super::{
     errors::DriverError,
     rows::{self, FORMAT, History, Shown, creation, raise_max_ttl},
 };
-pub(super) use crate::OpenError;
+pub(super) use crate::open_error::OpenError;
 use ielections::Ttl;
 
 /// Connects, checks the schema, and returns the history that the server has now.

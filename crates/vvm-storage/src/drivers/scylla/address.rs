@@ -2,7 +2,6 @@
 
 use super::statements::Levels;
 use crate::{
-    OpenError,
     drivers::{
         hosts::{self, Host},
         options::options,
@@ -10,6 +9,7 @@ use crate::{
         tls::Tls,
         tls_options::TlsFiles,
     },
+    open_error::OpenError,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 

@@ -8,11 +8,11 @@
 
 use super::{address::Address, statements::Levels};
 use crate::{
-    OpenError,
     drivers::{
         password::{self, PASSWORD},
         tls_options,
     },
+    open_error::OpenError,
 };
 use ::scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},

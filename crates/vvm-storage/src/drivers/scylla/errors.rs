@@ -1,7 +1,7 @@
 //! Maps errors of the server and of the client library to those of the contract: the table in the driver's
 //! documentation, as code.
 
-use crate::{OpenError, OpenErrorKind};
+use crate::open_error::{OpenError, OpenErrorKind};
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
 use std::{error::Error, fmt};

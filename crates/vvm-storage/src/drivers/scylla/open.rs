@@ -7,8 +7,8 @@ pub(super) use super::{
 };
 
 use super::{connect, errors, schema};
-pub(super) use crate::OpenError;
-use crate::OpenErrorKind;
+pub(super) use crate::open_error::OpenError;
+use crate::open_error::OpenErrorKind;
 use ::scylla::client::session::Session;
 
 /// Connects, checks keyspace and table, and prepares the statements.
