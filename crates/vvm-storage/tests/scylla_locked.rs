@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 use vvm_storage::{
-    OpenError, Partition, SysVvmStorage, init_storage,
+    Done, OpenError, Partition, Step, SysVvmStorage, init_storage,
     scylla::{OpenError as Refusal, ScyllaStorage},
 };
 
@@ -115,8 +115,9 @@ async fn certificate_and_password_open_the_cluster() {
         let url = files.url_with(&[names, ("replication", "1")]);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(settled, b"value");
+        let settled =
+            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
+        assert_eq!(settled, Done::Applied);
         storage.close().await;
     }
 }

@@ -5,7 +5,7 @@ use ielections::Claim;
 use servers::postgres::Postgres;
 use std::path::Path;
 use vvm_storage::{
-    SysVvmStorage, init_storage,
+    Done, Step, SysVvmStorage, init_storage,
     postgres::{OpenError, PostgresStorage},
 };
 
@@ -72,8 +72,8 @@ async fn server_with_a_certificate_for_its_name_is_used() {
     let by_address = server.url("encrypted", "127.0.0.1", &server.verifying("verify-ca"));
     for (url, slot) in [(by_name, "name"), (by_address, "address")] {
         let storage = PostgresStorage::open(&url).await.unwrap();
-        let claim = storage.claim(slot_of(slot), &VACANT, &entry(1, 1, TTL)).await.unwrap();
-        assert_eq!(claim, Claim::Claimed);
+        let claim = storage.commit(slot_of(slot), Step::claim(&VACANT, &entry(1, 1, TTL))).await.unwrap();
+        assert_eq!(claim, Done::Applied);
         assert_eq!(server.sees().await, [(true, None)]);
         storage.close().await;
         while !server.sees().await.is_empty() {

@@ -6,17 +6,17 @@ mod server;
 
 use super::*;
 use crate::{
-    Partition, SysVvmStorage,
     drivers::request_timeout::REQUEST_TIMEOUT,
     dynamodb::{DynamoDbStorage, OpenError},
+    key::Partition,
+    step::{Done, Shown, Step},
+    sysvvm::SysVvmStorage,
 };
 use aws_credential_types::{
     Credentials,
     provider::{SharedCredentialsProvider, error::CredentialsError},
 };
-use ielections::{
-    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, Vacant, Version, WriteError,
-};
+use ielections::{Entry, Epoch, Holder, Incarnation, ReadError, Slot, Ttl, Vacant, Version, WriteError};
 use server::{Answer, Server, ok, refusal};
 
 /// The answer to DescribeTable about an election table, with `more` attributes.
@@ -215,15 +215,18 @@ async fn each_verb_is_one_request() {
     let one = |operation: &str| vec![(operation.to_owned(), 1)];
 
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.claim(at.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&vacant, &entry)).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
-    assert_eq!(storage.renew(at.clone(), &entry, &entry).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at.clone(), Step::renew(&entry, &entry)).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
-    assert_eq!(storage.release(at.clone(), entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(
+        storage.commit(at.clone(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap(),
+        Done::Applied
+    );
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
     assert_eq!(server.take_counts(), one("GetItem"));
-    assert_eq!(storage.settle(at.clone(), b"3").await.unwrap(), b"3");
+    assert_eq!(storage.commit(at.clone(), Step::settle(b"3")).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
     assert_eq!(server.take_counts(), one("GetItem"));
@@ -261,7 +264,7 @@ async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
             _ => active(operation),
         })
         .await;
-        let outcome = storage.renew(partition(), &entry(), &entry()).await;
+        let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
         let found = match &outcome {
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
@@ -287,7 +290,7 @@ async fn write_without_a_connection_is_not_applied() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = at(&listener);
     drop(listener);
-    let outcome = storage.renew(partition(), &entry(), &entry()).await;
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
     assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
     assert!(matches!(storage.read(partition()).await, Err(ReadError::Unavailable(_))));
 }
@@ -326,12 +329,12 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     })
     .await;
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    let outcome = storage.claim(partition(), &vacant, &entry()).await;
+    let outcome = storage.commit(partition(), Step::claim(&vacant, &entry())).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
-    assert!(matches!(storage.settle(partition(), b"3").await, Err(WriteError::Fatal(_))));
+    assert!(matches!(storage.commit(partition(), Step::settle(b"3")).await, Err(WriteError::Fatal(_))));
     // A renewal expects a record, and the refusal shows none.
-    let outcome = storage.renew(partition(), &entry(), &entry()).await;
-    assert!(matches!(outcome, Ok(Swap::Mismatch(Slot::Vacant(_)))), "{outcome:?}");
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+    assert!(matches!(outcome, Ok(Done::Refused(Shown::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
 
 mod timed {
@@ -346,7 +349,7 @@ mod timed {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let storage = at(&listener);
                 let began_at = SystemClock::read();
-                let outcome = storage.renew(partition(), &entry(), &entry()).await;
+                let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
                 assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
                 assert!(SystemClock::read().since(began_at) >= REQUEST_TIMEOUT, "given up early");
                 attempt.took("the request", 2 * REQUEST_TIMEOUT, began_at).map(|_| ())

@@ -1,9 +1,8 @@
 //! Tests of transactions: the number of requests, and answers that DynamoDB Local never gives.
 
 use super::*;
-use crate::SysVvmDocuments;
 use bytes::Bytes;
-use ielections::{BatchOutcome, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan};
+use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan};
 
 fn id() -> DocumentId {
     DocumentId::new("name").unwrap()
@@ -13,9 +12,9 @@ fn fence() -> Fence {
     Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after: DocumentVersion::from_stored(4) }
 }
 
-async fn write(storage: &DynamoDbStorage) -> Result<BatchOutcome, WriteError> {
+async fn write(storage: &DynamoDbStorage) -> Result<Done, WriteError> {
     let delete = DocumentWrite::Delete { id: id(), only_if: OnlyIf::Always };
-    storage.write_documents(&partition(), &fence(), &[delete]).await
+    storage.commit(partition(), Step::batch(&fence(), &[delete])).await
 }
 
 /// A cancelled transaction, with a reason for each of its actions.
@@ -56,7 +55,7 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
     let asked = |operations: &[&str]| -> Vec<_> {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
     };
-    assert_eq!(write(&storage).await.unwrap(), BatchOutcome::Written);
+    assert_eq!(write(&storage).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), asked(&["TransactWriteItems"]));
     let state = storage.fence_state(&at).await.unwrap();
     assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
@@ -93,7 +92,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
         .await;
         let outcome = write(&storage).await;
         let found = match &outcome {
-            Ok(BatchOutcome::Refused) => "Refused",
+            Ok(Done::Refused(Shown::Nothing)) => "Refused",
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
             Err(WriteError::Fatal(_)) => "Fatal",
