@@ -1,6 +1,6 @@
 //! [`OpenError`]: why a storage could not be opened or created, whichever driver it has.
 
-use crate::StorageUrl;
+use crate::storage_url::StorageUrl;
 
 /// Why a storage could not be opened or created. What was there is unchanged, and the message says what to do.
 /// It contains no secret of the URL.

@@ -20,7 +20,12 @@
 //! | `allow=overlay` | accept a file on overlayfs |
 //! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
 
-use crate::{OpenError, StorageUrl, SysVvmStorage, drivers::options::options, storage_url};
+use crate::{
+    drivers::options::options,
+    open_error::OpenError,
+    storage_url::{self, StorageUrl},
+    sysvvm::SysVvmStorage,
+};
 use std::{fmt, fs, io, path::PathBuf, sync::Arc};
 use vvm_clock::Clock;
 
@@ -408,7 +413,7 @@ impl<'url> Place<'url> {
 #[cfg(feature = "sqlite")]
 impl From<crate::sqlite::OpenError> for OpenError {
     fn from(error: crate::sqlite::OpenError) -> Self {
-        use crate::{OpenErrorKind as Kind, sqlite::OpenError as Error};
+        use crate::{open_error::OpenErrorKind as Kind, sqlite::OpenError as Error};
         let kind = match &error {
             Error::Thread(_) | Error::Descriptors(_) => Kind::System,
             Error::Locked(_) | Error::Full(_) => Kind::Passing,
@@ -421,14 +426,14 @@ impl From<crate::sqlite::OpenError> for OpenError {
 #[cfg(feature = "sled")]
 impl From<crate::sled::OpenError> for OpenError {
     fn from(error: crate::sled::OpenError) -> Self {
-        Self::new(crate::OpenErrorKind::Refused, error.to_string())
+        Self::new(crate::open_error::OpenErrorKind::Refused, error.to_string())
     }
 }
 
 #[cfg(feature = "object-store")]
 impl From<crate::objects::OpenError> for OpenError {
     fn from(error: crate::objects::OpenError) -> Self {
-        use crate::{OpenErrorKind as Kind, objects::OpenError as Error};
+        use crate::{objects::OpenError as Error, open_error::OpenErrorKind as Kind};
         let kind = match &error {
             Error::Url { .. } => Kind::Misuse,
             _ if error.is_passing() => Kind::Passing,

@@ -26,8 +26,8 @@ use ielections::{
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, SlotNumber,
-    SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
+    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, SlotNumber,
+    Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
 };
 
 /// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
@@ -211,8 +211,9 @@ async fn deleted_table_can_be_created_again() {
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = DynamoDbStorage::open(&url).await.unwrap();
-        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(settled, b"value");
+        let settled =
+            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
+        assert_eq!(settled, Done::Applied);
         storage.close().await;
         client().await.delete_table().table_name(&table).send().await.unwrap();
     }

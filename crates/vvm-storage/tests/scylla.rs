@@ -18,8 +18,8 @@ use ielections::{
 };
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, SlotNumber,
-    SysVvmStorage, init_storage, scylla::ScyllaStorage,
+    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, Shown,
+    SlotNumber, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
 };
 
 /// Returns the addresses of one node or several, separated by commas. Fails without the variable, so that no
@@ -180,7 +180,7 @@ async fn write_to_a_dropped_table_is_fatal_and_names_init_storage() {
     init_storage(&url).await.unwrap();
     let storage = ScyllaStorage::open(&url).await.unwrap();
     session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
-    let write = storage.settle(Partition::from_bytes(*b"setting"), b"value").await;
+    let write = storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await;
     assert!(
         matches!(&write, Err(WriteError::Fatal(cause)) if cause.to_string().contains("`vvm init-storage` \
             creates")),
@@ -259,8 +259,9 @@ async fn dropped_keyspace_can_be_created_again() {
     for _ in 0..2 {
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(settled, b"value");
+        let settled =
+            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
+        assert_eq!(settled, Done::Applied);
         storage.close().await;
         session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
     }
@@ -279,7 +280,10 @@ async fn several_processes_can_create_one_keyspace_at_once() {
                 init_storage(&url).await.unwrap();
                 // `init_storage` has waited until every node knows the table.
                 let storage = ScyllaStorage::open(&url).await.unwrap();
-                storage.settle(Partition::from_bytes(*b"creator"), &[creator]).await
+                match storage.commit(Partition::from_bytes(*b"creator"), Step::settle(&[creator])).await {
+                    Ok(Done::Refused(Shown::Setting(stands))) => Ok(stands),
+                    settled => settled.map(|_| vec![creator]),
+                }
             });
         }
         let mut values = BTreeSet::new();

@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use vvm_storage::{OpenError, Partition, SysVvmStorage, init_storage, scylla::ScyllaStorage};
+use vvm_storage::{Done, OpenError, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
@@ -117,8 +117,9 @@ async fn certificate_and_password_open_the_cluster() {
         let url = files.url_with(&[names, ("replication", "1")]);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let settled = storage.settle(Partition::from_bytes(*b"setting"), b"value").await.unwrap();
-        assert_eq!(settled, b"value");
+        let settled =
+            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
+        assert_eq!(settled, Done::Applied);
         storage.close().await;
     }
 }

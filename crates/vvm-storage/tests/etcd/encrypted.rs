@@ -1,13 +1,13 @@
 //! TLS, and users with passwords, on clusters that the tests start.
 
 use super::{TTL, VACANT, entry, failures::program, refused, slot_of};
-use ielections::{Claim, Swap, WriteError};
+use ielections::WriteError;
 use servers::etcd::Cluster;
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{OpenError, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, OpenError, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 /// A member that requires certificates. Its own bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
@@ -111,7 +111,7 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     init_storage(&url("leader")).await.unwrap();
     let storage = EtcdStorage::open(&url("leader")).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
 
     let error = refused(&format!("etcd://{address}/vvm")).await;
     assert!(error.to_string().contains("add user=NAME") && !error.is_passing(), "{error}");
@@ -128,9 +128,9 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     post(address, "user/changepw", &token, r#"{"name":"leader","password":"changed"}"#);
     std::fs::write(&password, "changed\n").unwrap();
     let renewed = entry(1, 2, TTL);
-    let renewal = storage.renew(at.clone(), &held, &renewed).await;
+    let renewal = storage.commit(at.clone(), Step::renew(&held, &renewed)).await;
     assert!(matches!(&renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
-    assert_eq!(storage.renew(at, &held, &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at, Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
 }
 
 /// The answer of etcd's JSON gateway to a request.

@@ -1,8 +1,8 @@
 //! What a handle refuses, and members that are down.
 
 use super::{TTL, VACANT, entry, fresh, refused, slot_of, url};
-use ielections::{Claim, ReadError, Swap, WriteError};
-use vvm_storage::{OpenErrorKind, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use ielections::{ReadError, WriteError};
+use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
@@ -44,8 +44,8 @@ async fn member_that_is_down_is_passed_over() {
     init_storage(&url).await.unwrap();
     let storage = EtcdStorage::open(&url).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
-    assert_eq!(storage.renew(at, &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,6 +60,6 @@ async fn closed_handle_refuses_everything() {
     assert!(described.setting("compacted up to revision").is_some(), "{described:?}");
     storage.close().await;
     assert!(matches!(storage.read(slot_of("slot")).await, Err(ReadError::Fatal(_))));
-    let claim = storage.claim(slot_of("slot"), &VACANT, &entry(1, 1, TTL)).await;
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
     assert!(matches!(claim, Err(WriteError::Fatal(_))), "{claim:?}");
 }

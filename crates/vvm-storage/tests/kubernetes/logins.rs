@@ -4,7 +4,7 @@ use super::{fresh, namespace, option, try_kubectl};
 use ielections::ReadError;
 use std::path::PathBuf;
 use vvm_storage::{
-    KEY_PREFIX_VVM_LEADER, OpenError, OpenErrorKind, Partition, SysVvmStorage as _, init_storage,
+    KEY_PREFIX_VVM_LEADER, OpenError, OpenErrorKind, Partition, Step, SysVvmStorage as _, init_storage,
     kubernetes::LeaseStorage,
 };
 
@@ -61,7 +61,7 @@ async fn shipped_rules_are_enough_by_token_and_by_certificate() {
         assert!(described.software.unwrap().starts_with("Kubernetes v"));
         assert_eq!(described.concerns, [""; 0]);
         let slot = [&[KEY_PREFIX_VVM_LEADER], fresh().as_bytes(), &[0, 0, 0, 1]].concat();
-        storage.settle(Partition::from_bytes(slot), b"").await.unwrap();
+        storage.commit(Partition::from_bytes(slot), Step::settle(b"")).await.unwrap();
         storage.close().await;
         assert!(matches!(storage.read(Partition::from_bytes(*b"")).await, Err(ReadError::Fatal(_))));
     }

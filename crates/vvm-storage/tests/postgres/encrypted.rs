@@ -1,10 +1,9 @@
 //! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
 
 use super::{TTL, VACANT, client_at, entry, refused, slot_of};
-use ielections::Claim;
 use servers::postgres::Postgres;
 use std::path::Path;
-use vvm_storage::{OpenError, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use vvm_storage::{Done, OpenError, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 /// A server with certificates. It bears the name `localhost`, and no address.
 struct Encrypted(Postgres);
@@ -69,8 +68,8 @@ async fn server_with_a_certificate_for_its_name_is_used() {
     let by_address = server.url("encrypted", "127.0.0.1", &server.verifying("verify-ca"));
     for (url, slot) in [(by_name, "name"), (by_address, "address")] {
         let storage = PostgresStorage::open(&url).await.unwrap();
-        let claim = storage.claim(slot_of(slot), &VACANT, &entry(1, 1, TTL)).await.unwrap();
-        assert_eq!(claim, Claim::Claimed);
+        let claim = storage.commit(slot_of(slot), Step::claim(&VACANT, &entry(1, 1, TTL))).await.unwrap();
+        assert_eq!(claim, Done::Applied);
         assert_eq!(server.sees().await, [(true, None)]);
         storage.close().await;
         while !server.sees().await.is_empty() {

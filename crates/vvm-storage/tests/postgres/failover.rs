@@ -8,11 +8,11 @@ mod outage;
 mod replicated;
 
 use super::{TTL, client_at, entry, refused, slot_of};
-use ielections::{Claim, Entry, Slot};
+use ielections::{Entry, Slot};
 use servers::postgres::Postgres;
 use std::path::Path;
 use tokio_postgres::Client;
-use vvm_storage::{SysVvmStorage, init_storage, postgres::PostgresStorage};
+use vvm_storage::{Done, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 /// A primary and a standby of it.
 struct Pair {
@@ -74,7 +74,7 @@ async fn text(client: &Client, query: &str) -> String {
 }
 
 async fn claimed(storage: &PostgresStorage, name: &str, from: &Slot, entry: &Entry) {
-    assert_eq!(storage.claim(slot_of(name), from, entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap(), Done::Applied);
 }
 
 async fn peeked(storage: &PostgresStorage, name: &str) -> Slot {

@@ -10,8 +10,8 @@ use super::{
     errors::Failure,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-pub(super) use crate::open_error::OpenError;
 use crate::drivers::http_connection::chain;
+pub(super) use crate::open_error::OpenError;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,

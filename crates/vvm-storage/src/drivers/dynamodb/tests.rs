@@ -10,8 +10,11 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    OpenError, OpenErrorKind, Partition, SysVvmDocuments, SysVvmStorage,
     drivers::request_timeout::REQUEST_TIMEOUT,
+    key::Partition,
+    open_error::{OpenError, OpenErrorKind},
+    step::{Done, Shown, Step},
+    sysvvm::SysVvmStorage,
 };
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::{
@@ -20,8 +23,8 @@ use aws_credential_types::{
 };
 use bytes::Bytes;
 use ielections::{
-    BatchOutcome, Claim, Delete, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
-    Incarnation, OnlyIf, ReadError, Scan, Slot, Swap, Ttl, Vacant, Version, WriteError,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
+    Scan, Slot, Ttl, Vacant, Version, WriteError,
 };
 use server::{Answer, Server, ok, refusal};
 use vvm_clock::SystemClock;
@@ -218,15 +221,18 @@ async fn each_verb_is_one_request() {
     let one = |operation: &str| vec![(operation.to_owned(), 1)];
 
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.claim(at.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&vacant, &entry)).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
-    assert_eq!(storage.renew(at.clone(), &entry, &entry).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at.clone(), Step::renew(&entry, &entry)).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
-    assert_eq!(storage.release(at.clone(), entry.incarnation(), entry.epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(
+        storage.commit(at.clone(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap(),
+        Done::Applied
+    );
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
     assert_eq!(server.take_counts(), one("GetItem"));
-    assert_eq!(storage.settle(at.clone(), b"3").await.unwrap(), b"3");
+    assert_eq!(storage.commit(at.clone(), Step::settle(b"3")).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
     assert_eq!(server.take_counts(), one("GetItem"));
@@ -264,7 +270,7 @@ async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
             _ => active(operation),
         })
         .await;
-        let outcome = storage.renew(partition(), &entry(), &entry()).await;
+        let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
         let found = match &outcome {
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
@@ -290,7 +296,7 @@ async fn write_without_a_connection_is_not_applied() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let storage = at(&listener);
     drop(listener);
-    let outcome = storage.renew(partition(), &entry(), &entry()).await;
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
     assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
     assert!(matches!(storage.read(partition()).await, Err(ReadError::Unavailable(_))));
 }
@@ -329,12 +335,12 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     })
     .await;
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    let outcome = storage.claim(partition(), &vacant, &entry()).await;
+    let outcome = storage.commit(partition(), Step::claim(&vacant, &entry())).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
-    assert!(matches!(storage.settle(partition(), b"3").await, Err(WriteError::Fatal(_))));
+    assert!(matches!(storage.commit(partition(), Step::settle(b"3")).await, Err(WriteError::Fatal(_))));
     // A renewal expects a record, and the refusal shows none.
-    let outcome = storage.renew(partition(), &entry(), &entry()).await;
-    assert!(matches!(outcome, Ok(Swap::Mismatch(Slot::Vacant(_)))), "{outcome:?}");
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+    assert!(matches!(outcome, Ok(Done::Refused(Shown::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
 
 fn id() -> DocumentId {
@@ -345,9 +351,9 @@ fn fence() -> Fence {
     Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after: DocumentVersion::from_stored(4) }
 }
 
-async fn write(storage: &DynamoDbStorage) -> Result<BatchOutcome, WriteError> {
+async fn write(storage: &DynamoDbStorage) -> Result<Done, WriteError> {
     let delete = DocumentWrite::Delete { id: id(), only_if: OnlyIf::Always };
-    storage.write_documents(&partition(), &fence(), &[delete]).await
+    storage.commit(partition(), Step::batch(&fence(), &[delete])).await
 }
 
 /// A cancelled transaction, with a reason for each of its actions.
@@ -388,7 +394,7 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
     let asked = |operations: &[&str]| -> Vec<_> {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
     };
-    assert_eq!(write(&storage).await.unwrap(), BatchOutcome::Written);
+    assert_eq!(write(&storage).await.unwrap(), Done::Applied);
     assert_eq!(server.take_counts(), asked(&["TransactWriteItems"]));
     let state = storage.fence_state(&at).await.unwrap();
     assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
@@ -425,7 +431,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
         .await;
         let outcome = write(&storage).await;
         let found = match &outcome {
-            Ok(BatchOutcome::Refused) => "Refused",
+            Ok(Done::Refused(Shown::Nothing)) => "Refused",
             Err(WriteError::NotApplied(_)) => "NotApplied",
             Err(WriteError::Unknown(_)) => "Unknown",
             Err(WriteError::Fatal(_)) => "Fatal",
@@ -492,7 +498,7 @@ mod timed {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let storage = at(&listener);
                 let began_at = SystemClock::read();
-                let outcome = storage.renew(partition(), &entry(), &entry()).await;
+                let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
                 assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
                 assert!(SystemClock::read().since(began_at) >= REQUEST_TIMEOUT, "given up early");
                 attempt.took("the request", 2 * REQUEST_TIMEOUT, began_at).map(|_| ())

@@ -10,8 +10,8 @@ use super::{
     errors::{Answer, DriverError},
     rows,
 };
-pub(super) use crate::open_error::OpenError;
 use crate::key::Partition;
+pub(super) use crate::open_error::OpenError;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
