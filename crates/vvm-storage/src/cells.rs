@@ -4,19 +4,25 @@
 //! - [`Cells`]: makes a [`SysVvmStorage`](crate::SysVvmStorage) of it, with documents.
 
 pub(crate) mod content;
-mod documents;
 mod history;
 mod placeholder;
 mod storage;
-mod verbs;
 
 pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
 
-use crate::{Partition, sysvvm::unsent};
-use content::{Damaged, Origin, SlotCell};
+use crate::{
+    key::{self, Partition},
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, SysVvmHints, SysVvmStorage, unsent},
+};
+use async_trait::async_trait;
+use content::{Damaged, Origin, SettingCell, SlotCell};
+use futures_util::stream::{self, StreamExt as _};
 use history::{History, Mark};
-use ielections::{ReadError, Slot, Vacant, WriteError};
-use placeholder::Placeholders;
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, Vacant, WriteError,
+};
+use placeholder::{Deleted, Placeholders};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -66,6 +72,12 @@ impl Known {
 /// renewal and its batch, as a rule. More is a storage whose conditions don't hold.
 const ATTEMPTS: usize = 8;
 
+/// How many cells one scan reads at a time.
+const READS: usize = 32;
+
+/// Room that documents leave for a record with the longest key and holder.
+const RECORD_ROOM: usize = 16 << 10;
+
 /// The condition held in every read, but no write was accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("{at} changed during each of {ATTEMPTS} attempts to write it")]
@@ -102,34 +114,42 @@ impl<C: CellStorage> Cells<C> {
 
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
     ///
-    /// `step` returns `Err` if its condition does not hold. A refusal is returned only for content that was
-    /// just read; content of the cache only composes writes. `room` bytes of the cell stay free.
+    /// The write applies to exactly the content that it was made from. So content of the cache may compose it,
+    /// but a refusal is returned only for content that was just read.
     ///
     /// # Cancel safety
     /// Dropped, the write may be applied, even later, but only to the content that it was made from.
-    async fn change<Refusal>(
-        &self,
-        at: &Partition,
-        room: usize,
-        step: impl Fn(&Known) -> Result<SlotCell, Refusal> + Send + Sync,
-    ) -> Result<Result<(), Refusal>, WriteError> {
+    async fn change(&self, at: &Partition, step: &Step) -> Result<Done, WriteError> {
+        let room = if let Step::Batch { .. } = step { RECORD_ROOM } else { 0 };
         let mut cached = self.known().remove(at);
         for _ in 0..ATTEMPTS {
-            let composed = cached.take().and_then(|known| Some((step(&known).ok()?, known.expected)));
+            let composed =
+                cached.take().and_then(|known| Some((known.content.after(step).ok()?, known.expected)));
             let (content, expected) = match composed {
                 Some(composed) => composed,
                 None => {
-                    let known = self.fresh(at).await.map_err(unsent)?;
-                    match step(&known) {
+                    let known = match step {
+                        Step::Claim { .. } => self.standing(at).await,
+                        _ => self.fresh(at).await,
+                    };
+                    let known = known.map_err(unsent)?;
+                    match known.content.after(step) {
+                        Err(shown) => return Ok(Done::Refused(shown)),
+                        Ok(_) if known.is_unwritten() => {
+                            return Err(WriteError::NotApplied(Deleted { at: at.clone() }.into()));
+                        }
                         Ok(content) => (content, known.expected),
-                        Err(refusal) => return Ok(Err(refusal)),
                     }
                 }
             };
+            if let Step::Claim { to, .. } = step {
+                // (I5) Before the claim is sent, so that the TTL of every record is within the bound.
+                self.allow_ttl(at, to.ttl.get()).await?;
+            }
             // After a refusal, a read decides whether the condition failed or another part of the cell
             // changed (I7).
             if self.replace(at, room, content, expected).await? {
-                return Ok(Ok(()));
+                return Ok(Done::Applied);
             }
         }
         Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))
@@ -165,6 +185,33 @@ impl<C: CellStorage> Cells<C> {
                 Ok(true)
             }
             CellWrite::Refused => Ok(false),
+        }
+    }
+
+    /// Stores a setting if there is none.
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+        if let Some(stands) = self.setting(at.clone()).await.map_err(unsent)? {
+            return Ok(Done::Refused(Shown::Setting(stands)));
+        }
+        // Before the setting, so that a settled name has had all its cells. Not by a handle that has seen
+        // records of the name: then the setting was deleted, and what is absent gets a placeholder.
+        let was_used = self.placeholders.known_ttl(&at);
+        let slots = key::slots_of_setting(&at, value).take_while(|_| was_used.is_none());
+        let vacancies = slots.map(async |at| {
+            self.storage.write(&at, SlotCell::vacant().encode(&at), Expected::Absent).await.map(drop)
+        });
+        let vacancies = vacancies.collect::<Vec<_>>();
+        let mut vacancies = stream::iter(vacancies).buffer_unordered(READS);
+        while let Some(created) = vacancies.next().await {
+            created?;
+        }
+        let setting = SettingCell { value: value.to_vec(), longest_ttl: was_used.unwrap_or_default() };
+        match self.storage.write(&at, setting.encode(&at), Expected::Absent).await? {
+            CellWrite::Written(_) => Ok(Done::Applied),
+            CellWrite::Refused => match self.setting(at).await.map_err(unsent)? {
+                Some(stands) => Ok(Done::Refused(Shown::Setting(stands))),
+                None => Err(WriteError::NotApplied("the setting was deleted meanwhile".into())),
+            },
         }
     }
 
@@ -232,4 +279,104 @@ impl<C: CellStorage> Cells<C> {
 
 fn unreadable(damaged: Damaged) -> ReadError {
     ReadError::Fatal(damaged.into())
+}
+
+#[async_trait]
+impl<C: CellStorage> SysVvmStorage for Cells<C> {
+    fn limits(&self) -> Limits {
+        let limits = self.storage.limits();
+        Limits {
+            min_ttl: limits.min_ttl,
+            max_key_bytes: limits.max_key_bytes,
+            // A holder, twice escaped by JSON at most sixfold, must fit beside a full key.
+            max_value_bytes: 1 << 10,
+            scan_batch: READS,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        self.storage.shared_between_processes()
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        match &step {
+            Step::Settle { value } => self.settle(at, value).await,
+            Step::Release { .. } => {
+                let done = self.change(&at, &step).await?;
+                self.known().remove(&at);
+                Ok(done)
+            }
+            _ => self.change(&at, &step).await,
+        }
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        Ok(self.standing(&at).await?.content.slot)
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let mut seen = vec![None; at.len()];
+        self.peek_some(at, &mut seen).await?;
+        // Without an error, none is missing.
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let reads = at.iter().zip(seen).map(async |(at, seen): (&Partition, &mut Option<Slot>)| {
+            *seen = Some(self.look(at).await?);
+            Ok(())
+        });
+        let reads = reads.collect::<Vec<_>>();
+        let mut reads = stream::iter(reads).buffer_unordered(READS);
+        let mut outcome = Ok(());
+        while let Some(read) = reads.next().await {
+            outcome = outcome.and(read);
+        }
+        outcome
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(self.setting_cell(&at).await?.map(|(cell, _)| cell.value))
+    }
+
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        // A quarter of the cell: the rest is for other documents, and for ids in the line of JSON.
+        let batch = (self.storage.limits().max_cell_bytes.saturating_sub(RECORD_ROOM)) / 4;
+        Some(DocumentLimits {
+            max_id_bytes: 1 << 10,
+            max_body_bytes: batch.saturating_sub(1 << 10),
+            max_batch: 256,
+            max_batch_bytes: batch,
+            max_page: 1024,
+        })
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let content = self.fresh(at).await?.content;
+        Ok(FenceState { last: content.documents.last(), slot: content.slot })
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        Ok(self.fresh(at).await?.content.documents.get(id))
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        Ok(self.fresh(at).await?.content.documents.scan(scan))
+    }
+
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        self.storage.hints()
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        self.storage.opened()
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.storage.describe().await
+    }
+
+    async fn close(&self) {
+        self.storage.close().await;
+    }
 }

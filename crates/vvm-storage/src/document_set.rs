@@ -1,7 +1,7 @@
 //! [`DocumentSet`]: the documents of one partition in memory, with the number of the last batch.
 
 use bytes::Bytes;
-use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, Page, Scan};
+use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Page, Scan};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// Documents in the order of their ids. The number of the last batch stays when all are deleted.
@@ -47,16 +47,14 @@ impl DocumentSet {
         self.last
     }
 
-    /// Whether `batch` is the next one and all its conditions hold. The caller compares the leader.
-    pub(crate) fn admits(&self, fence: &Fence, batch: &[DocumentWrite]) -> bool {
-        let version = |id| Some(self.standing.get(id)?.version);
-        self.last == fence.after && batch.iter().all(|write| write.only_if().holds(version(write.id())))
+    /// Returns the version of a document.
+    pub(crate) fn version(&self, id: &DocumentId) -> Option<DocumentVersion> {
+        Some(self.standing.get(id)?.version)
     }
 
-    /// Applies a batch, and counts it.
-    pub(crate) fn apply(&mut self, batch: &[DocumentWrite]) {
-        self.last = self.last.next();
-        let version = self.last;
+    /// Applies the batch of this number.
+    pub(crate) fn apply(&mut self, version: DocumentVersion, batch: &[DocumentWrite]) {
+        self.last = version;
         for write in batch {
             match write {
                 DocumentWrite::Put { id, body, .. } => {

@@ -12,18 +12,18 @@ mod settings;
 pub use limits::BeyondLimits;
 pub use settings::{SettingCorrupt, SettleError};
 
-use crate::{Description, ElectionKey, Opened, Partition, SysVvmStorage};
+use crate::{
+    key::{ElectionKey, Partition},
+    step::Step,
+    sysvvm::{Description, Opened, SysVvmStorage},
+};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
     Vacant, WriteError,
 };
-use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
-
-/// The future of a driver's verb. It is returned as it is where nothing follows it, because another `async
-/// fn` around it would be another box. The lifetimes are those that `#[async_trait]` gives a method.
-type BoxFuture<'call, T> = Pin<Box<dyn Future<Output = T> + Send + 'call>>;
+use std::{sync::Arc, time::Duration};
 
 /// How many batches of a scan are in flight. A scan of 100,000 slots has about 100 batches. They must fit
 /// into an attempt, and the server must not get all at once.
@@ -82,6 +82,12 @@ impl ElectionsTtlStorage {
         Ok(ages)
     }
 
+    async fn claim(&self, key: &ElectionKey, from: Slot, entry: &Entry) -> Result<Claim, WriteError> {
+        let at = self.for_write(key, Some(entry))?;
+        let claimed = self.sysvvm.commit(at, Step::Claim { from, to: entry.clone() }).await?;
+        Ok(claimed.refusal()?.map_or(Claim::Claimed, Claim::Refused))
+    }
+
     /// Reads all slots, or fails.
     async fn peek_all(&self, partitions: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         if partitions.len() <= self.limits.scan_batch {
@@ -130,8 +136,7 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
         vacant: Vacant,
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
-        let partition = self.for_write(key, Some(entry))?;
-        self.sysvvm.claim(partition, &Slot::Vacant(vacant), entry).await
+        self.claim(key, Slot::Vacant(vacant), entry).await
     }
 
     async fn take_over(
@@ -140,64 +145,37 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
         observed: &Entry,
         entry: &Entry,
     ) -> Result<Claim, WriteError> {
-        let partition = self.for_write(key, Some(entry))?;
-        let observed = Slot::Held { entry: observed.clone(), proven_age: None };
-        self.sysvvm.claim(partition, &observed, entry).await
+        self.claim(key, Slot::Held { entry: observed.clone(), proven_age: None }, entry).await
     }
 
-    fn compare_and_swap<'life0, 'life1, 'life2, 'life3, 'async_trait>(
-        &'life0 self,
-        key: &'life1 ElectionKey,
-        held: &'life2 Entry,
-        entry: &'life3 Entry,
-    ) -> BoxFuture<'async_trait, Result<Swap, WriteError>>
-    where
-        'life0: 'async_trait,
-        'life1: 'async_trait,
-        'life2: 'async_trait,
-        'life3: 'async_trait,
-    {
-        match self.for_write(key, Some(entry)) {
-            Ok(at) => self.sysvvm.renew(at, held, entry),
-            Err(refusal) => Box::pin(ready(Err(refusal))),
-        }
+    async fn compare_and_swap(
+        &self,
+        key: &ElectionKey,
+        held: &Entry,
+        entry: &Entry,
+    ) -> Result<Swap, WriteError> {
+        let at = self.for_write(key, Some(entry))?;
+        let renewed = self.sysvvm.commit(at, Step::renew(held, entry)).await?;
+        Ok(renewed.refusal()?.map_or(Swap::Swapped, Swap::Mismatch))
     }
 
-    fn compare_and_delete<'life0, 'life1, 'async_trait>(
-        &'life0 self,
-        key: &'life1 ElectionKey,
+    async fn compare_and_delete(
+        &self,
+        key: &ElectionKey,
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> BoxFuture<'async_trait, Result<Delete, WriteError>>
-    where
-        'life0: 'async_trait,
-        'life1: 'async_trait,
-    {
-        match self.for_write(key, None) {
-            Ok(at) if self.sysvvm.hints().is_none() => self.sysvvm.release(at, incarnation, epoch),
-            Ok(at) => Box::pin(async move {
-                let deleted = self.sysvvm.release(at, incarnation, epoch).await?;
-                if deleted == Delete::Deleted {
-                    self.announce(&key.cluster).await;
-                }
-                Ok(deleted)
-            }),
-            Err(refusal) => Box::pin(ready(Err(refusal))),
+    ) -> Result<Delete, WriteError> {
+        let at = self.for_write(key, None)?;
+        let released = self.sysvvm.commit(at, Step::release(incarnation, epoch)).await?;
+        if let Some(stands) = released.refusal()? {
+            return Ok(Delete::Mismatch(stands));
         }
+        self.announce(&key.cluster).await;
+        Ok(Delete::Deleted)
     }
 
-    fn get<'life0, 'life1, 'async_trait>(
-        &'life0 self,
-        key: &'life1 ElectionKey,
-    ) -> BoxFuture<'async_trait, Result<Slot, ReadError>>
-    where
-        'life0: 'async_trait,
-        'life1: 'async_trait,
-    {
-        match self.for_read(key) {
-            Ok(at) => self.sysvvm.read(at),
-            Err(refusal) => Box::pin(ready(Err(refusal))),
-        }
+    async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
+        self.sysvvm.read(self.for_read(key)?).await
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
@@ -211,7 +189,7 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
-        self.sysvvm.documents().map(|_| self as _)
+        self.sysvvm.document_limits().map(|_| self as _)
     }
 
     async fn close(&self) {

@@ -1,10 +1,9 @@
-//! [`ElectionKey`]: a slot of a cluster, and the partitions of a cluster's records.
+//! [`ElectionKey`]: a slot of a cluster; [`Partition`]: where a record of it is stored.
 //!
 //! This module has all prefixes of the keyspace. The partition of a slot is `prefix ‖ name ‖ slot (4 bytes,
 //! big-endian)`. The first and the last part have a fixed width, so two keys never have the same bytes, and
 //! nothing has to be escaped.
 
-use crate::Partition;
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
 /// The first byte of the partitions that hold leader records (the reference's `pKeyPrefix_VVMLeader`).
@@ -82,6 +81,9 @@ impl fmt::Debug for ClusterName {
 pub struct SlotNumber(NonZeroU32);
 
 impl SlotNumber {
+    /// The first slot, and the only one of a name with one slot.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
     /// The slot with this number.
     pub const fn new(number: NonZeroU32) -> Self {
         Self(number)
@@ -121,7 +123,7 @@ pub struct ElectionKey {
 
 impl ElectionKey {
     /// Returns the partition of the leader record.
-    pub(crate) fn partition(&self) -> Partition {
+    pub fn partition(&self) -> Partition {
         let name = self.cluster.as_bytes();
         let mut bytes = Vec::with_capacity(1 + name.len() + size_of::<u32>());
         bytes.push(KEY_PREFIX_VVM_LEADER);
@@ -138,6 +140,42 @@ impl fmt::Display for ElectionKey {
         fmt::Display::fmt(&self.cluster, out)?;
         out.write_str("/")?;
         fmt::Display::fmt(&self.slot, out)
+    }
+}
+
+/// The key of one partition of the sysvvm keyspace. [`ElectionsTtlStorage`](crate::ElectionsTtlStorage)
+/// builds the keys, so each partition has one kind of record. Drivers use the bytes as they are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(Box<[u8]>);
+
+impl Partition {
+    /// The partition of these bytes.
+    pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Returns the bytes as lower-case letters and digits, 8 for 5 bytes. Different partitions stay
+    /// different, also on storages that ignore case.
+    #[cfg(feature = "cells")]
+    pub fn encoded(&self) -> String {
+        data_encoding::BASE32_DNSCURVE.encode(&self.0)
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "partition {}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The sysvvm keyspace: one partition per election key, and one driver per database behind one trait.
 //!
 //! - [`SysVvmStorage`]: what a new backend implements.
-//! - [`SysVvmDocuments`]: what it implements to keep documents beside the leader records.
-//! - [`SysVvmHints`]: what it implements to hint at changes to other processes.
+//! - [`Step`], [`decide`]: a write on a partition, and what it means: the same for every backend.
+//! - [`SysVvmHints`]: what a backend implements to hint at changes to other processes.
 //! - [`Description`]: what a database reports about itself, for operators.
 //! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
@@ -20,25 +20,20 @@
 
 #[cfg(feature = "cells")]
 pub mod cells;
-mod description;
 #[cfg(any(feature = "cells", feature = "mem"))]
 mod document_set;
-mod documents;
 mod drivers;
 mod elections;
-mod hints;
 mod key;
-mod opened;
-mod partition;
+mod open_error;
 mod requests;
+mod step;
 mod storage_url;
 mod sysvvm;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod url;
 
-pub use description::Description;
-pub use documents::SysVvmDocuments;
 #[cfg(feature = "dynamodb")]
 pub use drivers::dynamodb;
 #[cfg(feature = "etcd")]
@@ -58,17 +53,16 @@ pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
-pub use hints::SysVvmHints;
 pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
-    KEY_PREFIX_VVM_LEADER, SlotNumber,
+    KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
 };
-pub use opened::{Opened, Provenance};
-pub use partition::Partition;
+pub use open_error::{OpenError, OpenErrorKind};
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
+pub use step::{Decision, Done, Shown, State, Step, decide};
 pub use storage_url::StorageUrl;
-pub use sysvvm::SysVvmStorage;
-pub use url::{OpenError, init_storage, open};
+pub use sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage};
+pub use url::{init_storage, open};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

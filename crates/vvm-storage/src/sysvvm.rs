@@ -1,20 +1,64 @@
-//! [`SysVvmStorage`]: the trait that a driver of a new database implements.
+//! [`SysVvmStorage`]: the trait that a driver of a new database implements, with what else it may offer: hints,
+//! its location, and a description for operators.
 
-use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmHints};
+use crate::{
+    key::Partition,
+    step::{Done, Step},
+};
 use async_trait::async_trait;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
-use std::{fmt::Debug, time::Duration};
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
+};
+use std::{
+    fmt::{self, Debug},
+    time::Duration,
+};
 
 /// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
 ///
-/// The contract is that of [`ielections::TtlStorage`], with partitions for keys. The contract suite runs
-/// through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), and so tests a whole driver.
+/// One partition has the epoch, the leader record and the documents of one election key, so that a claim and
+/// its fence are one atomic step. Settings have partitions of their own.
 ///
-/// One partition has the epoch and the leader record of one election key, so that a claim and its fence are
-/// one atomic step. Settings have partitions of their own.
+/// The contract is that of [`ielections::TtlStorage`] and [`ielections::DocumentStorage`], with partitions for
+/// keys. The suites run through [`ElectionsTtlStorage`](crate::ElectionsTtlStorage), and so test a whole
+/// driver. It checks the limits before it calls a driver.
 ///
-/// A verb takes its partition by value, so that [`ElectionsTtlStorage`](crate::ElectionsTtlStorage) returns
-/// the driver's future as it is: of the futures of one renewal, the driver's is the only one in a box.
+/// # Example
+/// ```
+/// use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version};
+/// use std::sync::Arc;
+/// use vvm_clock::SystemClock;
+/// use vvm_storage::{ClusterName, Done, ElectionKey, SlotNumber, Step, SysVvmStorage as _, mem::MemDatabase};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let storage = MemDatabase::new(Arc::new(SystemClock::start()?)).open();
+/// let at = ElectionKey { cluster: ClusterName::from("payroll"), slot: SlotNumber::FIRST }.partition();
+///
+/// // A candidate reads the slot, and claims it in the state that it saw.
+/// let seen = storage.read(at.clone()).await?;
+/// let record = Entry {
+///     holder: Holder::new("host-1")?,
+///     version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+///     ttl: Ttl::DEFAULT,
+///     epoch: Epoch::following(seen.last_epoch(), std::time::Duration::ZERO)?,
+/// };
+/// assert_eq!(storage.commit(at.clone(), Step::claim(&seen, &record)).await?, Done::Applied);
+///
+/// // The leader renews it, and gives it back.
+/// let renewed = record.renewed(record.version.next());
+/// assert_eq!(storage.commit(at.clone(), Step::renew(&record, &renewed)).await?, Done::Applied);
+/// let release = Step::release(renewed.incarnation(), renewed.epoch);
+/// assert_eq!(storage.commit(at.clone(), release).await?, Done::Applied);
+///
+/// // The epoch survives. A step whose condition does not hold changes nothing, and shows the slot.
+/// let vacant = storage.read(at.clone()).await?;
+/// assert_eq!(vacant.last_epoch(), Some(record.epoch));
+/// let late = storage.commit(at, Step::renew(&renewed, &renewed)).await?;
+/// assert_eq!(late, Done::Refused(vacant.into()));
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
@@ -23,20 +67,15 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Whether processes other than this one can share the storage.
     fn shared_between_processes(&self) -> bool;
 
-    /// Replaces exactly `from` by `entry`: a vacant slot with exactly that last epoch, or a held one with
-    /// exactly that version and epoch. The `proven_age` of `from` is ignored.
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError>;
-
-    /// Replaces exactly the version and epoch of `held` by `entry`.
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
-
-    /// Makes the slot vacant if this incarnation and epoch hold it, with any version. The epoch stays.
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError>;
+    /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it
+    /// is answered. [`decide`](crate::decide) says what each step means.
+    ///
+    /// A refusal shows what [`decide`](crate::decide) shows. The driver sends a step once, and never again by
+    /// itself if it may have been applied (I7).
+    ///
+    /// # Cancel safety
+    /// Dropped, the step may be applied, even later.
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError>;
 
     /// Reads a slot; linearizable.
     async fn read(&self, at: Partition) -> Result<Slot, ReadError>;
@@ -53,16 +92,28 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Stores `value` if there is no value, and returns the stored one. Calling it again after an unknown
-    /// outcome is safe.
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError>;
-
-    /// Reads the value that [`settle`](Self::settle) stored, if there is one; linearizable.
+    /// Reads the value that [`Step::Settle`] stored, if there is one; linearizable.
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
 
-    /// Returns the documents of this driver, if it supports them.
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
+    /// Returns the limits of documents. `None` if the driver has none: then it is given no batch, and asked
+    /// for no document.
+    fn document_limits(&self) -> Option<DocumentLimits> {
         None
+    }
+
+    /// Reads the state that a fence is compared with; linearizable.
+    async fn fence_state(&self, _at: &Partition) -> Result<FenceState, ReadError> {
+        Err(ReadError::Fatal(NoDocuments.into()))
+    }
+
+    /// Reads a document; linearizable.
+    async fn document(&self, _at: &Partition, _id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        Err(ReadError::Fatal(NoDocuments.into()))
+    }
+
+    /// Reads a page of documents.
+    async fn scan_documents(&self, _at: &Partition, _scan: &Scan) -> Result<Page, ReadError> {
+        Err(ReadError::Fatal(NoDocuments.into()))
     }
 
     /// Returns the hints of this driver, if it has them.
@@ -92,11 +143,133 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     async fn close(&self);
 }
 
+/// The driver has no documents. Callers find out before they can write one.
+#[derive(Debug, thiserror::Error)]
+#[error("this storage has no documents")]
+pub(crate) struct NoDocuments;
+
 /// Returns the outcome of a write that was not sent because the read before it failed.
 pub(crate) fn unsent(error: ReadError) -> WriteError {
     match error {
         ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
         ReadError::Fatal(cause) => WriteError::Fatal(cause),
         ReadError::Replaced(cause) => WriteError::Replaced(cause),
+    }
+}
+
+/// Hints that there may be something to look at: a release, or an operator's request.
+///
+/// **Nothing depends on a hint, and nothing in one is trusted.** It causes a look, which alone counts. A hint
+/// may be lost, late, repeated or false; candidates read all the same, if less often. So a hint can't open a
+/// slot (I5), and can't stop or prolong work (I1).
+#[async_trait]
+pub trait SysVvmHints: Send + Sync {
+    /// Hints to all processes that wait for hints about `topic`, after a change. Waits for no answer (I10),
+    /// and does not tell whether the hint was sent.
+    async fn announce(&self, topic: &Partition);
+
+    /// Waits for a hint about `topic`. Hints that arrive between two calls are kept as one. The end of a
+    /// connection by which hints come is a hint as well. Never returns if hints can't come.
+    ///
+    /// One call at a time waits; of several, all but one may wait for longer.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    async fn hinted(&self, topic: &Partition);
+
+    /// Whether hints about `topic` arrive, as far as this side knows: [`hinted`](Self::hinted) has begun to
+    /// listen, and its connection has not ended. Candidates read less often meanwhile.
+    fn listens(&self, topic: &Partition) -> bool;
+}
+
+/// Where an open storage is. Two candidates that print different locations do not share a storage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Opened {
+    /// The absolute path of a file or folder, or the address of a server. Contains no secret.
+    pub location: String,
+    /// The file system of a file, if the driver knows it.
+    pub file_system: Option<String>,
+    /// Whether this call to open created the storage.
+    pub provenance: Provenance,
+}
+
+/// Whether a storage was there before it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Provenance {
+    /// Opening created it: it had no records.
+    Created,
+    /// It was there.
+    Existing,
+}
+
+impl Opened {
+    /// A storage at `location`.
+    pub fn at(location: impl Into<String>, provenance: Provenance) -> Self {
+        Self { location: location.into(), file_system: None, provenance }
+    }
+
+    /// On this file system.
+    #[must_use]
+    pub fn on(mut self, file_system: impl Into<String>) -> Self {
+        self.file_system = Some(file_system.into());
+        self
+    }
+}
+
+impl fmt::Display for Opened {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.location)?;
+        if let Some(file_system) = &self.file_system {
+            write!(out, " on {file_system}")?;
+        }
+        write!(out, ", {}", self.provenance)
+    }
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Created => "created",
+            Self::Existing => "existing",
+        })
+    }
+}
+
+/// The software, the configuration and the concerns of a storage.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Description {
+    /// The database and its version, such as `SQLite 3.50.2`. `None` if there is none to report.
+    pub software: Option<String>,
+    /// Settings that matter to elections: a name in lower case and its value, in the driver's order.
+    pub settings: Vec<(&'static str, String)>,
+    /// Unsafe settings, and what could not be read: a sentence each, with what to do.
+    pub concerns: Vec<String>,
+}
+
+impl Description {
+    /// A description of this database.
+    pub fn of(software: impl Into<String>) -> Self {
+        Self { software: Some(software.into()), ..Self::default() }
+    }
+
+    /// Adds a setting.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.settings.push((name, value.to_string()));
+        self
+    }
+
+    /// Adds a concern.
+    #[must_use]
+    pub fn concerned(mut self, concern: impl Into<String>) -> Self {
+        self.concerns.push(concern.into());
+        self
+    }
+
+    /// Returns the value of a setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.iter().find(|(named, _)| *named == name).map(|(_, value)| value.as_str())
     }
 }

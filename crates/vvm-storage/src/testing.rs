@@ -5,69 +5,19 @@ mod faulty_storage;
 
 pub use faulty_storage::{Fault, FaultyStorage};
 
-use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{
+    key::Partition,
+    step::{Done, Step},
+    sysvvm::{Description, Opened, SysVvmStorage},
+};
+use async_trait::async_trait;
 use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError, pass_on,
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-macro_rules! verbs_passed_on_to {
-    ($beneath:ident) => {
-        /// See [`SysVvmStorage::limits`].
-        fn limits(&self) -> Limits {
-            self.$beneath().limits()
-        }
-
-        /// See [`SysVvmStorage::shared_between_processes`].
-        fn shared_between_processes(&self) -> bool {
-            self.$beneath().shared_between_processes()
-        }
-
-        /// See [`SysVvmStorage::documents`].
-        fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-            self.$beneath().documents()
-        }
-
-        /// See [`SysVvmStorage::opened`].
-        fn opened(&self) -> Option<Opened> {
-            self.$beneath().opened()
-        }
-
-        pass_on! { $beneath:
-            /// See [`SysVvmStorage::claim`].
-            fn claim<'from, 'entry>(
-                at: Partition, from: &'from Slot, entry: &'entry Entry
-            ) -> Result<Claim, WriteError>;
-            /// See [`SysVvmStorage::renew`].
-            fn renew<'held, 'entry>(
-                at: Partition, held: &'held Entry, entry: &'entry Entry
-            ) -> Result<Swap, WriteError>;
-            /// See [`SysVvmStorage::release`].
-            fn release(at: Partition, incarnation: Incarnation, epoch: Epoch) -> Result<Delete, WriteError>;
-            /// See [`SysVvmStorage::read`].
-            fn read(at: Partition) -> Result<Slot, ReadError>;
-            /// See [`SysVvmStorage::peek`].
-            fn peek<'at>(at: &'at [Partition]) -> Result<Vec<Slot>, ReadError>;
-            /// See [`SysVvmStorage::peek_some`].
-            fn peek_some<'at, 'seen>(
-                at: &'at [Partition], seen: &'seen mut [Option<Slot>]
-            ) -> Result<(), ReadError>;
-            /// See [`SysVvmStorage::settle`].
-            fn settle<'value>(at: Partition, value: &'value [u8]) -> Result<Vec<u8>, WriteError>;
-            /// See [`SysVvmStorage::setting`].
-            fn setting(at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
-            /// See [`SysVvmStorage::describe`].
-            fn describe() -> Result<Description, ReadError>;
-            /// See [`SysVvmStorage::shown_ages`].
-            fn shown_ages<'at>(at: &'at [Partition]) -> Result<Vec<Option<Duration>>, ReadError>;
-            /// See [`SysVvmStorage::close`].
-            fn close() -> ();
-        }
-    };
-}
-
-/// A storage in front of another one, as [`ielections::Layer`] is: verbs that it does not override pass
-/// through, and cost nothing.
+/// A storage in front of another one: calls that it does not override pass through.
+#[async_trait]
 pub trait Layer: Debug + Send + Sync + 'static {
     /// The storage that calls are passed on to.
     fn beneath(&self) -> &dyn SysVvmStorage;
@@ -80,19 +30,98 @@ pub trait Layer: Debug + Send + Sync + 'static {
         Arc::new(Layered(self))
     }
 
-    verbs_passed_on_to!(beneath);
+    /// See [`SysVvmStorage::limits`].
+    fn limits(&self) -> Limits {
+        self.beneath().limits()
+    }
+
+    /// See [`SysVvmStorage::commit`].
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        self.beneath().commit(at, step).await
+    }
+
+    /// See [`SysVvmStorage::read`].
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.beneath().read(at).await
+    }
+
+    /// See [`SysVvmStorage::peek_some`].
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.beneath().peek_some(at, seen).await
+    }
+
+    /// See [`SysVvmStorage::close`].
+    async fn close(&self) {
+        self.beneath().close().await;
+    }
 }
 
 /// A layer as a storage.
 #[derive(Debug)]
 struct Layered<L>(Arc<L>);
 
-impl<L> Layered<L> {
-    fn layer(&self) -> &L {
-        &self.0
-    }
-}
-
+#[async_trait]
 impl<L: Layer> SysVvmStorage for Layered<L> {
-    verbs_passed_on_to!(layer);
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        self.0.beneath().shared_between_processes()
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        self.0.commit(at, step).await
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.0.read(at).await
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let mut seen = vec![None; at.len()];
+        self.0.peek_some(at, &mut seen).await?;
+        // Without an error, none is missing.
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.0.peek_some(at, seen).await
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.0.beneath().setting(at).await
+    }
+
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        self.0.beneath().document_limits()
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.0.beneath().fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.0.beneath().document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.0.beneath().scan_documents(at, scan).await
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        self.0.beneath().opened()
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.0.beneath().describe().await
+    }
+
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        self.0.beneath().shown_ages(at).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
 }

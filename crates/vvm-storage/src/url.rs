@@ -20,64 +20,106 @@
 //! | `allow=overlay` | accept a file on overlayfs |
 //! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
 
-mod available;
-mod credentials;
-mod error;
-mod file;
-mod looking;
-
-pub use available::schemes;
-pub use credentials::{credentials, has_password};
-pub use error::OpenError;
-pub use looking::{check_place, exists, file_and_owner, files, open_to_look, shared_between_processes};
-
-use crate::{SysVvmStorage, storage_url};
-use file::{File, without_slashes};
-use std::sync::Arc;
+use crate::{
+    drivers::options::options,
+    open_error::OpenError,
+    storage_url::{self, StorageUrl},
+    sysvvm::SysVvmStorage,
+};
+use std::{fmt, fs, io, path::PathBuf, sync::Arc};
 use vvm_clock::Clock;
 
+/// A kind of storage.
+struct Scheme {
+    name: &'static str,
+    /// How to write its URL.
+    form: &'static str,
+    /// The cargo feature of its driver.
+    feature: &'static str,
+    /// Whether this build has the driver.
+    is_here: bool,
+    /// The environment variables with its credentials.
+    credentials: &'static [&'static str],
+}
+
+/// All of them. `postgresql` means `postgres`.
+static SCHEMES: [Scheme; 11] = [
+    kind("sqlite", "sqlite:PATH", "sqlite", cfg!(feature = "sqlite"), &[]),
+    kind("sled", "sled:PATH", "sled", cfg!(feature = "sled"), &[]),
+    kind("mem", "mem:", "mem", cfg!(feature = "mem"), &[]),
+    kind("postgres", "postgres://USER@HOST/DATABASE", "postgres", cfg!(feature = "postgres"), PASSWORD),
+    kind("etcd", "etcd://HOST/PREFIX", "etcd", cfg!(feature = "etcd"), PASSWORD),
+    kind("scylla", "scylla://HOST/KEYSPACE", "scylla", cfg!(feature = "scylla"), PASSWORD),
+    kind("k8s", "k8s://NAMESPACE", "kubernetes", cfg!(feature = "kubernetes"), &[]),
+    kind("dynamodb", "dynamodb://REGION/TABLE", "dynamodb", cfg!(feature = "dynamodb"), OF_DYNAMODB),
+    kind("s3", "s3://BUCKET/PREFIX?region=REGION", "object-store", OBJECTS, OF_S3),
+    kind("gs", "gs://BUCKET/PREFIX", "object-store", OBJECTS, &["GOOGLE_SERVICE_ACCOUNT_KEY"]),
+    kind("az", "az://CONTAINER/PREFIX?account=ACCOUNT", "object-store", OBJECTS, OF_AZURE),
+];
+
+const OBJECTS: bool = cfg!(feature = "object-store");
+
+const PASSWORD: &[&str] = &["VVM_STORAGE_PASSWORD"];
+
+const OF_DYNAMODB: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+];
+
+const OF_S3: &[&str] = &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
+const OF_AZURE: &[&str] = &[
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_CLIENT_SECRET",
+];
+
+const fn kind(
+    name: &'static str,
+    form: &'static str,
+    feature: &'static str,
+    is_here: bool,
+    credentials: &'static [&'static str],
+) -> Scheme {
+    Scheme { name, form, feature, is_here, credentials }
+}
+
 /// The place that a URL names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place<'url> {
-    Mem,
-    Sqlite(File<'url>),
-    Sled(&'url str),
-    /// The whole URL.
-    Scylla(&'url str),
-    /// The whole URL.
-    Postgres(&'url str),
-    /// The whole URL.
-    Etcd(&'url str),
-    /// The whole URL.
-    Kubernetes(&'url str),
-    /// The whole URL.
-    DynamoDb(&'url str),
-    /// The whole URL.
-    Objects(&'url str),
+struct Place<'url> {
+    scheme: &'static Scheme,
+    /// After `sqlite:` and `sled:`; empty for others.
+    path: &'url str,
+    /// `allow=overlay`: all candidates see the overlay that the file is on.
+    allows_overlay: bool,
+    /// `mode=0660`: the file is created for the group, too.
+    for_group: bool,
 }
 
 impl Place<'_> {
-    #[allow(dead_code, reason = "used by a build that leaves a driver out")]
-    fn not_in_this_build(self) -> OpenError {
-        let scheme = match self {
-            Self::Mem => "mem",
-            Self::Sqlite(_) => "sqlite",
-            Self::Sled(_) => "sled",
-            Self::Scylla(_) => "scylla",
-            Self::Postgres(_) => "postgres",
-            Self::Etcd(_) => "etcd",
-            Self::Kubernetes(_) => "k8s",
-            Self::DynamoDb(_) => "dynamodb",
-            Self::Objects(url) if url.starts_with("gs:") => "gs",
-            Self::Objects(url) if url.starts_with("az:") => "az",
-            Self::Objects(_) => "s3",
-        };
-        let feature = match self {
-            Self::Kubernetes(_) => "kubernetes",
-            Self::Objects(_) => "object-store",
-            _ => scheme,
-        };
-        OpenError::NotInThisBuild { scheme, feature }
+    /// Whether it is on a server, which opening does not create.
+    fn is_server(&self) -> bool {
+        !matches!(self.scheme.feature, "mem" | "sled" | "sqlite")
+    }
+
+    fn not_in_this_build(&self) -> OpenError {
+        let Scheme { name, feature, .. } = self.scheme;
+        OpenError::misuse(format!(
+            "this build has no driver for `{name}:`: build it with the cargo feature `{feature}` ({Available})"
+        ))
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn options(&self) -> crate::sqlite::OpenOptions {
+        let mut options = crate::sqlite::OpenOptions::new();
+        if self.allows_overlay {
+            options = options.allow_overlay();
+        }
+        if self.for_group { options.for_group() } else { options }
     }
 }
 
@@ -91,35 +133,66 @@ impl Place<'_> {
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     #[cfg(not(any(feature = "kubernetes", feature = "mem", feature = "object-store")))]
     drop(clock);
-    match parse(url)? {
+    let place = parse(url)?;
+    match place.scheme.feature {
         #[cfg(feature = "mem")]
-        Place::Mem => Ok(crate::mem::MemDatabase::new(clock).open()),
+        "mem" => Ok(crate::mem::MemDatabase::new(clock).open()),
         #[cfg(feature = "sqlite")]
-        Place::Sqlite(file) => {
-            Ok(Arc::new(crate::sqlite::SqliteStorage::open(file.path.as_ref(), file.options()).await?))
+        "sqlite" => {
+            Ok(Arc::new(crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?))
         }
         #[cfg(feature = "sled")]
-        Place::Sled(path) => Ok(Arc::new(crate::sled::SledStorage::open(path.as_ref()).await?)),
+        "sled" => Ok(Arc::new(crate::sled::SledStorage::open(place.path.as_ref()).await?)),
         #[cfg(feature = "scylla")]
-        Place::Scylla(url) => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
+        "scylla" => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
         #[cfg(feature = "postgres")]
-        Place::Postgres(url) => Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?)),
+        "postgres" => Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?)),
         #[cfg(feature = "etcd")]
-        Place::Etcd(url) => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
+        "etcd" => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
         #[cfg(feature = "kubernetes")]
-        Place::Kubernetes(url) => {
+        "kubernetes" => {
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
             Ok(Arc::new(crate::cells::Cells::new(leases, clock)))
         }
         #[cfg(feature = "dynamodb")]
-        Place::DynamoDb(url) => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
+        "dynamodb" => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[cfg(feature = "object-store")]
-        Place::Objects(url) => {
+        "object-store" => {
             let cells = crate::objects::ObjectCells::open(url, Arc::clone(&clock)).await?;
             Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
         }
-        #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
-        place => Err(place.not_in_this_build()),
+        _ => Err(place.not_in_this_build()),
+    }
+}
+
+/// Opens the storage as [`open`] does; read-only if this user may not write the database. Then every write
+/// fails with `Fatal`. An SQLite file can be opened read-only while a candidate has it open. The other
+/// databases check rights when they are written.
+///
+/// # Errors
+/// As [`open`].
+///
+/// # Cancel safety
+/// Dropped, it leaves nothing open.
+pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+    let place = parse(url)?;
+    match place.scheme.feature {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let (path, options) = (place.path.as_ref(), place.options());
+            Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path, options).await?))
+        }
+        #[cfg(feature = "object-store")]
+        "object-store" => {
+            let cells = crate::objects::ObjectCells::open_to_look(url, Arc::clone(&clock)).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(cells, clock)))
+        }
+        #[cfg(feature = "kubernetes")]
+        "kubernetes" => {
+            let leases = crate::kubernetes::LeaseStorage::open(url).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(leases, clock)))
+        }
+        _ => open(url, clock).await,
     }
 }
 
@@ -133,59 +206,240 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 /// # Cancel safety
 /// Dropped, it leaves what it has created so far. Running it again creates the rest.
 pub async fn init_storage(url: &str) -> Result<(), OpenError> {
-    match parse(url)? {
+    let place = parse(url)?;
+    match place.scheme.feature {
         #[cfg(feature = "mem")]
-        Place::Mem => Ok(()),
+        "mem" => Ok(()),
         // Opening creates it.
         #[cfg(feature = "sqlite")]
-        Place::Sqlite(file) => {
-            crate::sqlite::SqliteStorage::open(file.path.as_ref(), file.options()).await?.close().await;
+        "sqlite" => {
+            crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?.close().await;
             Ok(())
         }
         #[cfg(feature = "sled")]
-        Place::Sled(path) => {
-            crate::sled::SledStorage::open(path.as_ref()).await?.close().await;
+        "sled" => {
+            crate::sled::SledStorage::open(place.path.as_ref()).await?.close().await;
             Ok(())
         }
         #[cfg(feature = "scylla")]
-        Place::Scylla(url) => Ok(crate::scylla::init(url).await?),
+        "scylla" => crate::scylla::init(url).await,
         #[cfg(feature = "postgres")]
-        Place::Postgres(url) => Ok(crate::postgres::init(url).await?),
+        "postgres" => crate::postgres::init(url).await,
         #[cfg(feature = "etcd")]
-        Place::Etcd(url) => Ok(crate::etcd::init(url).await?),
+        "etcd" => crate::etcd::init(url).await,
         #[cfg(feature = "kubernetes")]
-        Place::Kubernetes(url) => Ok(crate::kubernetes::init(url).await?),
+        "kubernetes" => crate::kubernetes::init(url).await,
         #[cfg(feature = "dynamodb")]
-        Place::DynamoDb(url) => Ok(crate::dynamodb::init(url).await?),
+        "dynamodb" => crate::dynamodb::init(url).await,
         #[cfg(feature = "object-store")]
-        Place::Objects(url) => Ok(crate::objects::init(url).await?),
-        #[allow(unreachable_patterns, reason = "reached in a build that leaves a driver out")]
-        place => Err(place.not_in_this_build()),
+        "object-store" => Ok(crate::objects::init(url).await?),
+        _ => Err(place.not_in_this_build()),
+    }
+}
+
+/// Whether other processes can share the storage that `url` names. Unlike
+/// [`SysVvmStorage::shared_between_processes`] it needs neither an open storage nor the driver.
+///
+/// # Errors
+/// If the URL is malformed.
+pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
+    let place = parse(url)?;
+    Ok(place.is_server() || place.scheme.feature == "sqlite")
+}
+
+/// Whether the storage that `url` names exists, so that opening it creates nothing. Always `false` for
+/// memory, and always `true` for a server: opening creates no keyspace and no table.
+///
+/// # Errors
+/// If the URL is malformed.
+pub fn exists(url: &str) -> Result<bool, OpenError> {
+    let place = parse(url)?;
+    if place.is_server() || place.scheme.feature == "mem" {
+        return Ok(place.is_server());
+    }
+    match fs::metadata(place.path) {
+        // Opening makes an empty file a database.
+        Ok(metadata) => Ok(!metadata.is_file() || metadata.len() > 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // Opening reports the obstacle.
+        Err(_) => Ok(true),
+    }
+}
+
+/// Returns the files of the storage that `url` names, whether they exist or not: no other program may write
+/// to them. Empty for a storage that is not a file, and for a malformed URL.
+pub fn files(url: &str) -> Vec<PathBuf> {
+    let Some(place) = parse(url).ok().filter(|place| place.scheme.feature == "sqlite") else {
+        return Vec::new();
+    };
+    // SQLite names the others after the target of a symlink.
+    let target = fs::canonicalize(place.path).unwrap_or_else(|_| place.path.into());
+    let named = |ending: &str| {
+        let mut name = target.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    ["", "-wal", "-shm", "-journal"].map(named).into()
+}
+
+/// Returns path, owner and mode of the SQLite file that `url` names. `None` for any other storage.
+pub fn file_and_owner(url: &str) -> Option<String> {
+    let place = parse(url).ok()?;
+    match place.scheme.feature {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Some(format!("{}, {}", place.path, crate::sqlite::owners(place.path.as_ref()))),
+        _ => None,
+    }
+}
+
+/// Checks that opening could find or create the storage that `url` names. Creates nothing, and contacts no
+/// server.
+///
+/// # Errors
+/// As [`open`], if the folder is missing or candidates may not share the file.
+pub fn check_place(url: &str) -> Result<(), OpenError> {
+    let place = parse(url)?;
+    match place.scheme.feature {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(crate::sqlite::check_place(place.path.as_ref(), place.options())?),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the environment variables with the storage's credentials. A process that is started here and does
+/// not use the storage should not inherit them. Variables that only say where credentials are, are not
+/// among them. Empty if `url` names no storage.
+pub fn credentials(url: &str) -> &'static [&'static str] {
+    parse(url).map_or(&[], |place| place.scheme.credentials)
+}
+
+/// Whether `url` has a password. All users of a machine can read the command line of a process, so it must
+/// not stand there.
+pub fn has_password(url: &str) -> bool {
+    match parse(url) {
+        #[cfg(feature = "postgres")]
+        Ok(place) if place.scheme.feature == "postgres" => crate::postgres::has_password(url),
+        _ => false,
+    }
+}
+
+/// Returns the schemes of the drivers in this build.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    SCHEMES.iter().filter(|scheme| scheme.is_here).map(|scheme| scheme.name)
+}
+
+/// The storages of this build, and how to get the others.
+struct Available;
+
+impl fmt::Display for Available {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (here, others): (Vec<_>, Vec<_>) = SCHEMES.iter().partition(|scheme| scheme.is_here);
+        let forms: Vec<_> = here.iter().map(|scheme| scheme.form).collect();
+        write!(out, "this build has {}", forms.join(", "))?;
+        let names = others.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+        let names =
+            names.replace("k8s", "kubernetes (k8s)").replace("s3, gs, az", "object-store (s3, gs, az)");
+        if names.is_empty() { Ok(()) } else { write!(out, "; cargo features add {names}") }
     }
 }
 
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
-    let malformed = |why: &str| Err(OpenError::Malformed { url: url.into(), why: why.to_owned() });
-    let Some((scheme, place)) = storage_url::split(url) else {
-        return Err(OpenError::NoScheme { url: url.into() });
+    let Some((name, rest)) = storage_url::split(url) else {
+        let shown = StorageUrl::from(url);
+        return Err(OpenError::misuse(format!(
+            "`{shown}` names no storage: write `sqlite:{shown}` for a file ({Available})"
+        )));
     };
-    match scheme {
-        "mem" if place.is_empty() => Ok(Place::Mem),
-        "mem" => malformed("memory has no name: write `mem:`"),
-        "sqlite" => File::parse(place).map(Place::Sqlite).or_else(|why| malformed(&why)),
-        "sled" => match without_slashes(place) {
-            None => malformed("a path has no host: write `sled:elections` or `sled:/var/lib/elections`"),
-            Some("") => malformed("the path is missing: write `sled:elections`"),
-            Some(path) if path.contains('?') => malformed("it takes no options, and no `?` in the path"),
-            Some(path) => Ok(Place::Sled(path)),
+    let known = if name == "postgresql" { "postgres" } else { name };
+    let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name == known) else {
+        return Err(OpenError::misuse(format!("there is no storage `{name}:`: {Available}")));
+    };
+    let mut place = Place { scheme, path: "", allows_overlay: false, for_group: false };
+    let parsed = match scheme.feature {
+        "mem" if !rest.is_empty() => Err("memory has no name: write `mem:`".into()),
+        "sqlite" => place.parse_file(rest),
+        "sled" => match without_slashes(rest) {
+            None => Err("a path has no host: write `sled:elections` or `sled:/var/lib/elections`".into()),
+            Some("") => Err("the path is missing: write `sled:elections`".into()),
+            Some(path) if path.contains('?') => Err("it takes no options, and no `?` in the path".into()),
+            Some(path) => {
+                place.path = path;
+                Ok(())
+            }
         },
-        "scylla" => Ok(Place::Scylla(url)),
-        "postgres" | "postgresql" => Ok(Place::Postgres(url)),
-        "etcd" => Ok(Place::Etcd(url)),
-        "k8s" => Ok(Place::Kubernetes(url)),
-        "dynamodb" => Ok(Place::DynamoDb(url)),
-        "s3" | "gs" | "az" => Ok(Place::Objects(url)),
-        _ => Err(OpenError::UnknownScheme { scheme: scheme.to_owned() }),
+        _ => Ok(()),
+    };
+    parsed.map_err(|why| OpenError::of_url(url, why))?;
+    Ok(place)
+}
+
+/// Returns the path, without the two slashes that may precede an absolute one. `None` if there is a host.
+fn without_slashes(place: &str) -> Option<&str> {
+    match place.strip_prefix("//") {
+        Some(path) => path.starts_with('/').then_some(path),
+        None => Some(place),
+    }
+}
+
+impl<'url> Place<'url> {
+    /// Parses the part of the URL after `sqlite:`. Fails with the mistake, and how to write it.
+    fn parse_file(&mut self, rest: &'url str) -> Result<(), String> {
+        let (path, text) = rest.split_once('?').unwrap_or((rest, ""));
+        self.path = without_slashes(path)
+            .ok_or("a path has no host: write `sqlite:elections.db` or `sqlite:/var/lib/elections.db`")?;
+        match self.path {
+            "" => return Err("the path is missing: write `sqlite:elections.db`".into()),
+            ":memory:" => return Err("for a storage in memory write `mem:`".into()),
+            _ => {}
+        }
+        for option in options(text) {
+            match option? {
+                ("allow", "overlay") => self.allows_overlay = true,
+                ("allow", _) => return Err("only overlayfs can be allowed: write allow=overlay".into()),
+                ("mode", "0600") => self.for_group = false,
+                ("mode", "0660") => self.for_group = true,
+                ("mode", _) => return Err("a mode is mode=0600 or mode=0660".into()),
+                (name, _) => {
+                    return Err(format!(
+                        "there is no option `{name}`; there are allow and mode (a path can't contain a `?`)"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<crate::sqlite::OpenError> for OpenError {
+    fn from(error: crate::sqlite::OpenError) -> Self {
+        use crate::{open_error::OpenErrorKind as Kind, sqlite::OpenError as Error};
+        let kind = match &error {
+            Error::Thread(_) | Error::Descriptors(_) => Kind::System,
+            Error::Locked(_) | Error::Full(_) => Kind::Passing,
+            _ => Kind::Refused,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+#[cfg(feature = "sled")]
+impl From<crate::sled::OpenError> for OpenError {
+    fn from(error: crate::sled::OpenError) -> Self {
+        Self::new(crate::open_error::OpenErrorKind::Refused, error.to_string())
+    }
+}
+
+#[cfg(feature = "object-store")]
+impl From<crate::objects::OpenError> for OpenError {
+    fn from(error: crate::objects::OpenError) -> Self {
+        use crate::{objects::OpenError as Error, open_error::OpenErrorKind as Kind};
+        let kind = match &error {
+            Error::Url { .. } => Kind::Misuse,
+            _ if error.is_passing() => Kind::Passing,
+            _ => Kind::Refused,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

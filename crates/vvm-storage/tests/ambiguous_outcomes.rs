@@ -10,8 +10,8 @@
 use async_trait::async_trait;
 use fastrand::Rng;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Leadership, ReadError, Slot, Swap, Terms,
-    Timing, Ttl, WriteError, testing::elections_suite::Process,
+    Candidacy, Epoch, Holder, Incarnation, Leadership, ReadError, Slot, Terms, Timing, Ttl, WriteError,
+    testing::elections_suite::Process,
 };
 use std::{
     collections::HashMap,
@@ -23,7 +23,8 @@ use tokio::{runtime::Builder, task::JoinSet};
 use vvm_clock::{Clock, Instant};
 use vvm_deadman::recording::RecordingTrigger;
 use vvm_storage::{
-    ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer,
+    Done, ElectionKey, ElectionsTtlStorage, Partition, Shown, SlotNumber, Step, SysVvmStorage,
+    mem::MemDatabase, testing::Layer,
 };
 
 const AMBIGUOUS: u64 = 100_000;
@@ -74,32 +75,6 @@ struct AmbiguousStorage {
     own: Mutex<HashMap<Incarnation, Instant>>,
 }
 
-impl AmbiguousStorage {
-    /// Runs `write` or drops it, and answers every second time with "unknown".
-    async fn write<T>(
-        &self,
-        applied: impl Fn(&T) -> bool,
-        write: impl Future<Output = Result<T, WriteError>>,
-    ) -> Result<T, WriteError> {
-        let (is_ambiguous, is_sent) = {
-            let mut rng = self.rng.lock().unwrap();
-            (rng.bool(), rng.bool())
-        };
-        if !is_ambiguous {
-            return write.await;
-        }
-        let unknown = Err(WriteError::Unknown("forged".into()));
-        if !is_sent {
-            self.tally.lock().unwrap().never_sent += 1;
-            return unknown;
-        }
-        let applied = applied(&write.await?);
-        let mut tally = self.tally.lock().unwrap();
-        *(if applied { &mut tally.applied } else { &mut tally.refused }) += 1;
-        unknown
-    }
-}
-
 /// Returns the slot without a proven age, as a cluster shows it.
 fn ageless(slot: Slot) -> Slot {
     match slot {
@@ -120,8 +95,9 @@ impl Layer for AmbiguousStorage {
         &*self.storage
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        {
+    /// Carries the step out or not, and answers every second time with "unknown".
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        if let Step::Claim { from, to } = &step {
             let mut own = self.own.lock().unwrap();
             if let Some(observed) = from.entry() {
                 let mut tally = self.tally.lock().unwrap();
@@ -130,38 +106,37 @@ impl Layer for AmbiguousStorage {
                     tally.own_record_taken_over = Some(observed.epoch);
                 }
             }
-            own.insert(entry.incarnation(), self.clock.now());
+            own.insert(to.incarnation(), self.clock.now());
         }
-        let claim = self.storage.claim(at, from, entry);
-        match self.write(|claim| *claim == Claim::Claimed, claim).await? {
-            Claim::Claimed => Ok(Claim::Claimed),
-            Claim::Refused(slot) => Ok(Claim::Refused(ageless(slot))),
+        let (is_ambiguous, is_sent) = {
+            let mut rng = self.rng.lock().unwrap();
+            (rng.bool(), rng.bool())
+        };
+        let unknown = Err(WriteError::Unknown("forged".into()));
+        if is_ambiguous && !is_sent {
+            self.tally.lock().unwrap().never_sent += 1;
+            return unknown;
         }
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        match self.write(|swap| *swap == Swap::Swapped, self.storage.renew(at, held, entry)).await? {
-            Swap::Swapped => Ok(Swap::Swapped),
-            Swap::Mismatch(slot) => Ok(Swap::Mismatch(ageless(slot))),
+        let done = self.storage.commit(at, step).await?;
+        if is_ambiguous {
+            let mut tally = self.tally.lock().unwrap();
+            *(if done == Done::Applied { &mut tally.applied } else { &mut tally.refused }) += 1;
+            return unknown;
         }
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let release = self.storage.release(at, incarnation, epoch);
-        self.write(|delete| *delete == Delete::Deleted, release).await
+        Ok(match done {
+            Done::Refused(Shown::Slot(stands)) => Done::Refused(ageless(stands).into()),
+            done => done,
+        })
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
         self.storage.read(at).await.map(ageless)
     }
 
-    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        Ok(self.storage.peek(at).await?.into_iter().map(ageless).collect())
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.storage.peek_some(at, seen).await?;
+        seen.iter_mut().for_each(|slot| *slot = slot.take().map(ageless));
+        Ok(())
     }
 }
 

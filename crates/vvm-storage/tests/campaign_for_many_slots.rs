@@ -46,12 +46,6 @@ impl Layer for Remote {
         Limits { scan_batch: 100, ..self.storage.limits() }
     }
 
-    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let mut seen = vec![None; at.len()];
-        self.peek_some(at, &mut seen).await?;
-        Ok(seen.into_iter().flatten().collect())
-    }
-
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         self.clock.sleep(LATENCY).await;
         let mut reached = true;

@@ -9,7 +9,7 @@ use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
     BeyondLimits, ClusterName, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_SLOT_COUNT, Partition,
-    SettleError, SlotNumber, SysVvmStorage, mem::MemDatabase,
+    SettleError, SlotNumber, Step, SysVvmStorage, mem::MemDatabase,
 };
 
 fn key(cluster: ClusterName) -> ElectionKey {
@@ -99,7 +99,7 @@ async fn damaged_slot_count_is_reported_and_not_overwritten() {
     for damaged in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x01"] {
         let cluster = ClusterName::new([b"payroll", damaged].concat());
         let partition = Partition::from_bytes([&[KEY_PREFIX_SLOT_COUNT], cluster.as_bytes()].concat());
-        database.open().settle(partition.clone(), damaged).await.unwrap();
+        database.open().commit(partition.clone(), Step::settle(damaged)).await.unwrap();
         assert!(matches!(storage.settle_slot_count(&cluster, count(1)).await, Err(SettleError::Corrupt(_))));
         assert!(matches!(storage.slot_count(&cluster).await, Err(ReadError::Fatal(_))));
         assert_eq!(database.open().setting(partition.clone()).await.unwrap().as_deref(), Some(damaged));

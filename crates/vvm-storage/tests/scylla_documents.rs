@@ -13,14 +13,11 @@
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use bytes::Bytes;
 use ielections::{
-    BatchOutcome, Claim, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
-    Incarnation, OnlyIf, Scan, Slot, Swap, Ttl, Vacant, Version,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Scan, Slot,
+    Ttl, Vacant, Version,
 };
 use std::time::Duration;
-use vvm_storage::{
-    Partition, SysVvmDocuments, SysVvmStorage, init_storage,
-    scylla::{OpenError, ScyllaStorage},
-};
+use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
 /// After so long a wait fails.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
@@ -64,14 +61,14 @@ async fn led(url: &str) -> ScyllaStorage {
     init_storage(url).await.unwrap();
     let storage = ScyllaStorage::open(url).await.unwrap();
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.claim(partition(), &vacant, &entry()).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(partition(), Step::claim(&vacant, &entry())).await.unwrap(), Done::Applied);
     storage
 }
 
-async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> BatchOutcome {
+async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> Done {
     let after = DocumentVersion::from_stored(after);
     let fence = Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after };
-    storage.write_documents(&partition(), &fence, batch).await.unwrap()
+    storage.commit(partition(), Step::batch(&fence, batch)).await.unwrap()
 }
 
 fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
@@ -89,8 +86,7 @@ async fn table_without_document_columns_is_refused_until_init_storage_adds_them(
     }
     session().await.await_schema_agreement().await.unwrap();
     let error = ScyllaStorage::open(&url).await.expect_err("opened");
-    assert!(matches!(error, OpenError::BeforeDocuments(_)), "{error}");
-    assert!(error.to_string().contains("run `vvm init-storage`"), "{error}");
+    assert!(error.to_string().contains("lacks the columns of documents: run `vvm init-storage`"), "{error}");
 
     let mut extending = tokio::task::JoinSet::new();
     for _ in 0..4 {
@@ -101,9 +97,9 @@ async fn table_without_document_columns_is_refused_until_init_storage_adds_them(
         extended.unwrap();
     }
     let renewed = entry().renewed(entry().version.next());
-    assert_eq!(storage.renew(partition(), &entry(), &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(partition(), Step::renew(&entry(), &renewed)).await.unwrap(), Done::Applied);
     let storage = ScyllaStorage::open(&url).await.unwrap();
-    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, BatchOutcome::Written);
+    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, Done::Applied);
 }
 
 /// A renewal compares only static columns, but Cassandra reads up to the first live row for them. A node
@@ -121,7 +117,7 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
                 only_if: OnlyIf::Always,
             })
             .collect();
-        assert_eq!(write(&storage, batch, &deletes).await, BatchOutcome::Written);
+        assert_eq!(write(&storage, batch, &deletes).await, Done::Applied);
     }
     let session = session().await;
     let mut read = ::scylla::statement::unprepared::Statement::new(format!(
@@ -152,10 +148,10 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
 async fn page_of_the_largest_documents_is_answered_in_time() {
     let (_, url) = fresh("large").await;
     let storage = led(&url).await;
-    let limits = storage.document_limits();
+    let limits = storage.document_limits().unwrap();
     for number in 0..limits.max_page {
         let large = put(number.to_be_bytes().to_vec(), limits.max_body_bytes);
-        assert_eq!(write(&storage, number as u64, &[large]).await, BatchOutcome::Written);
+        assert_eq!(write(&storage, number as u64, &[large]).await, Done::Applied);
     }
     let scan = Scan { prefix: Bytes::new(), after: None, limit: limits.max_page };
     let page = storage.scan_documents(&partition(), &scan).await.unwrap();

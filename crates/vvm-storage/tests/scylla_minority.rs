@@ -9,7 +9,7 @@
 use ielections::{ReadError, WriteError};
 use std::time::Duration;
 use vvm_clock::{Clock, SystemClock};
-use vvm_storage::{Partition, SysVvmStorage, scylla::ScyllaStorage};
+use vvm_storage::{Partition, Step, SysVvmStorage, scylla::ScyllaStorage};
 
 /// How long a node may take to notice that the others are dead: about 10 s on an idle machine.
 const DETECTION: Duration = Duration::from_secs(120);
@@ -25,7 +25,8 @@ async fn missing_quorum_is_reported_with_its_numbers() {
     let clock = SystemClock::start().unwrap();
     let give_up_at = clock.now().after(DETECTION);
     loop {
-        let (write, read) = (storage.settle(at.clone(), b"value").await, storage.setting(at.clone()).await);
+        let (write, read) =
+            (storage.commit(at.clone(), Step::settle(b"value")).await, storage.setting(at.clone()).await);
         // Before and after the node has noticed: a write may have been applied, a read may be repeated.
         let (Err(WriteError::Unknown(write)), Err(ReadError::Unavailable(read))) = (&write, &read) else {
             panic!("{write:?}, {read:?}");

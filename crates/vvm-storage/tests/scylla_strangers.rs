@@ -11,7 +11,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use vvm_storage::scylla::{OpenError, ScyllaStorage};
+use vvm_storage::{OpenError, scylla::ScyllaStorage};
 
 /// Starts a server that sends `answer` to the first request of each connection and closes it. Returns its
 /// address.
@@ -37,29 +37,33 @@ async fn refused(address: &str, options: &str) -> OpenError {
     error
 }
 
+#[track_caller]
+fn is_unreachable(error: &OpenError) {
+    assert!(error.to_string().contains("start one, or correct the addresses"), "{error}");
+    assert!(error.is_passing(), "{error:?}");
+}
+
 #[tokio::test]
 async fn refused_connection_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let error = refused(&address, "").await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
-    assert!(error.to_string().contains("start one, or correct the addresses"), "{error}");
+    is_unreachable(&error);
 }
 
 #[tokio::test]
 async fn unknown_host_name_is_unreachable() {
     let error = refused("nodes.invalid:9042", "").await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
+    is_unreachable(&error);
 }
 
 #[tokio::test]
 async fn answer_of_another_protocol_is_not_cql() {
     for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n"] {
         let error = refused(&stranger(answer.as_bytes()).await, "").await;
-        assert!(matches!(error, OpenError::NoCql { .. }), "{answer:?}: {error:?}");
-        assert!(error.to_string().contains("name the port of CQL (9042)"), "{error}");
-        assert!(!vvm_storage::OpenError::from(error).is_passing());
+        assert!(error.to_string().contains("does not answer in CQL: name the port of CQL (9042)"), "{error}");
+        assert!(!error.is_passing(), "{answer:?}: {error}");
     }
 }
 
@@ -109,10 +113,9 @@ async fn closed_connection_may_pass() {
         HangUp::InAnAnswer,
     ] {
         let error = refused(&hangs_up(how).await, "").await;
-        assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
         assert!(error.to_string().contains("starts or stops"), "{error}");
         assert!(error.to_string().contains("name the port of CQL (9042)"), "{error}");
-        assert!(vvm_storage::OpenError::from(error).is_passing(), "{how:?}");
+        assert!(error.is_passing(), "{how:?}: {error}");
     }
 }
 
@@ -123,9 +126,9 @@ async fn closed_connection_with_tls_may_pass() {
     std::fs::write(&authority, AUTHORITY).unwrap();
     for how in [HangUp::AtOnce, HangUp::ResetAtOnce, HangUp::AfterRequest, HangUp::ResetAfterRequest] {
         let error = refused(&hangs_up(how).await, &format!("tls_ca={}", authority.display())).await;
-        assert!(matches!(error, OpenError::HungUp { .. }), "{how:?}: {error:?}");
+        assert!(error.to_string().contains("starts or stops"), "{error}");
         assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
-        assert!(vvm_storage::OpenError::from(error).is_passing(), "{how:?}");
+        assert!(error.is_passing(), "{how:?}: {error}");
     }
 }
 
@@ -134,7 +137,7 @@ async fn closed_connection_with_tls_may_pass() {
 async fn silent_server_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let error = refused(&listener.local_addr().unwrap().to_string(), "").await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
+    is_unreachable(&error);
 }
 
 /// A server whose newest version is 3 answers a request in version 4 with an error in version 3.
@@ -143,7 +146,6 @@ async fn too_old_version_of_the_protocol_is_refused() {
     const MESSAGE: &[u8; 61] = b"Invalid or unsupported protocol version: 4; the highest is 3.";
     let answer = [&[0x83, 0, 0, 0, 0, 0, 0, 0, 67, 0, 0, 0, 10, 0, 61], &MESSAGE[..]].concat();
     let error = refused(&stranger(answer.leak()).await, "").await;
-    assert!(matches!(error, OpenError::Protocol { .. }), "{error:?}");
     assert!(error.to_string().contains("from 3.0 on"), "{error}");
 }
 
@@ -155,7 +157,7 @@ async fn tls_to_a_port_without_tls_is_refused() {
     std::fs::write(&authority, AUTHORITY).unwrap();
     let answer = b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0a\0\0";
     let error = refused(&stranger(answer).await, &format!("tls_ca={}", authority.display())).await;
-    assert!(matches!(error, OpenError::Tls { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("no TLS with the nodes"), "{error}");
     assert!(error.to_string().contains("remove the tls_ options"), "{error}");
 }
 

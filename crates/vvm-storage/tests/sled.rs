@@ -2,10 +2,10 @@
 #![cfg(feature = "sled")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::time::Duration;
 use tempfile::TempDir;
-use vvm_storage::{Partition, SysVvmStorage, sled::SledStorage};
+use vvm_storage::{Done, Partition, Step, SysVvmStorage, sled::SledStorage};
 
 fn age(slot: Slot) -> Option<Duration> {
     match slot {
@@ -27,7 +27,7 @@ async fn age_is_proven_until_the_last_handle_is_closed() {
     let first = SledStorage::open(folder.path()).await.unwrap();
     let second = SledStorage::open(folder.path()).await.unwrap();
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(first.claim(partition.clone(), &vacant, &entry).await.unwrap(), Claim::Claimed);
+    assert_eq!(first.commit(partition.clone(), Step::claim(&vacant, &entry)).await.unwrap(), Done::Applied);
     first.close().await;
     assert!(age(second.read(partition.clone()).await.unwrap()).is_some(), "a handle was open all the time");
 

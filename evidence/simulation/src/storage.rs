@@ -11,14 +11,14 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{
-    BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentWrite, Entry, Epoch, Fence,
-    FenceState, Incarnation, Limits, Page, ReadError, Scan, Slot, Swap, WriteError,
+    Document, DocumentId, DocumentLimits, FenceState, Incarnation, Limits, Page, ReadError, Scan, Slot,
+    WriteError,
 };
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{
-    KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments, SysVvmHints, SysVvmStorage,
+    Done, KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, Shown, Step, SysVvmHints, SysVvmStorage,
 };
 
 /// How often a process is hinted at a change.
@@ -91,6 +91,16 @@ impl RemoteStorage {
         match answered.await {
             Ok(answer) => answer,
             Err(_) => silence().await,
+        }
+    }
+
+    async fn settle(&self, at: &Partition, value: Vec<u8>) -> Result<Done, WriteError> {
+        let (at, wanted) = (at.clone(), value.clone());
+        let settled = self.ask(move |world| world.look(|records, _| records.settle(at.as_bytes(), &value)));
+        match settled.await {
+            Ok(stands) if stands == wanted => Ok(Done::Applied),
+            Ok(stands) => Ok(Done::Refused(Shown::Setting(stands))),
+            Err(_) => Err(WriteError::Unknown(Simulated("simulated ambiguity").into())),
         }
     }
 
@@ -200,28 +210,22 @@ impl SysVvmStorage for RemoteStorage {
         true
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        let (key, entry) = (key(&at), entry.clone());
-        let write = match from {
-            Slot::Vacant(vacant) => Write::Insert(key, *vacant, entry),
-            Slot::Held { entry: observed, .. } => Write::TakeOver(key, observed.clone(), entry),
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        let key = key(&at);
+        let write = match step {
+            Step::Claim { from: Slot::Vacant(vacant), to } => Write::Insert(key, vacant, to),
+            Step::Claim { from: Slot::Held { entry: observed, .. }, to } => {
+                Write::TakeOver(key, observed, to)
+            }
+            Step::Renew { from, to } => Write::Swap(key, from, to),
+            Step::Release { incarnation, epoch } => Write::Delete(key, incarnation, epoch),
+            Step::Batch { fence, writes } => {
+                let outcome = self.write(Write::Batch(key, fence, writes.into())).await?;
+                return Ok(outcome.map_or(Done::Applied, |_| Done::Refused(Shown::Nothing)));
+            }
+            Step::Settle { value } => return self.settle(&at, value).await,
         };
-        Ok(self.write(write).await?.map_or(Claim::Claimed, Claim::Refused))
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let outcome = self.write(Write::Swap(key(&at), held.clone(), entry.clone())).await?;
-        Ok(outcome.map_or(Swap::Swapped, Swap::Mismatch))
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let outcome = self.write(Write::Delete(key(&at), incarnation, epoch)).await?;
-        Ok(outcome.map_or(Delete::Deleted, Delete::Mismatch))
+        Ok(self.write(write).await?.into())
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -233,18 +237,36 @@ impl SysVvmStorage for RemoteStorage {
         self.ask(move |world| keys.iter().map(|key| world.read_stale(*key)).collect()).await
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let value = value.to_vec();
-        let settled = self.ask(move |world| world.look(|records, _| records.settle(at.as_bytes(), &value)));
-        settled.await.map_err(|_| WriteError::Unknown(Simulated("simulated ambiguity").into()))
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.ask(move |world| world.look(|records, _: Instant| records.setting(at.as_bytes()))).await
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(LIMITS)
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let key = key(at);
+        let process = self.process;
+        self.world.fence_read_begins(process, key);
+        self.world.asks_documents(process);
+        let _reading = Reading { storage: self, key };
+        let look = move |world: &World| {
+            world.fence_read_ends(process, key);
+            world.look(|records, now| records.fence_state(key, now))
+        };
+        self.ask(look).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let (key, id) = (key(at), id.clone());
+        self.world.asks_documents(self.process);
+        self.ask(move |world| world.look(|records, _| records.document(key, &id))).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        let (key, scan) = (key(at), scan.clone());
+        self.ask(move |world| world.look(|records, _| records.page(key, &scan))).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -290,46 +312,5 @@ struct Reading<'storage> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         self.storage.world.fence_read_ends(self.storage.process, self.key);
-    }
-}
-
-#[async_trait]
-impl SysVvmDocuments for RemoteStorage {
-    fn document_limits(&self) -> DocumentLimits {
-        LIMITS
-    }
-
-    async fn write_documents(
-        &self,
-        at: &Partition,
-        fence: &Fence,
-        batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
-        let outcome = self.write(Write::Batch(key(at), *fence, batch.into())).await?;
-        Ok(outcome.map_or(BatchOutcome::Written, |_| BatchOutcome::Refused))
-    }
-
-    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let key = key(at);
-        let process = self.process;
-        self.world.fence_read_begins(process, key);
-        self.world.asks_documents(process);
-        let _reading = Reading { storage: self, key };
-        let look = move |world: &World| {
-            world.fence_read_ends(process, key);
-            world.look(|records, now| records.fence_state(key, now))
-        };
-        self.ask(look).await
-    }
-
-    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        let (key, id) = (key(at), id.clone());
-        self.world.asks_documents(self.process);
-        self.ask(move |world| world.look(|records, _| records.document(key, &id))).await
-    }
-
-    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        let (key, scan) = (key(at), scan.clone());
-        self.ask(move |world| world.look(|records, _| records.page(key, &scan))).await
     }
 }

@@ -3,14 +3,18 @@
 //! Each value has a format number and the cell's whole key. No value of a cell repeats: versions and the
 //! count of batches only rise, and an epoch is released once. So a digest of the content is a sound tag.
 
-use crate::{Partition, document_set::DocumentSet};
+use crate::{
+    document_set::DocumentSet,
+    key::Partition,
+    step::{Decision, Shown, State, Step, decide},
+};
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use ielections::{
-    DocumentId, DocumentVersion, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version,
+    DocumentId, DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,
 };
 use serde::{Deserialize, Serialize};
-use std::{error::Error, time::Duration};
+use std::{convert::Infallible, error::Error, time::Duration};
 
 /// The format that this version writes, and the only one that it reads.
 const FORMAT: u32 = 1;
@@ -70,6 +74,29 @@ impl SlotCell {
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
+    /// The content after `step`, or what a refusal shows.
+    pub(super) fn after(&self, step: &Step) -> Result<Self, Shown> {
+        let Ok(decision) = decide(self, step);
+        match decision {
+            Decision::Hold(entry) => {
+                let slot = Slot::Held { entry: entry.clone(), proven_age: None };
+                Ok(Self { slot, documents: self.documents.clone(), origin: Origin::Elections })
+            }
+            Decision::Vacate(epoch) => {
+                let slot = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
+                Ok(Self { slot, ..self.clone() })
+            }
+            Decision::Write(version, writes) => {
+                let mut documents = self.documents.clone();
+                documents.apply(version, writes);
+                Ok(Self { documents, ..self.clone() })
+            }
+            // A setting is a cell of its own.
+            Decision::Store(_) => Err(Shown::Nothing),
+            Decision::Refuse(shown) => Err(shown),
+        }
+    }
+
     pub(crate) fn encode(&self, at: &Partition) -> Bytes {
         let record = self.slot.entry().map(|entry| Record {
             incarnation: entry.incarnation().to_string(),
@@ -101,6 +128,26 @@ impl SlotCell {
             }
             (Body::Setting(_), _) => Err(damaged(at, "a setting instead of a slot")),
         }
+    }
+}
+
+impl State for SlotCell {
+    type Error = Infallible;
+
+    fn slot(&self) -> Result<Slot, Infallible> {
+        Ok(self.slot.clone())
+    }
+
+    fn fence(&self) -> Result<FenceState, Infallible> {
+        Ok(FenceState { slot: self.slot.clone(), last: self.documents.last() })
+    }
+
+    fn version(&self, id: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
+        Ok(self.documents.version(id))
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(None)
     }
 }
 
@@ -267,7 +314,10 @@ mod tests {
             body: Bytes::from_static(body),
             only_if: OnlyIf::Always,
         };
-        documents.apply(&[put(b"a\n", b""), put(b"\xff", b"line\nline"), put(b"c", b"{}")]);
+        documents.apply(
+            DocumentVersion::NONE.next(),
+            &[put(b"a\n", b""), put(b"\xff", b"line\nline"), put(b"c", b"{}")],
+        );
         SlotCell { slot: Slot::Held { entry, proven_age: None }, documents, origin: Origin::Elections }
     }
 

@@ -4,7 +4,7 @@
 //! leadership is safe on it. Absence is not judged here: records are deleted by hand, too.
 
 use super::content::{Origin, SlotCell};
-use crate::Partition;
+use crate::key::Partition;
 use ielections::{DocumentVersion, Epoch, ReadError, Version};
 use std::{
     collections::HashMap,

@@ -5,7 +5,10 @@ use super::{
     content::{Origin, SettingCell, SlotCell},
     unreadable,
 };
-use crate::{Partition, key, sysvvm::unsent};
+use crate::{
+    key::{self, Partition},
+    sysvvm::unsent,
+};
 use ielections::{
     Entropy as _, Entry, Epoch, Holder, Incarnation, OsEntropy, ReadError, Slot, Ttl, Version, WriteError,
 };

@@ -1,6 +1,9 @@
 //! [`CellStorage`]: a storage with one strong operation, compare-and-swap on one value.
 
-use crate::{Description, Opened, Partition, SysVvmHints};
+use crate::{
+    key::Partition,
+    sysvvm::{Description, Opened, SysVvmHints},
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use ielections::{Entry, ReadError, WriteError};

@@ -81,11 +81,15 @@
 //! from a backup has a new name: until all candidates use it, the old table and the new one have a leader
 //! each. Closing does not wait for the sockets: the library's tasks end moments later.
 
+mod address;
+mod credentials;
 mod driver;
 mod errors;
 mod open;
+mod requests;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub use driver::DynamoDbStorage;
-pub use open::OpenError;
 pub(crate) use open::init;

@@ -64,14 +64,16 @@
 //! revision, which etcd keeps until it is compacted: without `--auto-compaction-retention` the database
 //! reaches its quota, and etcd refuses all writes.
 
+mod address;
+mod connections;
 mod driver;
 mod errors;
 mod open;
 mod rows;
+mod session;
 
 pub use driver::EtcdStorage;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use driver::bare;
-pub use open::OpenError;
 pub(crate) use open::init;

@@ -1,6 +1,10 @@
-//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`.
+//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`, and which one is tried [`Next`].
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// A host and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,4 +46,33 @@ fn host(text: &str, default: u16) -> Result<Host, String> {
     let port =
         port.ok_or_else(|| format!("`{text}` has no port: write host:{default} or [address]:{default}"))?;
     Ok(Host { name: name.to_owned(), port })
+}
+
+/// The host to try first: the last one that worked, or the one after one that did not answer.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[derive(Default)]
+pub(super) struct Next(AtomicUsize);
+
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+impl Next {
+    /// Returns the numbers of the hosts in the order in which they are to be tried.
+    pub(super) fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
+        let first = self.0.load(Ordering::Relaxed);
+        (first..first + hosts).map(move |at| {
+            // If this attempt is dropped because its host is silent, the next one begins at another host.
+            self.0.store((at + 1) % hosts, Ordering::Relaxed);
+            at % hosts
+        })
+    }
+
+    /// This one works.
+    pub(super) fn works(&self, at: usize) {
+        self.0.store(at, Ordering::Relaxed);
+    }
+
+    /// This one does not answer, and another one is to be tried, unless another one works by now.
+    pub(super) fn is_silent(&self, at: usize, hosts: usize) {
+        let after = (at + 1) % hosts;
+        let _is_another_by_now = self.0.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }

@@ -33,6 +33,11 @@
 //! longest TTL of the name. client-go has no kill deadline: it stops its work when it notices. So two
 //! programs lead at most one at a time only if client-go's does stop.
 //!
+//! A candidate of client-go waits for as long as the record's `leaseDurationSeconds` says, from v0.27.0 on (that
+//! of Kubernetes 1.27). In all releases before, up to v0.26.15, it waits for its own `LeaseDuration`, whatever the
+//! record says. With a shorter one than our TTL it takes the Lease over while our leader works. So give it a
+//! `LeaseDuration` of at least the TTL.
+//!
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
 //! TTL of the name, and its leader is lost (`Replaced`).
@@ -78,14 +83,17 @@
 //! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd
 //! that is restored from a backup forgets writes: stop all candidates before.
 
+mod cluster;
+mod connections;
 mod driver;
 mod errors;
+mod kubeconfig;
 mod open;
 mod rows;
+mod session;
 
 pub use driver::LeaseStorage;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use driver::bare;
-pub use open::OpenError;
 pub(crate) use open::init;

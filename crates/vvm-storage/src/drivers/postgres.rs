@@ -109,11 +109,14 @@
 //! later. The connection waits in the server meanwhile, one for each record: later writes give up at the lock
 //! that it holds. It is not cancelled, since a cancelled wait keeps the write on the primary alone.
 
+mod address;
+mod connections;
 mod driver;
 mod errors;
 mod open;
 mod rows;
+mod session;
 
+pub(crate) use address::has_password;
 pub use driver::PostgresStorage;
-pub use open::OpenError;
-pub(crate) use open::{has_password, init};
+pub(crate) use open::init;

@@ -1,4 +1,4 @@
-//! The option `request_timeout` of the drivers for servers.
+//! The option `request_timeout` of the drivers for servers, and [`Room`] for requests.
 
 use std::time::Duration;
 
@@ -25,6 +25,57 @@ pub(crate) fn duration(value: &str) -> Option<Duration> {
     match value.strip_suffix("ms") {
         Some(millis) => number(millis).map(Duration::from_millis),
         None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
+    }
+}
+
+/// The requests of one handle: how long each may take, and how many may be under way at once.
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
+pub(super) struct Room {
+    pub(super) clock: vvm_clock::SystemClock,
+    request_timeout: Duration,
+    /// Closed with the handle.
+    requests: tokio::sync::Semaphore,
+}
+
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
+impl Room {
+    pub(super) fn new(request_timeout: Duration, most: usize) -> std::io::Result<Self> {
+        let (clock, requests) = (vvm_clock::SystemClock::start()?, tokio::sync::Semaphore::new(most));
+        Ok(Self { clock, request_timeout, requests })
+    }
+
+    /// Waits until a request may begin, and fails once the handle is closed.
+    pub(super) async fn enter(&self) -> Result<tokio::sync::SemaphorePermit<'_>, super::closed::Closed> {
+        self.requests.acquire().await.map_err(|_| super::closed::Closed)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    pub(super) fn close(&self) {
+        self.requests.close();
+    }
+
+    /// [`within`](Self::within) the time that a request may take.
+    pub(super) async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, String> {
+        self.within(self.request_timeout, request).await
+    }
+
+    /// Drops the request after `limit`, and fails with what to say then.
+    ///
+    /// Dropping a request is its time-out: its connection goes with it, and the outcome is unknown (I7).
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        request: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        use vvm_clock::Clock as _;
+        tokio::select! {
+            biased;
+            answer = request => Ok(answer),
+            () = self.clock.sleep(limit) => Err(format!("no answer within {}", vvm_clock::Span(limit))),
+        }
     }
 }
 

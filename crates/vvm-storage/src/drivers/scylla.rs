@@ -85,11 +85,14 @@
 //! the last seconds, and an epoch with them; with `batch` or `group` it does not. ScyllaDB versions without
 //! lightweight transactions on tablets need a keyspace without tablets (`tablets = {'enabled': false}`).
 
+mod address;
+mod connect;
 mod driver;
 mod errors;
 mod open;
 mod rows;
+mod schema;
+mod statements;
 
 pub use driver::ScyllaStorage;
-pub use open::OpenError;
 pub(crate) use open::init;

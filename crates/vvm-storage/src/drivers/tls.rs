@@ -11,31 +11,37 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{borrow::Cow, fs, path::PathBuf, sync::Arc};
+
+/// How to use TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tls {
+    /// The authorities that sign servers' certificates; those of the system if there are none.
+    pub(super) authority: Option<Pem>,
+    pub(super) names: Names,
+    /// The client's certificate and its key, for servers that request one.
+    pub(super) own: Option<(Pem, Pem)>,
+}
+
+/// Certificates or a key, as PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Pem {
+    File(PathBuf),
+    /// With the name of the field of a kubeconfig that has it.
+    #[cfg(feature = "kubernetes")]
+    Data(Vec<u8>, String),
+}
 
 /// The name that a server's certificate must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(dead_code, reason = "each driver offers some of them")]
 pub(super) enum Names {
     /// The address of the server.
     Address,
     /// This name, for all servers.
-    #[cfg_attr(
-        not(any(feature = "etcd", feature = "scylla")),
-        allow(dead_code, reason = "PostgreSQL has no such option")
-    )]
     Is(ServerName<'static>),
     /// Any name, for an authority that signs only these servers.
     Any,
-}
-
-/// The client's certificate and key, for servers that request them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Own {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
 }
 
 /// A file that can't be used.
@@ -45,55 +51,71 @@ pub(super) struct Unusable {
     pub(super) why: String,
 }
 
-impl Unusable {
-    fn of(path: &Path, cause: &dyn ToString) -> Self {
-        Self { path: path.to_owned(), why: cause.to_string() }
-    }
-}
-
-/// Reads the authorities in a file.
-pub(super) fn authorities(file: &Path) -> Result<RootCertStore, Unusable> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|cause| Unusable::of(file, &cause))?;
-    }
-    Ok(roots)
-}
-
-/// Configures TLS with servers whose certificates `roots` signed. Messages name `roots_file`.
-pub(super) fn configuration(
-    roots: RootCertStore,
-    roots_file: &Path,
-    names: Names,
-    own: Option<&Own>,
-) -> Result<ClientConfig, Unusable> {
-    // The default of the process is not used: another part of the program may have changed it.
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier =
-        Verifier::new(Arc::new(roots), names, &provider).map_err(|cause| Unusable::of(roots_file, &cause))?;
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|cause| Unusable::of(roots_file, &cause))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
-    match own {
-        None => Ok(builder.with_no_client_auth()),
-        Some(Own { certificate, key: file }) => {
-            let key = PrivateKeyDer::from_pem_file(file).map_err(|cause| Unusable::of(file, &cause))?;
-            let certificates = certificates(certificate)?;
-            builder.with_client_auth_cert(certificates, key).map_err(|cause| Unusable::of(file, &cause))
+impl Tls {
+    /// Reads the files.
+    pub(super) fn read(&self) -> Result<ClientConfig, Unusable> {
+        let of_system = || Pem::File("the system's certificates".into());
+        let authority = self.authority.clone().unwrap_or_else(of_system);
+        let mut roots = RootCertStore::empty();
+        match &self.authority {
+            Some(authority) => {
+                for certificate in authority.certificates()? {
+                    roots.add(certificate).map_err(|cause| authority.unusable(&cause))?;
+                }
+            }
+            #[cfg(any(feature = "kubernetes", feature = "postgres"))]
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            #[cfg(not(any(feature = "kubernetes", feature = "postgres")))]
+            None => {}
+        }
+        // The default of the process is not used: another part of the program may have changed it.
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = Verifier::new(Arc::new(roots), self.names.clone(), &provider)
+            .map_err(|cause| authority.unusable(&cause))?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|cause| authority.unusable(&cause))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        match &self.own {
+            None => Ok(builder.with_no_client_auth()),
+            Some((certificate, file)) => {
+                let key =
+                    PrivateKeyDer::from_pem_slice(&file.read()?).map_err(|cause| file.unusable(&cause))?;
+                let certificates = certificate.certificates()?;
+                builder.with_client_auth_cert(certificates, key).map_err(|cause| file.unusable(&cause))
+            }
         }
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(certificates) if certificates.is_empty() => {
-            Err(Unusable::of(file, &"the file has no certificate"))
+impl Pem {
+    fn read(&self) -> Result<Cow<'_, [u8]>, Unusable> {
+        match self {
+            Self::File(path) => fs::read(path).map(Cow::Owned).map_err(|cause| self.unusable(&cause)),
+            #[cfg(feature = "kubernetes")]
+            Self::Data(data, _) => Ok(Cow::Borrowed(data)),
         }
-        Ok(certificates) => Ok(certificates),
-        Err(cause) => Err(Unusable::of(file, &cause)),
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+        let read = CertificateDer::pem_slice_iter(&self.read()?).collect::<Result<Vec<_>, _>>();
+        match read.map_err(|cause| self.unusable(&cause))? {
+            certificates if certificates.is_empty() => Err(self.unusable(&"the file has no certificate")),
+            certificates => Ok(certificates),
+        }
+    }
+
+    fn unusable(&self, why: &dyn ToString) -> Unusable {
+        match self {
+            Self::File(path) => Unusable { path: path.clone(), why: why.to_string() },
+            #[cfg(feature = "kubernetes")]
+            Self::Data(_, field) => {
+                Unusable { path: "the kubeconfig".into(), why: format!("{field}: {}", why.to_string()) }
+            }
+        }
     }
 }
 

@@ -1,25 +1,8 @@
 //! The options of TLS that drivers of clusters share, and the way out if it does not come about.
 
-use super::tls::{Names, Own, Unusable, authorities, configuration};
-use rustls::{CertificateError, ClientConfig, pki_types::ServerName};
+use super::tls::{Names, Pem, Tls};
+use rustls::{CertificateError, pki_types::ServerName};
 use std::path::PathBuf;
-
-/// How to use TLS.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tls {
-    /// The authorities that sign the nodes' certificates.
-    pub(super) authority: PathBuf,
-    pub(super) names: Names,
-    pub(super) own: Option<Own>,
-}
-
-impl Tls {
-    /// Reads the files.
-    pub(super) fn read(&self) -> Result<ClientConfig, Unusable> {
-        let roots = authorities(&self.authority)?;
-        configuration(roots, &self.authority, self.names.clone(), self.own.as_ref())
-    }
-}
 
 /// The options of TLS.
 #[derive(Default)]
@@ -46,7 +29,7 @@ impl TlsFiles {
     /// Returns how to use TLS; `None` if no option is set.
     pub(super) fn together(self) -> Result<Option<Tls>, String> {
         let own = match (self.certificate, self.key) {
-            (Some(certificate), Some(key)) => Some(Own { certificate, key }),
+            (Some(certificate), Some(key)) => Some((Pem::File(certificate), Pem::File(key))),
             (None, None) => None,
             _ => {
                 return Err(
@@ -55,7 +38,10 @@ impl TlsFiles {
             }
         };
         match self.authority {
-            Some(authority) => Ok(Some(Tls { authority, names: self.names.unwrap_or(Names::Address), own })),
+            Some(authority) => {
+                let names = self.names.unwrap_or(Names::Address);
+                Ok(Some(Tls { authority: Some(Pem::File(authority)), names, own }))
+            }
             None if own.is_some() || self.names.is_some() => {
                 Err("TLS needs the authority that signed the nodes' certificates: add tls_ca=PATH".into())
             }

@@ -1,7 +1,7 @@
 //! Hints for the candidates of a cluster: see [`SysVvmHints`](crate::SysVvmHints).
 
 use super::ElectionsTtlStorage;
-use crate::ClusterName;
+use crate::key::ClusterName;
 use std::future::pending;
 
 impl ElectionsTtlStorage {

@@ -1,7 +1,7 @@
 //! [`BeyondLimits`]: refuses what exceeds a driver's limits, with the same message for all drivers.
 
 use super::ElectionsTtlStorage;
-use crate::{ElectionKey, Partition};
+use crate::key::{ElectionKey, Partition};
 use ielections::{Entry, Holder, ReadError, Ttl, WriteError};
 use std::time::Duration;
 

@@ -4,9 +4,13 @@
 //! safe, because a request that was replaced or released can't come back.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
-use crate::sysvvm::unsent;
-use crate::{Advanced, Ask, ClusterName, ElectionKey, Partition, Pause, Requests, Stage, StepDown};
-use ielections::{Claim, Delete, Epoch, Holder, ReadError, Slot, Swap, Ttl, WriteError};
+use crate::{
+    key::{ClusterName, ElectionKey, Partition},
+    requests::{Advanced, Ask, Pause, Requests, Stage, StepDown},
+    step::{Done, Step},
+    sysvvm::unsent,
+};
+use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, WriteError};
 
 impl ElectionsTtlStorage {
     /// Returns the present requests to the cluster; linearizable.
@@ -120,12 +124,10 @@ impl ElectionsTtlStorage {
             return Ok((stands, false));
         }
         let entry = Pause::entry(by, found.last_epoch(), ask).map_err(|e| WriteError::Fatal(e.into()))?;
-        let stands = match self.sysvvm.claim(at, &found, &entry).await? {
-            Claim::Claimed => {
-                self.announce(cluster).await;
-                return Ok((paused(Slot::Held { entry, proven_age: None })?, true));
-            }
-            Claim::Refused(stands) => stands,
+        let claimed = self.sysvvm.commit(at, Step::claim(&found, &entry)).await?;
+        let Some(stands) = claimed.refusal()? else {
+            self.announce(cluster).await;
+            return Ok((paused(Slot::Held { entry, proven_age: None })?, true));
         };
         // Another operator was faster.
         paused(stands).map(|pause| (pause, false))
@@ -141,9 +143,9 @@ impl ElectionsTtlStorage {
     pub async fn resume(&self, cluster: &ClusterName, pause: &Pause) -> Result<bool, WriteError> {
         let at = self.checked_partition(cluster.pause_partition())?;
         let stands = pause.standing();
-        let deleted = self.sysvvm.release(at, stands.incarnation(), stands.epoch).await?;
+        let done = self.sysvvm.commit(at, Step::release(stands.incarnation(), stands.epoch)).await?;
         self.announce(cluster).await;
-        Ok(deleted == Delete::Deleted)
+        Ok(done == Done::Applied)
     }
 
     /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request.
@@ -170,13 +172,8 @@ impl ElectionsTtlStorage {
         let entry = StepDown::entry((key.slot, of, to), first_chance, found.last_epoch(), ask)
             .map_err(|e| WriteError::Fatal(e.into()))?;
         self.check_text(&entry.holder)?;
-        Ok(match self.sysvvm.claim(at, &found, &entry).await? {
-            Claim::Claimed => {
-                self.announce(&key.cluster).await;
-                advanced(&Slot::Held { entry, proven_age: None })
-            }
-            Claim::Refused(stands) => Advanced::Overtaken(StepDown::of(&stands)),
-        })
+        let claimed = self.sysvvm.commit(at, Step::claim(&found, &entry)).await?;
+        self.advanced(&key.cluster, claimed, entry).await
     }
 
     /// Advances a step-down, if it is unchanged.
@@ -194,13 +191,8 @@ impl ElectionsTtlStorage {
     ) -> Result<Advanced, WriteError> {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let entry = request.at(stage);
-        Ok(match self.sysvvm.renew(at, request.standing(), &entry).await? {
-            Swap::Swapped => {
-                self.announce(cluster).await;
-                advanced(&Slot::Held { entry, proven_age: None })
-            }
-            Swap::Mismatch(stands) => Advanced::Overtaken(StepDown::of(&stands)),
-        })
+        let renewed = self.sysvvm.commit(at, Step::renew(request.standing(), &entry)).await?;
+        self.advanced(cluster, renewed, entry).await
     }
 
     /// Removes a step-down at any stage. A request that replaced it stays.
@@ -217,7 +209,21 @@ impl ElectionsTtlStorage {
     ) -> Result<(), WriteError> {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let stands = request.standing();
-        self.sysvvm.release(at, stands.incarnation(), stands.epoch).await.map(drop)
+        self.sysvvm.commit(at, Step::release(stands.incarnation(), stands.epoch)).await.map(drop)
+    }
+
+    async fn advanced(
+        &self,
+        cluster: &ClusterName,
+        done: Done,
+        entry: Entry,
+    ) -> Result<Advanced, WriteError> {
+        if let Some(stands) = done.refusal()? {
+            return Ok(Advanced::Overtaken(StepDown::of(&stands)));
+        }
+        self.announce(cluster).await;
+        let request = StepDown::of(&Slot::Held { entry, proven_age: None });
+        Ok(request.map_or(Advanced::Overtaken(None), Advanced::Done))
     }
 
     fn request_partitions(&self, cluster: &ClusterName) -> Result<[Partition; 2], BeyondLimits> {
@@ -246,10 +252,6 @@ struct PausedAndResumed;
 
 fn paused(slot: Slot) -> Result<Pause, WriteError> {
     Pause::of(&slot).ok_or_else(|| WriteError::NotApplied(PausedAndResumed.into()))
-}
-
-fn advanced(slot: &Slot) -> Advanced {
-    StepDown::of(slot).map_or(Advanced::Overtaken(None), Advanced::Done)
 }
 
 /// What a scan has read, which goes to `seen` when this is dropped, so also when the scan is.

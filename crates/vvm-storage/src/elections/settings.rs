@@ -4,7 +4,10 @@
 //! work that needs one leader could have two.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
-use crate::{ClusterName, Partition};
+use crate::{
+    key::{ClusterName, Partition},
+    step::Step,
+};
 use ielections::{ReadError, WriteError};
 use std::num::NonZeroU32;
 
@@ -63,7 +66,8 @@ impl ElectionsTtlStorage {
         wanted: NonZeroU32,
     ) -> Result<(), SettleError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| WriteError::Fatal(e.into()))?;
-        let found = self.sysvvm.settle(partition, &wanted.get().to_be_bytes()).await?;
+        let settled = self.sysvvm.commit(partition, Step::settle(&wanted.get().to_be_bytes())).await?;
+        let Some(found) = settled.settled_before()? else { return Ok(()) };
         match decode(cluster, found)? {
             stands if stands == wanted => Ok(()),
             stands => Err(SettleError::Differs { cluster: cluster.clone(), stands, wanted }),

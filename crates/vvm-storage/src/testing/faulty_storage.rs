@@ -1,11 +1,14 @@
 //! [`FaultyStorage`]: a storage whose next renewal fails or whose `close` hangs.
 
 use super::Layer;
-use crate::{Partition, SysVvmStorage};
+use crate::{
+    key::Partition,
+    step::{Done, Step},
+    sysvvm::SysVvmStorage,
+};
 use async_trait::async_trait;
-use ielections::{Entry, ReadError, Slot, Swap, WriteError};
+use ielections::{ReadError, Slot, WriteError};
 use std::{
-    backtrace::Backtrace,
     future::pending,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -24,12 +27,11 @@ pub enum Fault {
     Refused,
 }
 
-/// A storage that fails on request, and keeps the stack of the last renewal.
+/// A storage that fails on request.
 #[derive(Debug)]
 pub struct FaultyStorage {
     storage: Arc<dyn SysVvmStorage>,
     next: Mutex<Option<Fault>>,
-    stack: Mutex<String>,
     hangs_in_close: AtomicBool,
     hides_requests: AtomicBool,
 }
@@ -37,9 +39,8 @@ pub struct FaultyStorage {
 impl FaultyStorage {
     /// Wraps `storage`. Nothing fails yet.
     pub fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
-        let (next, stack) = (Mutex::default(), Mutex::default());
         let (hangs_in_close, hides_requests) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { storage, next, stack, hangs_in_close, hides_requests })
+        Arc::new(Self { storage, next: Mutex::default(), hangs_in_close, hides_requests })
     }
 
     /// Makes reads of the two partitions of requests fail, which are the last of a scan.
@@ -56,11 +57,6 @@ impl FaultyStorage {
     pub fn fail_next(&self, fault: Fault) {
         *lock(&self.next) = Some(fault);
     }
-
-    /// Returns the stack of the last renewal's first poll.
-    pub fn stack(&self) -> String {
-        lock(&self.stack).clone()
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,13 +69,13 @@ impl Layer for FaultyStorage {
         &*self.storage
     }
 
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        *lock(&self.stack) = Backtrace::force_capture().to_string();
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        let Step::Renew { .. } = step else { return self.storage.commit(at, step).await };
         let fault = lock(&self.next).take();
         match fault {
-            None => self.storage.renew(at, held, entry).await,
+            None => self.storage.commit(at, step).await,
             Some(Fault::LostAnswer) => {
-                self.storage.renew(at, held, entry).await?;
+                self.storage.commit(at, step).await?;
                 Err(WriteError::Unknown("the answer is lost".into()))
             }
             Some(Fault::Hang) => pending().await,

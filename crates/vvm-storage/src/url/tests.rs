@@ -4,30 +4,51 @@ use super::*;
 
 #[test]
 fn scheme_and_place_are_parsed() {
-    assert_eq!(parse("mem:").unwrap(), Place::Mem);
+    let file = |url: &str| {
+        let place = parse(url).unwrap();
+        (place.scheme.feature, place.path.to_owned(), place.allows_overlay, place.for_group)
+    };
     for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
-        let plain = File { path, allows_overlay: false, for_group: false };
-        assert_eq!(parse(&format!("sqlite:{path}")).unwrap(), Place::Sqlite(plain));
-        let both = Place::Sqlite(File { allows_overlay: true, for_group: true, ..plain });
-        assert_eq!(parse(&format!("sqlite:{path}?allow=overlay&mode=0660")).unwrap(), both);
-        assert_eq!(parse(&format!("sled:{path}")).unwrap(), Place::Sled(path));
+        assert_eq!(file(&format!("sqlite:{path}")), ("sqlite", path.into(), false, false));
+        let both = format!("sqlite:{path}?allow=overlay&mode=0660");
+        assert_eq!(file(&both), ("sqlite", path.into(), true, true));
+        assert_eq!(file(&format!("sled:{path}")), ("sled", path.into(), false, false));
     }
-    let slashes = parse("sqlite:///var/lib/a.db?mode=0660").unwrap();
-    let file = File { path: "/var/lib/a.db", allows_overlay: false, for_group: true };
-    assert_eq!(slashes, Place::Sqlite(file));
-    assert_eq!(parse("sled:///var/lib/a").unwrap(), Place::Sled("/var/lib/a"));
-    let cluster = "scylla://host1,host2:9042/keyspace?datacenter=dc1";
-    assert_eq!(parse(cluster).unwrap(), Place::Scylla(cluster));
-    let table = "dynamodb://eu-west-1/elections?endpoint=http://localhost:8000";
-    assert_eq!(parse(table).unwrap(), Place::DynamoDb(table));
-    for bucket in ["s3://bucket/elections?region=eu-west-1", "gs://bucket/a", "az://container/a?account=b"] {
-        assert_eq!(parse(bucket).unwrap(), Place::Objects(bucket));
+    let slashes = file("sqlite:///var/lib/a.db?mode=0660");
+    assert_eq!(slashes, ("sqlite", "/var/lib/a.db".into(), false, true));
+    assert_eq!(file("sled:///var/lib/a").1, "/var/lib/a");
+    for (url, feature) in [
+        ("mem:", "mem"),
+        ("scylla://host1,host2:9042/keyspace?datacenter=dc1", "scylla"),
+        ("postgresql://me@host/db", "postgres"),
+        ("postgres://me@host/db", "postgres"),
+        ("etcd://host/vvm", "etcd"),
+        ("k8s://default", "kubernetes"),
+        ("dynamodb://eu-west-1/elections?endpoint=http://localhost:8000", "dynamodb"),
+        ("s3://bucket/elections?region=eu-west-1", "object-store"),
+        ("gs://bucket/a", "object-store"),
+        ("az://container/a?account=b", "object-store"),
+    ] {
+        assert_eq!(parse(url).unwrap().scheme.feature, feature, "{url}");
+    }
+}
+
+/// Each scheme reaches the driver of its feature.
+#[tokio::test]
+async fn driver_of_this_build_is_found() {
+    let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());
+    for scheme in SCHEMES.iter().filter(|scheme| !matches!(scheme.feature, "mem" | "sqlite" | "sled")) {
+        // No driver takes a URL with nothing behind the scheme.
+        let error = open(&format!("{}://", scheme.name), Arc::clone(&clock)).await.expect_err(scheme.name);
+        let is_left_out = error.to_string().contains("this build has no driver");
+        assert_eq!(is_left_out, !scheme.is_here, "{error}");
+        assert!(error.is_misuse(), "{error}");
     }
 }
 
 #[test]
 fn wrong_url_is_misuse_and_does_not_pass() {
-    let error = parse("elections.db").unwrap_err();
+    let error = parse("elections.db").err().unwrap();
     assert!(error.is_misuse() && !error.is_passing());
     #[cfg(feature = "sqlite")]
     {
@@ -36,6 +57,18 @@ fn wrong_url_is_misuse_and_does_not_pass() {
         assert!(locked.is_passing() && !locked.is_misuse());
         assert!(!OpenError::from(crate::sqlite::OpenError::NotADatabase(path())).is_passing());
     }
+}
+
+#[test]
+fn credentials_are_those_of_the_storage_in_use() {
+    let aws = credentials("dynamodb://eu-west-1/elections");
+    assert!(aws.contains(&"AWS_SECRET_ACCESS_KEY") && !aws.contains(&"AWS_PROFILE"));
+    assert_eq!(credentials("scylla://host/keyspace"), ["VVM_STORAGE_PASSWORD"]);
+    #[cfg(feature = "postgres")]
+    for (url, is_secret) in [("postgresql://me:secret@host/db", true), ("postgres://me@host/db", false)] {
+        assert_eq!(has_password(url), is_secret, "{url}");
+    }
+    assert!(credentials("sqlite:elections.db").is_empty());
 }
 
 #[test]
@@ -88,7 +121,7 @@ fn refusal_names_the_mistake_and_the_way_out() {
         ("sled:elections?mode=rw", "takes no options"),
     ];
     for (url, part) in table {
-        let error = parse(url).unwrap_err().to_string();
+        let error = parse(url).err().unwrap().to_string();
         assert!(error.contains(part), "{url}: {error}");
     }
 }

@@ -3,8 +3,8 @@
 use super::mem_cells::{Database, Forged};
 use bytes::Bytes;
 use ielections::{
-    BatchOutcome, Claim, Delete, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
-    Incarnation, OnlyIf, ReadError, Slot, Swap, Ttl, TtlStorage as _, Vacant, Version, WriteError,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
+    Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,
 };
 use std::{
     num::NonZeroU32,
@@ -13,8 +13,8 @@ use std::{
 };
 use testing_time::MockClock;
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
-    SysVvmDocuments as _, SysVvmStorage as _, cells::Cells,
+    ClusterName, Done, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, Shown, SlotNumber,
+    Step, SysVvmStorage as _, cells::Cells,
 };
 
 struct Scene {
@@ -39,7 +39,7 @@ impl Scene {
 
     async fn led(&self) -> Entry {
         let entry = entry(1, 0);
-        assert_eq!(self.cells.claim(slot(), &NEVER_LED, &entry).await.unwrap(), Claim::Claimed);
+        assert_eq!(self.cells.commit(slot(), Step::claim(&NEVER_LED, &entry)).await.unwrap(), Done::Applied);
         entry
     }
 
@@ -88,14 +88,17 @@ async fn renewal_is_one_write_and_no_read() {
     let scene = Scene::new();
     let held = scene.led().await;
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
 /// Leads and releases. Returns the slot as it is then.
 async fn led_before(scene: &Scene) -> Slot {
     let Entry { version, epoch, .. } = scene.led().await;
-    assert_eq!(scene.cells.release(slot(), version.incarnation, epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(
+        scene.cells.commit(slot(), Step::release(version.incarnation, epoch)).await.unwrap(),
+        Done::Applied
+    );
     Slot::Vacant(Vacant { last_epoch: Some(epoch) })
 }
 
@@ -105,7 +108,7 @@ async fn claim_after_a_look_is_one_write_and_no_read() {
     let vacant = led_before(&scene).await;
     assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
@@ -117,9 +120,12 @@ async fn claim_of_a_slot_that_was_claimed_after_the_look_is_refused() {
     for candidate in [&*scene.cells, &another] {
         assert_eq!(candidate.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
     }
-    assert_eq!(another.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    assert_eq!(another.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
     let stands = Slot::Held { entry: entry(2, 0), proven_age: None };
-    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 1)).await.unwrap(), Claim::Refused(stands));
+    assert_eq!(
+        scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 1))).await.unwrap(),
+        Done::Refused(Shown::Slot(stands))
+    );
 }
 
 /// Shows I5.
@@ -129,10 +135,12 @@ async fn claim_of_a_cell_that_was_deleted_after_the_look_is_refused_with_a_place
     let vacant = led_before(&scene).await;
     let candidate = scene.another();
     candidate.peek(&[slot()]).await.unwrap();
-    assert_eq!(scene.cells.claim(slot(), &vacant, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
     scene.database.delete(&slot());
-    let refused = candidate.claim(slot(), &NEVER_LED, &entry(3, 0)).await.unwrap();
-    let Claim::Refused(Slot::Held { entry: placeholder, .. }) = &refused else { panic!("{refused:?}") };
+    let refused = candidate.commit(slot(), Step::claim(&NEVER_LED, &entry(3, 0))).await.unwrap();
+    let Done::Refused(Shown::Slot(Slot::Held { entry: placeholder, .. })) = &refused else {
+        panic!("{refused:?}")
+    };
     assert!(placeholder.epoch > entry(2, 0).epoch && placeholder.ttl == entry(2, 0).ttl, "{placeholder:?}");
 }
 
@@ -145,7 +153,7 @@ async fn stale_look_of_a_leader_does_not_cost_its_renewal_a_read() {
     let stands = Slot::Held { entry: held.clone(), proven_age: None };
     assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), [stands]);
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
@@ -155,8 +163,11 @@ async fn write_answered_without_a_tag_is_followed_by_a_read() {
     let held = scene.led().await;
     let (reads, _) = scene.requests();
     scene.database.forge(Forged::WithoutTag);
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
-    assert_eq!(scene.cells.renew(slot(), &entry(1, 1), &entry(1, 2)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    assert_eq!(
+        scene.cells.commit(slot(), Step::renew(&entry(1, 1), &entry(1, 2))).await.unwrap(),
+        Done::Applied
+    );
     assert_eq!(scene.requests().0, reads + 1);
 }
 
@@ -167,11 +178,14 @@ async fn refusal_shows_the_present_state_and_never_a_cached_one() {
     let another = scene.another();
     let taken = entry(2, 0);
     let observed = Slot::Held { entry: held.clone(), proven_age: None };
-    assert_eq!(another.claim(slot(), &observed, &taken).await.unwrap(), Claim::Claimed);
+    assert_eq!(another.commit(slot(), Step::claim(&observed, &taken)).await.unwrap(), Done::Applied);
     let stands = Slot::Held { entry: taken, proven_age: None };
-    let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap();
-    assert_eq!(renewal, Swap::Mismatch(stands));
-    assert_eq!(scene.cells.write_documents(&slot(), &fence(0), &[]).await.unwrap(), BatchOutcome::Refused);
+    let renewal = scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap();
+    assert_eq!(renewal, Done::Refused(Shown::Slot(stands)));
+    assert_eq!(
+        scene.cells.commit(slot(), Step::batch(&fence(0), &[])).await.unwrap(),
+        Done::Refused(Shown::Nothing)
+    );
 }
 
 #[tokio::test]
@@ -180,11 +194,8 @@ async fn renewal_beside_a_batch_of_another_handle_is_composed_anew() {
     let held = scene.led().await;
     // The cell has another tag now, and the record is the same.
     let batch = scene.another();
-    assert_eq!(
-        batch.write_documents(&slot(), &fence(0), &[put("a", 1)]).await.unwrap(),
-        BatchOutcome::Written
-    );
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(batch.commit(slot(), Step::batch(&fence(0), &[put("a", 1)])).await.unwrap(), Done::Applied);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     let id = DocumentId::new("a").unwrap();
     assert!(scene.cells.document(&slot(), &id).await.unwrap().is_some(), "the renewal keeps the documents");
 }
@@ -194,7 +205,7 @@ async fn refusals_without_end_are_not_applied() {
     let scene = Scene::new();
     let held = scene.led().await;
     (0..100).for_each(|_| scene.database.forge(Forged::Refused));
-    let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await;
+    let renewal = scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await;
     assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
 }
 
@@ -206,7 +217,7 @@ async fn unknown_outcome_is_returned_and_not_repeated() {
         let held = scene.led().await;
         let (_, writes) = scene.requests();
         scene.database.forge(forged);
-        let renewal = scene.cells.renew(slot(), &held, &entry(1, 1)).await;
+        let renewal = scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await;
         assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
         assert_eq!(scene.requests().1, writes + 1);
         let stands = if applied { entry(1, 1) } else { held };
@@ -231,14 +242,14 @@ async fn value_of_another_key_is_refused() {
 async fn full_cell_refuses_a_batch_and_no_claim() {
     let scene = Scene::new();
     let held = scene.led().await;
-    let limits = scene.cells.document_limits();
+    let limits = scene.cells.document_limits().unwrap();
     let mut after = 0;
     // To the last hundred bytes.
     for bytes in [limits.max_body_bytes, 64 << 10, 8 << 10, 1 << 10, 100] {
         let refusal = loop {
             let batch = [put(&after.to_string(), bytes)];
-            match scene.cells.write_documents(&slot(), &fence(after), &batch).await {
-                Ok(outcome) => assert_eq!(outcome, BatchOutcome::Written),
+            match scene.cells.commit(slot(), Step::batch(&fence(after), &batch)).await {
+                Ok(outcome) => assert_eq!(outcome, Done::Applied),
                 Err(refusal) => break refusal,
             }
             after += 1;
@@ -246,12 +257,15 @@ async fn full_cell_refuses_a_batch_and_no_claim() {
         let WriteError::Fatal(cause) = refusal else { panic!("{refusal}") };
         assert!(cause.to_string().contains("keep less"), "{cause}");
     }
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     let Entry { version, epoch, .. } = held;
-    assert_eq!(scene.cells.release(slot(), version.incarnation, epoch).await.unwrap(), Delete::Deleted);
+    assert_eq!(
+        scene.cells.commit(slot(), Step::release(version.incarnation, epoch)).await.unwrap(),
+        Done::Applied
+    );
     let long = Entry { holder: Holder::new("\u{1}".repeat(255)).unwrap(), ..entry(2, 0) };
     let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
-    assert_eq!(scene.cells.claim(slot(), &vacant, &long).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &long)).await.unwrap(), Done::Applied);
     assert_eq!(scene.cells.fence_state(&slot()).await.unwrap().last, DocumentVersion::from_stored(after));
 }
 
@@ -293,12 +307,15 @@ async fn seen(candidate: &Cells<super::mem_cells::MemCells>) -> Entry {
 async fn deleted_cell_of_a_settled_name_is_held_by_a_placeholder_with_the_longest_ttl() {
     let scene = Scene::settled().await;
     let long = Entry { ttl: Ttl::new(Duration::from_secs(60)).unwrap(), ..entry(1, 0) };
-    assert_eq!(scene.cells.claim(slot(), &NEVER_LED, &long).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.cells.commit(slot(), Step::claim(&NEVER_LED, &long)).await.unwrap(), Done::Applied);
     scene.database.delete(&slot());
 
     let next = long.renewed(entry(1, 1).version);
-    let renewal = scene.cells.renew(slot(), &long, &next).await.unwrap();
-    assert!(matches!(renewal, Swap::Mismatch(Slot::Vacant(_))), "the leader is lost: {renewal:?}");
+    let renewal = scene.cells.commit(slot(), Step::renew(&long, &next)).await.unwrap();
+    assert!(
+        matches!(renewal, Done::Refused(Shown::Slot(Slot::Vacant(_)))),
+        "the leader is lost: {renewal:?}"
+    );
 
     // In a process that never saw the record.
     let placeholder = seen(&scene.another()).await;
@@ -319,10 +336,12 @@ async fn leadership_between_two_deletions_is_not_missed() {
     scene.clock.advance(first.ttl.get());
     let led = Entry { epoch: Epoch::new(first.epoch.get() + 1).unwrap(), ..entry(2, 0) };
     let observed = Slot::Held { entry: first.clone(), proven_age: None };
-    assert_eq!(one.claim(slot(), &observed, &led).await.unwrap(), Claim::Claimed);
+    assert_eq!(one.commit(slot(), Step::claim(&observed, &led)).await.unwrap(), Done::Applied);
     scene.database.delete(&slot());
-    let refused = other.claim(slot(), &observed, &entry(3, 0)).await.unwrap();
-    let Claim::Refused(Slot::Held { entry: second, .. }) = &refused else { panic!("{refused:?}") };
+    let refused = other.commit(slot(), Step::claim(&observed, &entry(3, 0))).await.unwrap();
+    let Done::Refused(Shown::Slot(Slot::Held { entry: second, .. })) = &refused else {
+        panic!("{refused:?}")
+    };
     assert_ne!(second.version, first.version, "it has to be observed anew");
     assert_eq!(second.ttl, led.ttl);
 }
@@ -361,7 +380,7 @@ async fn storage_that_shows_an_earlier_state_is_refused_from_then_on() {
     let scene = Scene::settled().await;
     let held = scene.led().await;
     let earlier = scene.database.value(&slot()).unwrap();
-    assert_eq!(scene.cells.renew(slot(), &held, &entry(1, 1)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     let later = scene.database.value(&slot()).unwrap();
     scene.database.put(&slot(), &earlier);
     let read = scene.cells.read(slot()).await;
@@ -370,7 +389,7 @@ async fn storage_that_shows_an_earlier_state_is_refused_from_then_on() {
         "{read:?}"
     );
     scene.database.put(&slot(), &later);
-    let renewal = scene.cells.renew(slot(), &entry(1, 1), &entry(1, 2)).await;
+    let renewal = scene.cells.commit(slot(), Step::renew(&entry(1, 1), &entry(1, 2))).await;
     assert!(matches!(&renewal, Err(WriteError::Replaced(_) | WriteError::NotApplied(_))), "{renewal:?}");
     assert!(matches!(scene.cells.read(slot()).await, Err(ReadError::Replaced(_))));
 }
@@ -380,7 +399,10 @@ async fn absent_cell_of_a_name_that_is_not_settled_is_vacant() {
     let scene = Scene::new();
     scene.led().await;
     scene.database.delete(&slot());
-    assert_eq!(scene.another().claim(slot(), &NEVER_LED, &entry(2, 0)).await.unwrap(), Claim::Claimed);
+    assert_eq!(
+        scene.another().commit(slot(), Step::claim(&NEVER_LED, &entry(2, 0))).await.unwrap(),
+        Done::Applied
+    );
     // By a handle that saw a record of another slot, too.
     let other = Partition::from_bytes([&[KEY_PREFIX_VVM_LEADER][..], b"payroll", &[0, 0, 0, 2]].concat());
     assert_eq!(scene.cells.read(slot()).await.unwrap().entry(), Some(&entry(2, 0)));

@@ -1,17 +1,13 @@
 //! TLS, and users with passwords, on clusters that the tests start.
 
 use super::{TTL, VACANT, entry, failures::program, refused, slot_of};
-use ielections::{Claim, Swap, WriteError};
+use ielections::WriteError;
 use servers::etcd::Cluster;
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{
-    SysVvmStorage,
-    etcd::{EtcdStorage, OpenError},
-    init_storage,
-};
+use vvm_storage::{Done, OpenError, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 /// A member that requires certificates. Its own bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
@@ -66,13 +62,13 @@ async fn refusal_by_tls_says_what_to_do() {
     assert!(error.to_string().contains("add tls_ca=PATH"), "{error}");
     let missing = cluster.files(&own("missing.pem", "client.key"));
     let error = refused(&cluster.url("localhost", &missing)).await;
-    assert!(matches!(&error, OpenError::TlsFile { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("one of PEM") && !error.is_passing(), "{error}");
 }
 
 /// That the refusal is one of TLS, and that it says what to do.
 #[track_caller]
 fn says(error: &OpenError, part: &str) {
-    assert!(matches!(error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    assert!(error.to_string().contains("no TLS with") && !error.is_passing(), "{error:?}");
     assert!(error.to_string().contains(part), "{error}");
 }
 
@@ -83,7 +79,7 @@ async fn asks_for_a_certificate(url: &str) {
     for _ in 0..100 {
         let error = refused(url).await;
         assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
-        if !matches!(error, OpenError::Unreachable { .. }) {
+        if !error.is_passing() {
             return says(&error, "tls_certificate=PATH");
         }
     }
@@ -115,14 +111,14 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     init_storage(&url("leader")).await.unwrap();
     let storage = EtcdStorage::open(&url("leader")).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
 
     let error = refused(&format!("etcd://{address}/vvm")).await;
     assert!(error.to_string().contains("add user=NAME") && !error.is_passing(), "{error}");
     let error = refused(&url("other")).await;
     assert!(error.to_string().contains("needs a role") && !error.is_passing(), "{error}");
     let error = refused(&url("nobody")).await;
-    assert!(matches!(&error, OpenError::Login { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("refuses the login of `nobody`") && !error.is_passing(), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
 
     // Another password ends the user's tokens.
@@ -132,9 +128,9 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     post(address, "user/changepw", &token, r#"{"name":"leader","password":"changed"}"#);
     std::fs::write(&password, "changed\n").unwrap();
     let renewed = entry(1, 2, TTL);
-    let renewal = storage.renew(at.clone(), &held, &renewed).await;
+    let renewal = storage.commit(at.clone(), Step::renew(&held, &renewed)).await;
     assert!(matches!(&renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
-    assert_eq!(storage.renew(at, &held, &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at, Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
 }
 
 /// The answer of etcd's JSON gateway to a request.

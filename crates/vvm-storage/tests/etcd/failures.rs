@@ -1,11 +1,11 @@
 //! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
 
 use super::{TTL, VACANT, entry, slot_of};
-use ielections::{Claim, Entry, ReadError, Slot, Swap, WriteError};
+use ielections::{Entry, ReadError, Slot, WriteError};
 use servers::etcd::{Cluster, Program};
 use std::{path::Path, process::Command, time::Duration};
 use tokio::time::timeout;
-use vvm_storage::{Partition, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 /// More than an election of etcd's own takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -50,7 +50,10 @@ impl Scene {
     async fn held(members: usize) -> (Self, Partition, Entry) {
         let scene = Self::of(members).await;
         let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-        assert_eq!(scene.storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+        assert_eq!(
+            scene.storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(),
+            Done::Applied
+        );
         (scene, at, held)
     }
 
@@ -59,9 +62,11 @@ impl Scene {
         let mut unknown = 0;
         let renewing = async {
             loop {
-                match self.storage.renew(at.clone(), held, renewed).await {
-                    Ok(Swap::Swapped) => return unknown,
-                    Ok(Swap::Mismatch(Slot::Held { entry, .. })) if entry == *renewed => return unknown,
+                match self.storage.commit(at.clone(), Step::renew(held, renewed)).await {
+                    Ok(Done::Applied) => return unknown,
+                    Ok(Done::Refused(Shown::Slot(Slot::Held { entry, .. }))) if entry == *renewed => {
+                        return unknown;
+                    }
                     Ok(mismatch) => panic!("{mismatch:?}"),
                     Err(WriteError::Unknown(_)) => unknown += 1,
                     Err(WriteError::NotApplied(_)) => {}
@@ -109,7 +114,7 @@ async fn without_a_majority_a_write_is_unknown_and_only_looks_are_answered() {
     }
     let renewed = entry(1, 2, TTL);
     let renewal = loop {
-        match scene.storage.renew(at.clone(), &held, &renewed).await {
+        match scene.storage.commit(at.clone(), Step::renew(&held, &renewed)).await {
             // No member accepted a connection in time: nothing was sent.
             Err(WriteError::NotApplied(_)) => {}
             renewal => break renewal,
@@ -151,7 +156,7 @@ async fn cluster_that_goes_back_to_a_backup_is_replaced() {
     copy(&backup, &data);
     scene.cluster.members()[0].restart().unwrap();
     // It has the version from before, and the same cluster id and random key.
-    let renewal = scene.storage.renew(at.clone(), &held, &entry(1, 3, TTL)).await;
+    let renewal = scene.storage.commit(at.clone(), Step::renew(&held, &entry(1, 3, TTL))).await;
     assert!(
         matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("revision")),
         "{renewal:?}"
@@ -167,10 +172,10 @@ async fn storage_that_is_created_again_is_replaced() {
     let other = ready(&scene.url).await;
     // As many revisions as the one before: with the same addresses, it has the same cluster id.
     for number in 0..10 {
-        other.settle(slot_of(&format!("setting {number}")), b"x").await.unwrap();
+        other.commit(slot_of(&format!("setting {number}")), Step::settle(b"x")).await.unwrap();
     }
-    assert_eq!(other.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
-    let renewal = scene.storage.renew(at.clone(), &held, &entry(1, 2, TTL)).await;
+    assert_eq!(other.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let renewal = scene.storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
     assert!(
         matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("created again")),
         "{renewal:?}"

@@ -1,20 +1,16 @@
 //! What a handle refuses, and members that are down.
 
 use super::{TTL, VACANT, entry, fresh, refused, slot_of, url};
-use ielections::{Claim, ReadError, Swap, WriteError};
-use vvm_storage::{
-    SysVvmStorage,
-    etcd::{EtcdStorage, OpenError},
-    init_storage,
-};
+use ielections::{ReadError, WriteError};
+use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
     let error = refused(&url(&fresh())).await;
-    assert!(matches!(&error, OpenError::NoStorage { .. }) && !error.is_passing(), "{error}");
+    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
     assert!(error.to_string().contains("vvm init-storage"), "{error}");
     let error = refused("etcd://127.0.0.1:1/vvm").await;
-    assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
+    assert!(error.to_string().contains("no etcd answers at 127.0.0.1:1") && error.is_passing(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,7 +20,7 @@ async fn prefix_with_keys_of_another_program_is_refused() {
     init_storage(&url(&format!("{prefix}/inner"))).await.unwrap();
     let error = init_storage(&url(&prefix)).await.unwrap_err().to_string();
     assert!(error.contains("another program") && error.contains("another prefix"), "{error}");
-    assert!(matches!(refused(&url(&prefix)).await, OpenError::NoStorage { .. }));
+    assert_eq!(refused(&url(&prefix)).await.kind(), OpenErrorKind::Missing);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,8 +44,8 @@ async fn member_that_is_down_is_passed_over() {
     init_storage(&url).await.unwrap();
     let storage = EtcdStorage::open(&url).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
-    assert_eq!(storage.renew(at, &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,6 +60,6 @@ async fn closed_handle_refuses_everything() {
     assert!(described.setting("compacted up to revision").is_some(), "{described:?}");
     storage.close().await;
     assert!(matches!(storage.read(slot_of("slot")).await, Err(ReadError::Fatal(_))));
-    let claim = storage.claim(slot_of("slot"), &VACANT, &entry(1, 1, TTL)).await;
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
     assert!(matches!(claim, Err(WriteError::Fatal(_))), "{claim:?}");
 }

@@ -25,10 +25,7 @@ mod suites;
 
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::time::Duration;
-use vvm_storage::{
-    Partition,
-    etcd::{EtcdStorage, OpenError},
-};
+use vvm_storage::{OpenError, Partition, etcd::EtcdStorage};
 
 /// Returns where the cluster is. Fails without the variable, so that no test is skipped.
 fn cluster() -> String {

@@ -2,13 +2,13 @@
 
 use super::{fresh, kubectl, open, try_kubectl, url};
 use ielections::{
-    BatchOutcome, Claim, Delete, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder,
-    Incarnation, OnlyIf, Slot, Swap, Ttl, Vacant, Version, WriteError,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Slot, Ttl,
+    Vacant, Version, WriteError,
 };
 use serde_json::Value;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    ClusterName, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, SysVvmDocuments as _,
+    ClusterName, Done, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, Shown, Step,
     SysVvmStorage as _, cells::Cells, kubernetes::LeaseStorage,
 };
 
@@ -49,16 +49,16 @@ impl Scene {
 
     async fn led() -> (Self, Entry) {
         let (scene, entry) = (Self::new().await, entry(5, 1));
-        assert_eq!(scene.claim(&vacant(0), &entry).await.unwrap(), Claim::Claimed);
+        assert_eq!(scene.claim(&vacant(0), &entry).await.unwrap(), Done::Applied);
         (scene, entry)
     }
 
-    async fn claim(&self, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        self.storage.claim(self.slot.clone(), from, entry).await
+    async fn claim(&self, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+        self.storage.commit(self.slot.clone(), Step::claim(from, entry)).await
     }
 
-    async fn renew(&self, from: &Entry, to: &Entry) -> Result<Swap, WriteError> {
-        self.storage.renew(self.slot.clone(), from, to).await
+    async fn renew(&self, from: &Entry, to: &Entry) -> Result<Done, WriteError> {
+        self.storage.commit(self.slot.clone(), Step::renew(from, to)).await
     }
 
     async fn read(&self) -> Slot {
@@ -99,7 +99,7 @@ async fn lease_shows_holder_duration_renewals_and_claims() {
     let mut stands = first;
     for write in 2..6 {
         let next = entry(5, write);
-        assert_eq!(scene.renew(&stands, &next).await.unwrap(), Swap::Swapped);
+        assert_eq!(scene.renew(&stands, &next).await.unwrap(), Done::Applied);
         let spec = scene.spec();
         let renewed = spec["renewTime"].as_str().unwrap().to_owned();
         assert!(renewed > last, "{renewed} after {last}");
@@ -107,11 +107,12 @@ async fn lease_shows_holder_duration_renewals_and_claims() {
         assert_eq!(spec["leaseTransitions"], 1);
         (last, stands) = (renewed, next);
     }
-    let released = scene.storage.release(scene.slot.clone(), stands.incarnation(), stands.epoch).await;
-    assert_eq!(released.unwrap(), Delete::Deleted);
+    let released =
+        scene.storage.commit(scene.slot.clone(), Step::release(stands.incarnation(), stands.epoch)).await;
+    assert_eq!(released.unwrap(), Done::Applied);
     let spec = scene.spec();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&"".into(), &1.into()));
-    assert_eq!(scene.claim(&vacant(5), &entry(6, 1)).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.claim(&vacant(5), &entry(6, 1)).await.unwrap(), Done::Applied);
     assert_eq!(scene.spec()["leaseTransitions"], 2);
 }
 
@@ -124,7 +125,7 @@ async fn labels_annotations_and_owners_of_others_are_kept() {
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}"#;
     kubectl(&["patch", "lease", &scene.name, "--type=merge", "-p", owner]);
     // Composed from the tag of the claim: refused once, and composed anew.
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Applied);
     let metadata = scene.lease()["metadata"].take();
     assert_eq!(metadata["labels"]["team"], "payroll");
     assert_eq!(metadata["labels"]["vvm/name"], *scene.name);
@@ -137,21 +138,21 @@ async fn labels_annotations_and_owners_of_others_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_of_any_bytes_fit_up_to_the_limit() {
     let (scene, first) = Scene::led().await;
-    let limits = scene.storage.document_limits();
+    let limits = scene.storage.document_limits().unwrap();
     let mut after = DocumentVersion::NONE;
     for at in 0_u8..4 {
         let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after };
         let id = DocumentId::new(vec![at]).unwrap();
         let body = vec![0xff - at; limits.max_body_bytes].into();
         let batch = [DocumentWrite::Put { id: id.clone(), body, only_if: OnlyIf::Always }];
-        match scene.storage.write_documents(&scene.slot, &fence, &batch).await {
-            Ok(outcome) => assert_eq!(outcome, BatchOutcome::Written),
+        match scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &batch)).await {
+            Ok(outcome) => assert_eq!(outcome, Done::Applied),
             // The cell is full: refused before it was sent.
             Err(error) => assert!(at == 3 && error.to_string().contains("keep less"), "{at}: {error}"),
         }
         after = scene.storage.fence_state(&scene.slot).await.unwrap().last;
     }
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Swap::Swapped);
+    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Applied);
     let read = scene.storage.document(&scene.slot, &DocumentId::new(vec![1]).unwrap()).await.unwrap();
     assert!(read.unwrap().body.iter().all(|byte| *byte == 0xfe));
 }
@@ -169,8 +170,8 @@ async fn leader_whose_lease_was_deleted_is_replaced_and_the_slot_waits() {
     let placeholder = stands.entry().unwrap();
     assert!(placeholder.epoch > first.epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
     let another = open(&url()).await;
-    let claim = another.claim(scene.slot.clone(), &vacant(0), &entry(6, 1)).await.unwrap();
-    assert_eq!(claim, Claim::Refused(stands));
+    let claim = another.commit(scene.slot.clone(), Step::claim(&vacant(0), &entry(6, 1))).await.unwrap();
+    assert_eq!(claim, Done::Refused(Shown::Slot(stands)));
     assert!(scene.spec()["holderIdentity"].as_str().unwrap().contains("the record was deleted"));
 }
 
@@ -195,29 +196,30 @@ async fn foreign_holder_is_observed_by_its_spec_and_no_fence_stands_on_it() {
     let foreign = stands.entry().unwrap().clone();
     assert_eq!((foreign.holder.as_str(), foreign.ttl.get()), ("client-go", Duration::from_secs(15)));
     assert!(foreign.epoch > first.epoch && foreign.incarnation() != first.incarnation());
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Swap::Mismatch(stands.clone()));
+    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Refused(Shown::Slot(stands.clone())));
     let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after: DocumentVersion::NONE };
-    let refused = scene.storage.write_documents(&scene.slot, &fence, &[]).await.unwrap();
-    assert_eq!(refused, BatchOutcome::Refused);
+    let refused = scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &[])).await.unwrap();
+    assert_eq!(refused, Done::Refused(Shown::Nothing));
     // A renewal of it is seen as one.
     scene.patch(r#"{"renewTime":"2031-01-01T00:00:02.000000Z"}"#);
     let renewed = scene.read().await;
     assert!(renewed.entry().unwrap().is_of(foreign.incarnation(), foreign.epoch));
     assert!(renewed.entry().unwrap().version != foreign.version);
     let claim = scene.claim(&stands, &entry(9, 1)).await.unwrap();
-    assert_eq!(claim, Claim::Refused(renewed), "claimed by an old view");
+    assert_eq!(claim, Done::Refused(Shown::Slot(renewed)), "claimed by an old view");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slot_is_claimed_after_a_foreign_holder_with_a_later_epoch() {
     let (scene, first) = Scene::led().await;
-    let released = scene.storage.release(scene.slot.clone(), first.incarnation(), first.epoch).await;
-    assert_eq!(released.unwrap(), Delete::Deleted);
+    let released =
+        scene.storage.commit(scene.slot.clone(), Step::release(first.incarnation(), first.epoch)).await;
+    assert_eq!(released.unwrap(), Done::Applied);
     scene.patch(FOREIGN);
     let stands = scene.read().await;
     assert_eq!(stands.last_epoch(), Epoch::new(6).ok());
     // Its caller observed it for its TTL.
-    assert_eq!(scene.claim(&stands, &entry(7, 1)).await.unwrap(), Claim::Claimed);
+    assert_eq!(scene.claim(&stands, &entry(7, 1)).await.unwrap(), Done::Applied);
     assert_eq!(scene.read().await, held(&entry(7, 1)));
     let spec = scene.spec();
     assert_eq!(spec["leaseTransitions"], 10, "counted on");
@@ -231,7 +233,7 @@ async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
     // Taken over and released again: our leader may not have noticed.
     scene.patch(r#"{"holderIdentity":"","leaseDurationSeconds":1}"#);
     let claim = scene.claim(&vacant(6), &entry(7, 1)).await.unwrap();
-    let Claim::Refused(stands) = claim else { panic!("{claim:?}") };
+    let Done::Refused(Shown::Slot(stands)) = claim else { panic!("{claim:?}") };
     let placeholder = stands.entry().unwrap();
     assert!(placeholder.epoch > entry(6, 1).epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
 }
@@ -251,7 +253,10 @@ async fn names_that_kubernetes_refuses_are_stored_all_the_same() {
     for name in [format!("{unique} Ä/.."), format!("{unique}.2"), unique.clone() + &"x".repeat(900)] {
         let slot = [&[KEY_PREFIX_VVM_LEADER], name.as_bytes(), &[0, 0, 0, 1]].concat();
         let slot = Partition::from_bytes(slot);
-        assert_eq!(storage.claim(slot.clone(), &vacant(0), &entry(1, 1)).await.unwrap(), Claim::Claimed);
+        assert_eq!(
+            storage.commit(slot.clone(), Step::claim(&vacant(0), &entry(1, 1))).await.unwrap(),
+            Done::Applied
+        );
         assert_eq!(storage.read(slot).await.unwrap(), held(&entry(1, 1)));
     }
 }

@@ -1,13 +1,9 @@
 //! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
 
 use super::{TTL, VACANT, client_at, entry, refused, slot_of};
-use ielections::Claim;
 use servers::postgres::Postgres;
 use std::path::Path;
-use vvm_storage::{
-    SysVvmStorage, init_storage,
-    postgres::{OpenError, PostgresStorage},
-};
+use vvm_storage::{Done, OpenError, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 /// A server with certificates. It bears the name `localhost`, and no address.
 struct Encrypted(Postgres);
@@ -59,7 +55,7 @@ impl Encrypted {
 fn says(error: &OpenError, parts: &[&str]) {
     let text = error.to_string();
     println!("{text}");
-    assert!(matches!(error, OpenError::Tls { .. }) && !error.is_passing(), "{error:?}");
+    assert!(text.contains("no TLS with") && !error.is_passing(), "{error:?}");
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
@@ -72,8 +68,8 @@ async fn server_with_a_certificate_for_its_name_is_used() {
     let by_address = server.url("encrypted", "127.0.0.1", &server.verifying("verify-ca"));
     for (url, slot) in [(by_name, "name"), (by_address, "address")] {
         let storage = PostgresStorage::open(&url).await.unwrap();
-        let claim = storage.claim(slot_of(slot), &VACANT, &entry(1, 1, TTL)).await.unwrap();
-        assert_eq!(claim, Claim::Claimed);
+        let claim = storage.commit(slot_of(slot), Step::claim(&VACANT, &entry(1, 1, TTL))).await.unwrap();
+        assert_eq!(claim, Done::Applied);
         assert_eq!(server.sees().await, [(true, None)]);
         storage.close().await;
         while !server.sees().await.is_empty() {
@@ -113,7 +109,7 @@ async fn client_is_known_by_its_certificate() {
     // In TLS 1.3 the server refuses a certificate after the handshake, and may close the connection before
     // its alert is read.
     let error = refused(&server.url("client", "localhost", &server.certified("strange-client"))).await;
-    if matches!(error, OpenError::Unreachable { .. }) {
+    if error.is_passing() {
         assert!(error.to_string().contains("its log tells"), "{error}");
     } else {
         says(&error, &["refuses our certificate", "ssl_ca_file"]);
@@ -146,7 +142,7 @@ async fn files_that_can_not_be_used_are_named() {
         let path = option.split_once('=').unwrap().1.to_owned();
         options[at] = option;
         let error = refused(&server.url("client", "localhost", &options)).await;
-        assert!(matches!(&error, OpenError::TlsFile { .. }) && !error.is_passing(), "{error:?}");
+        assert!(error.to_string().contains("one of PEM") && !error.is_passing(), "{error:?}");
         assert!(error.to_string().contains(&path), "{error}");
     }
 }

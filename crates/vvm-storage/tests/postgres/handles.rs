@@ -1,21 +1,19 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
 use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
-use ielections::{Claim, Fence, ReadError, Swap, WriteError, documents::DocumentVersion};
+use ielections::{Fence, ReadError, WriteError, documents::DocumentVersion};
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{
-    SysVvmDocuments, SysVvmStorage, init_storage,
-    postgres::{OpenError, PostgresStorage},
-};
+use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let database = fresh_database().await;
     let error = refused(&url(&database)).await;
-    assert!(matches!(&error, OpenError::NoSchema { .. }), "{error}");
-    assert!(error.to_string().contains("vvm init-storage") && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
     client(&database).await.batch_execute("CREATE SCHEMA sysvvm").await.unwrap();
-    assert!(matches!(refused(&url(&database)).await, OpenError::OtherProgram));
+    let error = refused(&url(&database)).await.to_string();
+    assert!(error.contains("another program"), "{error}");
     let error = init_storage(&url(&database)).await.unwrap_err().to_string();
     assert!(error.contains("another program"), "{error}");
     let comment = "COMMENT ON SCHEMA sysvvm IS 'vvm elections, format 2'";
@@ -23,9 +21,9 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let error = init_storage(&url(&database)).await.unwrap_err().to_string();
     assert!(error.contains("format 2") && error.contains("later version"), "{error}");
     let error = refused(&url("vvm_test_missing")).await;
-    assert!(matches!(&error, OpenError::NoDatabase { .. }) && !error.is_passing(), "{error}");
+    assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
     let error = refused("postgres://postgres@127.0.0.1:1/postgres").await;
-    assert!(matches!(&error, OpenError::Unreachable { .. }) && error.is_passing(), "{error}");
+    assert!(error.to_string().contains("no PostgreSQL answers at") && error.is_passing(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,12 +67,12 @@ async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
     init_storage(&plain).await.unwrap();
     let storage = PostgresStorage::open(&plain).await.unwrap();
     let long = entry(1, 1, Duration::from_secs(30));
-    let claim = storage.claim(slot_of("slot"), &VACANT, &long).await;
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await;
     let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
     assert!(cause.to_string().contains("30s") && cause.to_string().contains("--max-ttl 30s`"), "{cause}");
     init_storage(&url(&database)).await.unwrap();
     let again = PostgresStorage::open(&plain).await.unwrap();
-    assert_eq!(again.claim(slot_of("slot"), &VACANT, &long).await.unwrap(), Claim::Claimed);
+    assert_eq!(again.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,17 +95,17 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
         set(shift).await;
         let storage = PostgresStorage::open(&url(&database)).await.unwrap();
         let slot = at.next().unwrap();
-        let claim = storage.claim(slot.clone(), &VACANT, &entry(1, 1, TTL)).await;
+        let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
         let Err(WriteError::Fatal(cause)) = claim else { panic!("{shift}: {claim:?}") };
         assert!(cause.to_string().contains(difference), "{cause}");
         // Corrected, or close enough, it needs no new handle.
         set("-11 hours").await;
-        let claim = storage.claim(slot.clone(), &VACANT, &entry(1, 1, TTL)).await;
-        assert_eq!(claim.unwrap(), Claim::Claimed);
+        let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
+        assert_eq!(claim.unwrap(), Done::Applied);
         // A leader is not disturbed.
         set(shift).await;
-        let renewal = storage.renew(slot, &entry(1, 1, TTL), &entry(1, 2, TTL)).await;
-        assert_eq!(renewal.unwrap(), Swap::Swapped);
+        let renewal = storage.commit(slot, Step::renew(&entry(1, 1, TTL), &entry(1, 2, TTL))).await;
+        assert_eq!(renewal.unwrap(), Done::Applied);
     }
 }
 
@@ -117,16 +115,16 @@ async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tent
     init_storage(&url(&database)).await.unwrap();
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     let other = client(&database).await;
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
     let renewed = entry(1, 2, TTL);
-    let renewal = storage.renew(at.clone(), &held, &renewed).await;
+    let renewal = storage.commit(at.clone(), Step::renew(&held, &renewed)).await;
     assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
     // A look waits for no lock.
     assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(storage.renew(at, &held, &renewed).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at, Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,14 +133,14 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error() {
     init_storage(&url(&database)).await.unwrap();
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     let other = client(&database).await;
     let others = "FROM pg_stat_activity WHERE application_name = 'vvm' AND datname = current_database()";
     other.batch_execute(&format!("SELECT pg_terminate_backend(pid) {others}")).await.unwrap();
     while !other.query(&format!("SELECT {others}"), &[]).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(storage.renew(at, &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+    assert_eq!(storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,12 +149,12 @@ async fn renewal_whose_connection_is_ended_is_unknown() {
     init_storage(&url(&database)).await.unwrap();
     let storage = Arc::new(PostgresStorage::open(&url(&database)).await.unwrap());
     let (at, held) = (slot_of("slot"), entry(1, 1, Duration::from_secs(600)));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     let other = client(&database).await;
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
     let renewal = tokio::spawn({
         let (storage, at, held) = (Arc::clone(&storage), at.clone(), held.clone());
-        async move { storage.renew(at, &held, &entry(1, 2, Duration::from_secs(600))).await }
+        async move { storage.commit(at, Step::renew(&held, &entry(1, 2, Duration::from_secs(600)))).await }
     });
     let waiting = "FROM pg_stat_activity WHERE application_name = 'vvm' AND wait_event_type = 'Lock' \
                    AND datname = current_database()";
@@ -175,7 +173,7 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
     init_storage(&url(&database)).await.unwrap();
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     let other = client(&database).await;
     // As poolers report a server that they lost, perhaps after its commit.
     for (code, is_unknown) in [("08000", true), ("08006", true), ("40003", true), ("40001", false)] {
@@ -185,7 +183,7 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
              CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON sysvvm.leader EXECUTE FUNCTION fails()"
         );
         other.batch_execute(&failing).await.unwrap();
-        let renewal = storage.renew(at.clone(), &held, &entry(1, 2, TTL)).await;
+        let renewal = storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
         let Err(error) = renewal else { panic!("{code}: {renewal:?}") };
         assert_eq!(matches!(error, WriteError::Unknown(_)), is_unknown, "{code}: {error:?}");
         assert!(is_unknown || matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
@@ -198,13 +196,13 @@ async fn schema_that_is_dropped_under_a_handle_is_replaced() {
     init_storage(&url(&database)).await.unwrap();
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.claim(at.clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     client(&database).await.batch_execute("DROP SCHEMA sysvvm CASCADE").await.unwrap();
-    let renewal = storage.renew(at.clone(), &held, &entry(1, 2, TTL)).await;
+    let renewal = storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
     // Created again it is empty, and another database.
     init_storage(&url(&database)).await.unwrap();
-    let renewal = storage.renew(at, &held, &entry(1, 2, TTL)).await;
+    let renewal = storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
 }
 
@@ -215,7 +213,7 @@ async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let (at, held) = ([slot_of("held"), slot_of("vacant")], entry(1, 1, TTL));
     let ages = async || storage.shown_ages(&at).await.unwrap();
-    assert_eq!(storage.claim(at[0].clone(), &VACANT, &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(at[0].clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     assert!(matches!(ages().await[..], [Some(_), None]), "{:?}", ages().await);
     let server = client(&database).await;
     let age = "ALTER TABLE sysvvm.leader DISABLE TRIGGER written; \
@@ -226,17 +224,20 @@ async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
     assert!(ages().await[0].unwrap() >= hour);
     // Documents are written beside the record.
     let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
-    storage.write_documents(&at[0], &fence, &[]).await.unwrap();
+    storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
     assert!(ages().await[0].unwrap() >= hour);
-    assert_eq!(storage.renew(at[0].clone(), &held, &entry(1, 2, TTL)).await.unwrap(), Swap::Swapped);
+    assert_eq!(
+        storage.commit(at[0].clone(), Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(),
+        Done::Applied
+    );
     assert!(ages().await[0].unwrap() < hour);
     // As a schema was before it had these times.
     let older = "DROP TRIGGER written ON sysvvm.leader; ALTER TABLE sysvvm.leader DROP COLUMN written_at";
     server.batch_execute(older).await.unwrap();
     assert_eq!(ages().await, [None, None]);
     assert_eq!(
-        storage.renew(at[0].clone(), &entry(1, 2, TTL), &entry(1, 3, TTL)).await.unwrap(),
-        Swap::Swapped
+        storage.commit(at[0].clone(), Step::renew(&entry(1, 2, TTL), &entry(1, 3, TTL))).await.unwrap(),
+        Done::Applied
     );
 }
 
@@ -253,7 +254,7 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
     let url = url(&database).replace("postgres@", &format!("{login}@"));
     let storage = PostgresStorage::open(&url).await.unwrap();
     assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
-    let claim = storage.claim(slot_of("slot"), &VACANT, &entry(1, 1, TTL)).await;
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
     assert!(
         matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
         "{claim:?}"

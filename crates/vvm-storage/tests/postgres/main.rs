@@ -28,10 +28,7 @@ mod suites;
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::time::Duration;
 use tokio_postgres::{Client, NoTls};
-use vvm_storage::{
-    Partition,
-    postgres::{OpenError, PostgresStorage},
-};
+use vvm_storage::{OpenError, Partition, postgres::PostgresStorage};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
 fn server() -> String {

@@ -1,11 +1,11 @@
 //! Faults while the database is in use.
 
 use crate::file::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
-use ielections::{Claim, ReadError, WriteError};
+use ielections::{ReadError, WriteError};
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use vvm_clock::SystemClock;
-use vvm_storage::{Partition, SysVvmStorage, sqlite::SqliteStorage};
+use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage, sqlite::SqliteStorage};
 
 #[tokio::test]
 async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
@@ -16,7 +16,7 @@ async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
     let (from, next) = (vacant(Some(1)), entry(2));
     let at = slot();
     let sent_at = SystemClock::read();
-    let mut claim = pin!(storage.claim(at.clone(), &from, &next));
+    let mut claim = pin!(storage.commit(at.clone(), Step::claim(&from, &next)));
     assert!(is_pending(claim.as_mut()).await);
     // The read is answered although a write waits before it in the queue, unless the machine stopped for as
     // long as the write waits.
@@ -39,7 +39,7 @@ async fn write_of_a_dropped_caller_is_skipped() {
     by_hand.execute_batch("BEGIN IMMEDIATE").unwrap();
     {
         let (at, from, next) = (slot(), vacant(Some(1)), entry(2));
-        let mut claim = pin!(storage.claim(at.clone(), &from, &next));
+        let mut claim = pin!(storage.commit(at.clone(), Step::claim(&from, &next)));
         assert!(is_pending(claim.as_mut()).await);
         // The claim has reached the thread, because a later read is answered.
         storage.read(at.clone()).await.unwrap();
@@ -60,14 +60,14 @@ async fn waiting_writes_share_one_commit() {
     let calls: Vec<_> =
         (0..WRITES).map(|number| (Partition::from_bytes(number.to_be_bytes()), entry(number + 1))).collect();
     let mut writes: Vec<_> =
-        calls.iter().map(|(at, entry)| storage.claim(at.clone(), &from, entry)).collect();
+        calls.iter().map(|(at, entry)| storage.commit(at.clone(), Step::claim(&from, entry))).collect();
     for write in &mut writes {
         assert!(is_pending(write.as_mut()).await);
     }
     let before = commits(&file);
     by_hand.execute_batch("ROLLBACK").unwrap();
     for write in writes {
-        assert_eq!(write.await.unwrap(), Claim::Claimed);
+        assert_eq!(write.await.unwrap(), Done::Applied);
     }
     assert_eq!(commits(&file) - before, 1);
 }
@@ -99,7 +99,7 @@ async fn deleted_or_replaced_file_is_noticed() {
         if replaced {
             fs::write(&file.path, "").unwrap();
         }
-        let error = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+        let error = storage.commit(slot(), Step::claim(&vacant(Some(1)), &entry(2))).await.unwrap_err();
         assert!(matches!(error, WriteError::Replaced(_)), "{error:?}");
         assert!(error.to_string().contains("deleted or replaced"), "{error}");
         assert!(matches!(storage.read(slot()).await, Err(ReadError::Replaced(_))));
@@ -122,7 +122,7 @@ async fn deleted_log_or_index_is_noticed() {
             };
             claim(&storage, 2).await;
             fs::remove_file(file.path.with_extension(suffix)).unwrap();
-            let error = storage.claim(slot(), &vacant(Some(2)), &entry(3)).await.unwrap_err();
+            let error = storage.commit(slot(), Step::claim(&vacant(Some(2)), &entry(3))).await.unwrap_err();
             assert!(matches!(error, WriteError::Replaced(_)), "{suffix} {path_kind}: {error:?}");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
             assert!(
@@ -139,7 +139,7 @@ async fn missing_table_is_fatal() {
     let file = File::used().await;
     let storage = file.open().await.unwrap();
     file.by_hand().execute_batch("DROP TABLE leader").unwrap();
-    let error = storage.claim(slot(), &vacant(None), &entry(1)).await.unwrap_err();
+    let error = storage.commit(slot(), Step::claim(&vacant(None), &entry(1))).await.unwrap_err();
     assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
     assert!(matches!(storage.read(slot()).await, Err(ReadError::Fatal(_))));
 }
@@ -156,8 +156,8 @@ async fn malformed_row_is_fatal_and_does_not_affect_others() {
         let (at, other) = (slot(), Partition::from_bytes(*b"other"));
         let (from, next) = (vacant(None), entry(3));
         // In one transaction with a valid write.
-        let one = storage.claim(at.clone(), &from, &next);
-        let two = storage.claim(other.clone(), &from, &next);
+        let one = storage.commit(at.clone(), Step::claim(&from, &next));
+        let two = storage.commit(other.clone(), Step::claim(&from, &next));
         let (broken, sound) = tokio::join!(biased; one, two);
         assert!(matches!(broken, Err(WriteError::Fatal(_))), "{nonsense}: {broken:?}");
         assert!(sound.is_ok(), "{nonsense}: {sound:?}");
@@ -187,10 +187,14 @@ async fn concurrent_settling_keeps_one_value() {
     let mut settlers = JoinSet::new();
     for number in 0..16_u8 {
         let storage = Arc::clone(&handles[usize::from(number) % 2]);
-        settlers.spawn(async move { storage.settle(slot(), &[number]).await.unwrap() });
+        settlers
+            .spawn(async move { (number, storage.commit(slot(), Step::settle(&[number])).await.unwrap()) });
     }
-    let mut values = settlers.join_all().await;
-    values.dedup();
-    assert_eq!(values.len(), 1, "{values:?}");
-    assert_eq!(handles[0].setting(slot()).await.unwrap().as_ref(), values.first());
+    let settled = settlers.join_all().await;
+    let stands = handles[0].setting(slot()).await.unwrap().unwrap();
+    for (number, done) in settled {
+        let expected =
+            if stands == [number] { Done::Applied } else { Done::Refused(Shown::Setting(stands.clone())) };
+        assert_eq!(done, expected, "{number}");
+    }
 }

@@ -1,11 +1,11 @@
 //! A database file for one test, and records for it.
 
-use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use rusqlite::Connection;
 use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
-    Partition, SysVvmStorage,
+    Done, Partition, Step, SysVvmStorage,
     sqlite::{OpenError, OpenOptions, SqliteStorage},
 };
 
@@ -31,7 +31,7 @@ impl File {
         let storage = file.open().await.unwrap();
         claim(&storage, 1).await;
         let entry = entry(1);
-        storage.release(slot(), entry.incarnation(), entry.epoch).await.unwrap();
+        storage.commit(slot(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap();
         storage.close().await;
         file
     }
@@ -66,7 +66,7 @@ pub(crate) fn entry(epoch: u64) -> Entry {
 /// Claims the slot, which must be vacant with the epoch before.
 pub(crate) async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
-    assert_eq!(storage.claim(slot(), &from, &entry(epoch)).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(), Done::Applied);
 }
 
 /// Polls once; `true` if the future is pending.

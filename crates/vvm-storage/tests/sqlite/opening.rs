@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 use vvm_storage::{
-    SysVvmStorage,
+    Step, SysVvmStorage,
     sqlite::{OpenError, SqliteStorage},
 };
 
@@ -121,9 +121,8 @@ async fn file_of_an_older_version_is_upgraded_by_the_first_process_that_opens_it
     for handle in [handles.0, handles.1, handles.2] {
         let handle = handle.unwrap();
         assert_eq!(handle.read(slot()).await.unwrap(), vacant(Some(1)));
-        let documents = handle.documents().unwrap();
-        assert_eq!(documents.fence_state(&slot()).await.unwrap().last.get(), 0);
-        assert_eq!(documents.document(&slot(), &DocumentId::new("a").unwrap()).await.unwrap(), None);
+        assert_eq!(handle.fence_state(&slot()).await.unwrap().last.get(), 0);
+        assert_eq!(handle.document(&slot(), &DocumentId::new("a").unwrap()).await.unwrap(), None);
     }
     let version: i64 = file.by_hand().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, 2);
@@ -178,7 +177,7 @@ async fn damaged_database_is_fatal_and_unchanged() {
     bytes[page..].fill(0xff);
     fs::write(&file.path, &bytes).unwrap();
     let storage = file.open().await.unwrap();
-    let error = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await.unwrap_err();
+    let error = storage.commit(slot(), Step::claim(&vacant(Some(1)), &entry(2))).await.unwrap_err();
     assert!(matches!(error, WriteError::Fatal(_)), "{error:?}");
     assert!(error.to_string().contains("damaged"), "{error}");
     let error = storage.read(slot()).await.unwrap_err();
@@ -286,7 +285,7 @@ async fn read_only_user_may_look_while_a_writer_has_it_open() {
     if runs_as_other_user("opening::read_only_user_may_look_while_a_writer_has_it_open", &path) {
         let storage = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap();
         assert_eq!(storage.read(slot()).await.unwrap(), vacant(Some(1)));
-        let written = storage.claim(slot(), &vacant(Some(1)), &entry(2)).await;
+        let written = storage.commit(slot(), Step::claim(&vacant(Some(1)), &entry(2))).await;
         assert!(
             matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be \
                 written")),

@@ -1,7 +1,7 @@
 //! Several processes on one file: concurrent claims, killed processes, and failing disks.
 
 use crate::file::{ANYWHERE, File, entry, slot, vacant};
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Slot, Swap, Version, WriteError};
+use ielections::{Entry, Epoch, Incarnation, Slot, Version, WriteError};
 use std::{
     collections::BTreeSet,
     env,
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use vvm_storage::{
-    SysVvmStorage,
+    Done, Shown, Step, SysVvmStorage,
     sqlite::{OpenError, SqliteStorage},
 };
 
@@ -66,22 +66,22 @@ async fn process_leads_repeatedly() {
         let mut ours = Entry { epoch: Epoch::new(epoch).unwrap(), ..entry(1) };
         ours.version.incarnation = Incarnation::from_bytes([number; 16]);
         let outcome = match &slot_seen {
-            Slot::Vacant(_) => storage.claim(slot(), &slot_seen, &ours).await,
+            Slot::Vacant(_) => storage.commit(slot(), Step::claim(&slot_seen, &ours)).await,
             Slot::Held { .. } => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                Ok(Claim::Refused(storage.read(slot()).await.unwrap()))
+                Ok(Done::Refused(Shown::Slot(storage.read(slot()).await.unwrap())))
             }
         };
         match outcome {
-            Ok(Claim::Claimed) => {
+            Ok(Done::Applied) => {
                 println!("led {epoch}");
                 led += 1;
                 lead_and_release(&storage, &ours).await;
                 slot_seen = vacant(Some(epoch));
             }
-            Ok(Claim::Refused(stands)) => slot_seen = stands,
+            Ok(Done::Refused(Shown::Slot(stands))) => slot_seen = stands,
             Err(WriteError::NotApplied(_)) => {}
-            Err(error) => panic!("{error}"),
+            other => panic!("{other:?}"),
         }
     }
     storage.close().await;
@@ -101,14 +101,14 @@ async fn open(path: &Path) -> SqliteStorage {
 async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
     let renewed = ours.renewed(Version { write: 1, ..ours.version });
     loop {
-        match storage.renew(slot(), ours, &renewed).await {
-            Ok(outcome) => break assert_eq!(outcome, Swap::Swapped),
+        match storage.commit(slot(), Step::renew(ours, &renewed)).await {
+            Ok(outcome) => break assert_eq!(outcome, Done::Applied),
             Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
         }
     }
     loop {
-        match storage.release(slot(), ours.incarnation(), ours.epoch).await {
-            Ok(outcome) => break assert_eq!(outcome, Delete::Deleted),
+        match storage.commit(slot(), Step::release(ours.incarnation(), ours.epoch)).await {
+            Ok(outcome) => break assert_eq!(outcome, Done::Applied),
             Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
         }
     }
@@ -145,10 +145,10 @@ async fn process_renews_until_it_is_killed() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
-    assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
     while file.is_none() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        assert_eq!(storage.renew(slot(), &held, &renewed).await.unwrap(), Swap::Swapped);
+        assert_eq!(storage.commit(slot(), Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
         held = renewed;
         println!("answered {}", held.version.write);
     }
@@ -184,11 +184,11 @@ async fn process_renews_until_the_disk_is_full() {
     let (file, path, _) = place();
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
-    assert_eq!(storage.claim(slot(), &vacant(None), &held).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
     while file.is_none() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        match storage.renew(slot(), &held, &renewed).await {
-            Ok(outcome) => assert_eq!(outcome, Swap::Swapped),
+        match storage.commit(slot(), Step::renew(&held, &renewed)).await {
+            Ok(outcome) => assert_eq!(outcome, Done::Applied),
             Err(error) => {
                 assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
                 // Reads still work, and show one of the two records.

@@ -9,10 +9,16 @@ use super::{
     rows,
 };
 use crate::{
-    Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage, drivers::closed::Closed,
+    drivers::closed::Closed,
+    key::Partition,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
+    Scan, Slot, WriteError,
+};
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -64,6 +70,45 @@ impl DynamoDbStorage {
     }
 }
 
+impl DynamoDbStorage {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+        Ok(self.swap(&at, from, entry).await?.into())
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        Ok(self.swap(&at, &from, entry).await?.into())
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Done, WriteError> {
+        let requests = self.requests()?;
+        let release = rows::release(requests.update(at.as_bytes()), incarnation, epoch);
+        let outcome = requests.unless_refused(release).await.and_then(|refusal| match refusal {
+            None => Ok(Done::Applied),
+            Some(item) => Ok(Done::Refused(rows::slot(item.as_ref())?.into())),
+        });
+        outcome.map_err(DriverError::into_write_error)
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+        let requests = self.requests()?;
+        let settle = rows::settle(requests.update(at.as_bytes()), value);
+        let outcome = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
+            None => Ok(Done::Applied),
+            Some(item) => {
+                let stands = rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?;
+                Ok(Done::Refused(Shown::Setting(stands)))
+            }
+        });
+        outcome.map_err(DriverError::into_write_error)
+    }
+}
+
 #[async_trait]
 impl SysVvmStorage for DynamoDbStorage {
     fn limits(&self) -> Limits {
@@ -87,28 +132,14 @@ impl SysVvmStorage for DynamoDbStorage {
         Some(Opened::at(self.location.clone(), Provenance::Existing))
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let requests = self.requests()?;
-        let release = rows::release(requests.update(at.as_bytes()), incarnation, epoch);
-        let outcome = requests.unless_refused(release).await.and_then(|refusal| match refusal {
-            None => Ok(Delete::Deleted),
-            Some(item) => Ok(Delete::Mismatch(rows::slot(item.as_ref())?)),
-        });
-        outcome.map_err(DriverError::into_write_error)
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        match &step {
+            Step::Claim { from, to } => self.claim(at, from, to).await,
+            Step::Renew { from, to } => self.renew(at, from, to).await,
+            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
+            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
+            Step::Settle { value } => self.settle(at, value).await,
+        }
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -129,23 +160,25 @@ impl SysVvmStorage for DynamoDbStorage {
         Ok(slots)
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let requests = self.requests()?;
-        let settle = rows::settle(requests.update(at.as_bytes()), value);
-        let outcome = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
-            None => Ok(value.to_vec()),
-            Some(item) => Ok(rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?),
-        });
-        outcome.map_err(DriverError::into_write_error)
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let item = self.requests()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(self.document_limits())
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.scan_documents(at, scan).await
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {

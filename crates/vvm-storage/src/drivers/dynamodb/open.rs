@@ -1,26 +1,32 @@
-//! Opens a table: configures the client, then checks the table.
+//! Opens a table: configures the client, then checks the table. Creates it.
 
-mod address;
-mod credentials;
-mod error;
-mod requests;
-mod table;
-#[cfg(test)]
-mod tests;
+pub(super) use super::{
+    address::Address,
+    requests::{PEEKED_AT_ONCE, Requests},
+};
 
-pub(super) use address::Address;
-pub use error::OpenError;
-pub(super) use requests::{PEEKED_AT_ONCE, Requests};
-
+use super::{
+    credentials::LoadedOnce,
+    errors::Failure,
+    rows::{ATTRIBUTES, PARTITION, PLACE},
+};
+use crate::drivers::http_connection::chain;
+pub(super) use crate::open_error::OpenError;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_credential_types::provider::{
+    ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,
+};
 use aws_sdk_dynamodb::{
     Client,
     config::{Builder, StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig},
+    operation::create_table::CreateTableError,
+    types::{
+        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableDescription,
+        TableStatus, TimeToLiveStatus,
+    },
 };
-use credentials::LoadedOnce;
 use std::time::Duration;
-use vvm_clock::SystemClock;
+use vvm_clock::{Clock, SystemClock};
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number. So a request
 /// fails sooner if the server can't be reached than if it is slow.
@@ -28,13 +34,6 @@ const CONNECT_SHARE: u32 = 2;
 
 /// How long a new table may take to become active. DynamoDB needs about ten seconds.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
-
-impl Address {
-    /// Returns the address that `url` names.
-    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        address::parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
-    }
-}
 
 /// Connects, and checks the table.
 pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
@@ -50,17 +49,19 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     init_with(&configuration(&address).await?, &address).await
 }
 
-async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
+pub(super) async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
     let client = client(configuration, address.request_timeout);
-    table::check(&client, address).await?;
+    check(&client, address).await?;
     Ok(Requests::new(client, address.table.clone()))
 }
 
-async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
+pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
     let client = client(configuration, address.request_timeout);
-    let clock = SystemClock::start().map_err(OpenError::System)?;
-    table::create(&client, address, &clock).await?;
-    table::check(&client, address).await
+    let clock = SystemClock::start().map_err(|cause| {
+        OpenError::refused(format!("the system refuses the thread that waits for a new table: {cause}"))
+    })?;
+    create(&client, address, &clock).await?;
+    check(&client, address).await
 }
 
 /// Loads the settings that the address leaves open from the SDK's chain: environment, profile, machine.
@@ -76,12 +77,12 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let configuration = loader.load().await;
     let Some(provider) = configuration.credentials_provider() else { return Ok(configuration) };
     // Opening may wait for a slow provider. Within a request, it would look like a slow network.
-    let loaded = provider.provide_credentials().await.map_err(OpenError::of_credentials)?;
+    let loaded = provider.provide_credentials().await.map_err(|error| of_credentials(&error))?;
     let provider = SharedCredentialsProvider::new(LoadedOnce::new(provider, loaded));
     Ok(configuration.into_builder().credentials_provider(provider).build())
 }
 
-fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
+pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(request_timeout / CONNECT_SHARE)
         .operation_attempt_timeout(request_timeout)
@@ -94,4 +95,190 @@ fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .build();
     Client::from_conf(configuration)
+}
+
+/// The interval between looks at a table that is being created.
+const PACE: Duration = Duration::from_millis(500);
+
+/// The keys of a table: name, type, kind.
+const KEYS: [(&str, ScalarAttributeType, KeyType); 2] =
+    [(PARTITION, ScalarAttributeType::B, KeyType::Hash), (PLACE, ScalarAttributeType::B, KeyType::Range)];
+
+/// Creates the table if it is missing, and waits until it can be used.
+pub(super) async fn create(client: &Client, address: &Address, clock: &dyn Clock) -> Result<(), OpenError> {
+    if describe(client, address).await?.is_none() {
+        send_creation(client, address).await?;
+    }
+    let give_up_at = clock.now().after(CREATION_TIMEOUT);
+    loop {
+        // A server may not know yet of a table that was created a moment ago.
+        match describe(client, address).await?.and_then(|table| table.table_status) {
+            None | Some(TableStatus::Creating) if clock.now() < give_up_at => clock.sleep(PACE).await,
+            None | Some(TableStatus::Creating) => return Err(being_created(address)),
+            Some(_) => return Ok(()),
+        }
+    }
+}
+
+async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenError> {
+    let mut creation =
+        client.create_table().table_name(&address.table).billing_mode(BillingMode::PayPerRequest);
+    for (name, of_type, kind) in KEYS {
+        let attribute = AttributeDefinition::builder().attribute_name(name).attribute_type(of_type).build();
+        let key = KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
+        let (attribute, key) = attribute
+            .and_then(|attribute| Ok((attribute, key?)))
+            .map_err(|error| of_failure(address, Failure::of_building(&error)))?;
+        creation = creation.attribute_definitions(attribute).key_schema(key);
+    }
+    match creation.send().await {
+        Ok(_) => Ok(()),
+        // Another process created it first. The caller checks its table.
+        Err(error)
+            if matches!(error.as_service_error(), Some(CreateTableError::ResourceInUseException(_))) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(of_failure(address, Failure::of(error))),
+    }
+}
+
+/// Checks that elections can use the table.
+pub(super) async fn check(client: &Client, address: &Address) -> Result<(), OpenError> {
+    let table = &address.table;
+    let Some(found) = describe(client, address).await? else { return Err(no_table(address)) };
+    match &found.table_status {
+        Some(TableStatus::Active | TableStatus::Updating) => {}
+        Some(TableStatus::Creating) => return Err(being_created(address)),
+        other => {
+            let status = other.as_ref().map_or("without a status", TableStatus::as_str);
+            return Err(OpenError::refused(format!(
+                "table `{table}` can't be used, its status is {status}: repair it, or use another table"
+            )));
+        }
+    }
+    if let Some(why) = difference(&found) {
+        return Err(OpenError::refused(format!(
+            "table `{table}` was not created by vvm: {why}. Use another table; `vvm init-storage` creates one"
+        )));
+    }
+    if let Some(regions) = replicated_to(&found) {
+        return Err(OpenError::refused(format!(
+            "table `{table}` is a global table, replicated to {regions}: two regions would have two leaders. \
+             Use a table of one region"
+        )));
+    }
+    let answer = client.describe_time_to_live().table_name(&address.table).send().await;
+    let answer = answer.map_err(|error| of_failure(address, Failure::of(error)))?;
+    let Some(found) = answer.time_to_live_description else { return Ok(()) };
+    match (found.time_to_live_status, found.attribute_name) {
+        (None | Some(TimeToLiveStatus::Disabled), _) => Ok(()),
+        (_, Some(attribute)) if ATTRIBUTES.contains(&attribute.as_str()) => Err(OpenError::refused(format!(
+            "table `{table}` has time to live on attribute `{attribute}`, and would delete leader records \
+                 while they are held: switch it off (`aws dynamodb update-time-to-live`), or use another table"
+        ))),
+        // Items of elections do not have the attribute.
+        _ => Ok(()),
+    }
+}
+
+/// Describes the table; `None` if it does not exist.
+async fn describe(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
+    match client.describe_table().table_name(&address.table).send().await.map_err(Failure::of) {
+        Ok(answer) => Ok(answer.table),
+        Err(Failure::NoTable(_)) => Ok(None),
+        Err(failure) => Err(of_failure(address, failure)),
+    }
+}
+
+/// Returns the difference between its keys and those of an election table, if there is one.
+fn difference(table: &TableDescription) -> Option<String> {
+    let type_of = |name: &str| {
+        let attributes = table.attribute_definitions().iter();
+        attributes
+            .filter(|attribute| attribute.attribute_name == name)
+            .map(|found| &found.attribute_type)
+            .next()
+    };
+    let keys: Vec<_> = table.key_schema().iter().map(|key| (key.attribute_name(), key.key_type())).collect();
+    let is_ours = keys.len() == KEYS.len()
+        && KEYS
+            .iter()
+            .all(|(name, of_type, kind)| keys.contains(&(name, kind)) && type_of(name) == Some(of_type));
+    let describe = |(name, kind): &(&str, &KeyType)| {
+        format!("{name} ({kind}, {})", type_of(name).map_or("?", ScalarAttributeType::as_str))
+    };
+    (!is_ours).then(|| {
+        let keys: Vec<_> = keys.iter().map(describe).collect();
+        format!("its key is {} instead of {PARTITION} (HASH, B), {PLACE} (RANGE, B)", keys.join(", "))
+    })
+}
+
+/// Returns the other regions of a global table. The older kind of global table does not list them.
+fn replicated_to(table: &TableDescription) -> Option<String> {
+    let regions: Vec<_> = table.replicas().iter().filter_map(|replica| replica.region_name()).collect();
+    match (regions.is_empty(), table.global_table_version()) {
+        (true, None) => None,
+        (true, Some(_)) => Some("other regions".to_owned()),
+        (false, _) => Some(regions.join(", ")),
+    }
+}
+
+/// The error of opening if a request failed.
+fn of_failure(address: &Address, failure: Failure) -> OpenError {
+    let (place, region) = (address.place(), &address.region);
+    match failure {
+        Failure::NotSent(cause) => OpenError::passing(format!(
+            "no answer from {place}: check the region, the endpoint and the network ({cause})"
+        )),
+        Failure::NoCredentials(said) => no_credentials(&said),
+        Failure::Credentials(said) => OpenError::refused(format!(
+            "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that \
+             the account uses region {region} ({said})"
+        )),
+        // The message says what to do.
+        Failure::Denied(_) => OpenError::refused(failure.to_string()),
+        Failure::NoTable(_) => no_table(address),
+        Failure::Refused(said) => {
+            OpenError::refused(format!("{place} refuses the request, and may not be DynamoDB: {said}"))
+        }
+        Failure::Throttled(said)
+        | Failure::Conflict(said)
+        | Failure::Global(said)
+        | Failure::Unanswered(said) => {
+            OpenError::passing(format!("{place} failed a request: {said}. Try again"))
+        }
+    }
+}
+
+pub(super) fn of_credentials(error: &CredentialsError) -> OpenError {
+    let said = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    match error {
+        CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
+            no_credentials(&said)
+        }
+        _ => OpenError::passing(format!(
+            "the AWS credentials can't be fetched: check the service that issues them, or try again ({said})"
+        )),
+    }
+}
+
+fn no_credentials(said: &str) -> OpenError {
+    OpenError::refused(format!(
+        "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (to any value for a local \
+         endpoint), profile=NAME, or a role of the machine or container ({said})"
+    ))
+}
+
+fn no_table(address: &Address) -> OpenError {
+    OpenError::missing(format!(
+        "there is no table `{}` in {}: if it is in another region, correct the URL; to create it, run `vvm \
+         init-storage` with this URL",
+        address.table,
+        address.place()
+    ))
+}
+
+fn being_created(address: &Address) -> OpenError {
+    OpenError::passing(format!("table `{}` is being created: try again in a few seconds", address.table))
 }

@@ -14,10 +14,17 @@ use super::{
         messages::{TxnRequest, TxnResponse},
     },
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
+use crate::{
+    key::Partition,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+};
 use async_trait::async_trait;
 use hints::Watches;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
+    Scan, Slot, WriteError,
+};
 use std::time::Duration;
 
 /// A handle on a storage in etcd: connections of its own.
@@ -86,6 +93,40 @@ impl EtcdStorage {
     }
 }
 
+impl EtcdStorage {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+        Ok(self.swap(&at, from, entry).await?.into())
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        Ok(self.swap(&at, &from, entry).await?.into())
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Done, WriteError> {
+        let request = self.keyspace.release(&at, incarnation, epoch);
+        let is_ours = |stands: &Slot| stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch));
+        Ok(self.write(request, is_ours).await?.into())
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+        let outcome = async {
+            let answer = self.connections.transaction(&self.keyspace.settle(&at, value)).await?;
+            if answer.succeeded {
+                return Ok(Done::Applied);
+            }
+            let stands = self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?;
+            Ok(Done::Refused(Shown::Setting(stands)))
+        };
+        outcome.await.map_err(DriverError::of_write)
+    }
+}
+
 #[async_trait]
 impl SysVvmStorage for EtcdStorage {
     fn limits(&self) -> Limits {
@@ -107,24 +148,14 @@ impl SysVvmStorage for EtcdStorage {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let request = self.keyspace.release(&at, incarnation, epoch);
-        let is_ours = |stands: &Slot| stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch));
-        Ok(self.write(request, is_ours).await?.map_or(Delete::Deleted, Delete::Mismatch))
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        match &step {
+            Step::Claim { from, to } => self.claim(at, from, to).await,
+            Step::Renew { from, to } => self.renew(at, from, to).await,
+            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
+            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
+            Step::Settle { value } => self.settle(at, value).await,
+        }
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -141,23 +172,24 @@ impl SysVvmStorage for EtcdStorage {
         Ok(slots)
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let outcome = async {
-            let answer = self.connections.transaction(&self.keyspace.settle(&at, value)).await?;
-            if answer.succeeded {
-                return Ok(value.to_vec());
-            }
-            Ok(self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?)
-        };
-        outcome.await.map_err(DriverError::of_write)
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(self.document_limits())
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.scan_documents(at, scan).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {

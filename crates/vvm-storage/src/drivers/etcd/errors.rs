@@ -1,19 +1,15 @@
 //! Which error of etcd or of the connection is which error of the contract: the table in the driver's
 //! documentation, as code.
 
-use ielections::{ReadError, WriteError, storage::Cause};
+use crate::open_error::OpenError;
+use ielections::{ReadError, WriteError};
 
 /// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made, or no login: the request was not sent.
-    #[error("{cause}")]
-    NotConnected {
-        /// Why.
-        cause: Cause,
-        /// Whether it may pass by itself.
-        is_passing: bool,
-    },
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
     /// The member refused the request before it proposed it, and may accept another one.
     #[error("etcd did not begin: {0}")]
     NotBegun(String),
@@ -107,15 +103,23 @@ impl DriverError {
         matches!(self, Self::Refused(_) | Self::LoginExpired(_))
     }
 
+    /// Of a request while a storage is opened or created.
+    pub(super) fn of_opening(self) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Refused(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
+            other => OpenError::passing(other.to_string()),
+        }
+    }
+
     pub(super) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected { is_passing: true, .. } | Self::NotBegun(_) | Self::LoginExpired(_) => {
-                WriteError::NotApplied(self.into())
-            }
+            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
+            Self::NotBegun(_) | Self::LoginExpired(_) => WriteError::NotApplied(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
             Self::Replaced(_) => WriteError::Replaced(self.into()),
             // A damaged value comes with a refusal alone.
-            Self::NotConnected { .. } | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
+            Self::NotConnected(_) | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
                 WriteError::Fatal(self.into())
             }
         }

@@ -1,21 +1,18 @@
-//! From an address to a keyspace that is ours, and everything that opening refuses.
+//! Opens a prefix, by the key by which a storage is known: its format, and random bytes that no other storage
+//! has. Also everything that opening refuses.
 
-mod address;
-mod connect;
-mod connections;
-mod error;
-mod identity;
-mod login;
-mod session;
-mod watch;
+pub(super) use super::{
+    address::Address,
+    connections::{Connections, Watch},
+    session::Path,
+};
 
-pub(super) use address::Address;
-pub(super) use connections::Connections;
-pub use error::OpenError;
-pub(super) use session::Path;
-pub(super) use watch::Watch;
-
-use super::rows::Keyspace;
+use super::{
+    errors::DriverError,
+    rows::{FORMAT, Keyspace, PROGRAM, messages::TxnRequest},
+};
+pub(super) use crate::open_error::OpenError;
+use bytes::Bytes;
 
 /// Connects, and checks that the prefix is ours.
 pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), OpenError> {
@@ -23,7 +20,7 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), Op
         tracing::warn!(storage = %address, "{warning}");
     }
     let connections = Connections::new(address)?;
-    let keyspace = identity::check(&connections).await?;
+    let keyspace = check(&connections).await?;
     Ok((connections, keyspace))
 }
 
@@ -33,7 +30,79 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), Op
 /// See [`OpenError`]: also if the prefix belongs to another program.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let connections = Connections::new(Address::parse(url)?)?;
-    let created = identity::create(&connections).await;
+    let created = create(&connections).await;
     connections.close().await;
     created
+}
+
+/// Fails unless the prefix is ours, in the format that this driver writes.
+pub(super) async fn check(connections: &Connections) -> Result<Keyspace, OpenError> {
+    let keyspace = Keyspace::new(&connections.address().prefix);
+    let stands = look(connections, keyspace.look()).await?;
+    let prefix = connections.address().prefix.clone();
+    match stands {
+        Some(value) => accept(&prefix, value).map(|identity| keyspace.known_by(identity)),
+        None => Err(OpenError::missing(format!(
+            "there is no storage below {prefix}/ in this etcd: `vvm init-storage URL` creates it"
+        ))),
+    }
+}
+
+/// Creates the key, if no key with the prefix stands.
+pub(super) async fn create(connections: &Connections) -> Result<(), OpenError> {
+    let prefix = connections.address().prefix.clone();
+    let mut random = [0; 16];
+    let source = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    source
+        .fill(&mut random)
+        .map_err(|_| OpenError::refused("the client can't be set up: no random numbers"))?;
+    let identity = format!("{FORMAT} {:032x}", u128::from_be_bytes(random));
+    // Its answer may be lost: what stands afterwards decides.
+    let created = look(connections, Keyspace::new(&prefix).creation(identity.into())).await;
+    let stands = look(connections, Keyspace::new(&prefix).look()).await;
+    match (created, stands) {
+        (_, Ok(Some(value))) => accept(&prefix, value).map(drop),
+        (Ok(_), Ok(None)) => Err(other_program(&prefix)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+fn accept(prefix: &str, value: Bytes) -> Result<Bytes, OpenError> {
+    let text = String::from_utf8_lossy(&value);
+    match text.strip_prefix(FORMAT) {
+        Some(random) if random.starts_with(' ') => Ok(value),
+        _ if text.starts_with(PROGRAM) => Err(OpenError::refused(format!(
+            "the storage below {prefix}/ was made by a later version of vvm ({text}): use that version"
+        ))),
+        _ => Err(other_program(prefix)),
+    }
+}
+
+fn other_program(prefix: &str) -> OpenError {
+    OpenError::refused(format!("keys below {prefix}/ belong to another program: use another prefix"))
+}
+
+/// The value of the key, as the first read of an answer shows it.
+async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<Bytes>, OpenError> {
+    let answer = connections.transaction(&request).await.map_err(DriverError::of_opening)?;
+    let range = answer.responses.into_iter().find_map(|response| response.range);
+    Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_format_is_accepted() {
+        let accept = |value: &'static str| accept("vvm", value.into());
+        assert!(accept("vvm elections, format 1 0123").is_ok());
+        for newer in ["vvm elections, format 2 0123", "vvm elections, format 10 0123"] {
+            let error = accept(newer).unwrap_err().to_string();
+            assert!(error.contains("later version") && error.contains(newer), "{error}");
+        }
+        for other in ["", "yes", "vvm"] {
+            assert!(accept(other).unwrap_err().to_string().contains("another program"), "{other}");
+        }
+    }
 }

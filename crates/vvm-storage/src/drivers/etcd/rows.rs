@@ -11,7 +11,7 @@ mod watched;
 pub(super) use documents::{document_of, page_of};
 
 use super::errors::{Damaged, DriverError};
-use crate::Partition;
+use crate::key::Partition;
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{
     DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,

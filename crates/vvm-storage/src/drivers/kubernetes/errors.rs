@@ -2,9 +2,9 @@
 //! code.
 
 use super::rows::Damaged;
-use crate::drivers::closed::Closed;
+use crate::{drivers::closed::Closed, open_error::OpenError};
 use bytes::Bytes;
-use ielections::{ReadError, WriteError, storage::Cause};
+use ielections::{ReadError, WriteError};
 use serde::Deserialize;
 
 /// What an API server answered.
@@ -18,13 +18,8 @@ pub(super) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made: nothing was sent.
-    #[error("{cause}")]
-    NotConnected {
-        /// Why.
-        cause: Cause,
-        /// Whether it may pass by itself.
-        is_passing: bool,
-    },
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
     /// The token or certificate is not accepted, at this moment.
     #[error(
         "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
@@ -117,16 +112,27 @@ impl DriverError {
         }
     }
 
+    /// Of a request to `server` while a storage is opened or created.
+    pub(super) fn of_opening(self, server: &str) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Throttled(_) | Self::Unanswered(_) | Self::Conflict(_) => OpenError::passing(format!(
+                "the API server {server} did not answer the first request: {self}"
+            )),
+            error => OpenError::refused(format!("{error} [{server}]")),
+        }
+    }
+
     pub(super) fn of_write(self) -> WriteError {
         match self {
+            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
             // A server without its own storage may not know a valid token for a moment.
-            Self::NotConnected { is_passing: true, .. }
-            | Self::Credentials(_)
-            | Self::Throttled(_)
-            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
+            Self::Credentials(_) | Self::Throttled(_) | Self::Conflict(_) => {
+                WriteError::NotApplied(self.into())
+            }
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
             Self::Gone(_) => WriteError::Replaced(self.into()),
-            Self::NotConnected { .. }
+            Self::NotConnected(_)
             | Self::Denied(_)
             | Self::NoNamespace(_)
             | Self::Refused(_)

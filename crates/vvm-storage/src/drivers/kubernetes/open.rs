@@ -1,36 +1,30 @@
-//! From a URL to connections that are checked, and everything that opening refuses.
+//! Opens a namespace: what the server says about itself and about our rights, and everything that opening refuses.
 
-mod address;
-mod check;
-mod cluster;
-mod connections;
-mod error;
-mod kubeconfig;
-mod session;
-mod tls;
-mod token;
-mod watch;
+pub(super) use super::{
+    cluster::Address,
+    connections::{Change, Connections, Watch},
+};
 
-pub(super) use address::Address;
-pub(super) use check::{missing_rights, version};
-pub(super) use connections::Connections;
-pub use error::OpenError;
-pub(super) use watch::{Change, Watch};
-
-use super::{errors::DriverError, rows};
-use crate::Partition;
+use super::{
+    cluster,
+    errors::{Answer, DriverError},
+    rows,
+};
+use crate::key::Partition;
+pub(super) use crate::open_error::OpenError;
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::json;
 
 /// Connects, and reads a Lease that does not exist: server, credentials and the right to read are there. A
 /// user without the right to create Leases may look.
 pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
     let connections = Connections::new(cluster::find(address)?, address.request_timeout)?;
     let nothing = rows::name(&Partition::from_bytes(*b""));
-    connections
-        .get(&nothing, false)
-        .await
-        .map_err(|error| OpenError::of_request(connections.server(), error))?;
-    match check::creation(&connections).await {
-        Err(error @ DriverError::NoNamespace(_)) => Err(OpenError::of_request(connections.server(), error)),
+    connections.get(&nothing, false).await.map_err(|error| error.of_opening(connections.server()))?;
+    match creation(&connections).await {
+        Err(error @ DriverError::NoNamespace(_)) => Err(error.of_opening(connections.server())),
         _ => Ok(connections),
     }
 }
@@ -41,7 +35,90 @@ pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
 /// See [`OpenError`].
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let connections = open(&Address::parse(url)?).await?;
-    let checked = check::check_rights(&connections).await;
+    let checked = check_rights(&connections).await;
     connections.close();
     checked
+}
+
+/// The verbs that elections use on Leases. `watch` is for hints alone.
+const VERBS: [&str; 4] = ["get", "create", "update", "watch"];
+
+/// A Lease that is never created.
+const TRIED: &str = "vvm.init-storage";
+
+#[derive(Deserialize)]
+struct Review {
+    status: ReviewStatus,
+}
+
+#[derive(Deserialize)]
+struct ReviewStatus {
+    allowed: bool,
+}
+
+/// Checks that Leases can be created in the namespace, by a dry run, and that no right is missing.
+pub(super) async fn check_rights(connections: &Connections) -> Result<(), OpenError> {
+    let failed = |error: DriverError| error.of_opening(connections.server());
+    let missing = missing_rights(connections).await.map_err(failed)?;
+    if !missing.is_empty() {
+        let why = format!("{} leases in namespace {}", missing.join(", "), connections.namespace());
+        return Err(failed(DriverError::Denied(why)));
+    }
+    creation(connections).await.map_err(failed)
+}
+
+/// Tries to create a Lease, by a dry run. Fails if the namespace or the right is missing.
+pub(super) async fn creation(connections: &Connections) -> Result<(), DriverError> {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": TRIED, "namespace": connections.namespace() },
+    });
+    let path = format!("{}?dryRun=All", connections.leases());
+    let answer = connections.ask(Method::POST, &path, Some(body(&lease))).await?;
+    if answer.status == 201 { Ok(()) } else { Err(DriverError::of(&answer)) }
+}
+
+/// Returns the verbs that no Role allows.
+pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'static str>, DriverError> {
+    let mut missing = Vec::new();
+    for verb in VERBS {
+        let resource = json!({
+            "namespace": connections.namespace(),
+            "verb": verb, "group": "coordination.k8s.io", "resource": "leases",
+        });
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": resource },
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = connections.ask(Method::POST, path, Some(body(&review))).await?;
+        if !read::<Review>(&answer)?.status.allowed {
+            missing.push(verb);
+        }
+    }
+    Ok(missing)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    git_version: String,
+}
+
+/// Returns the server's version.
+pub(super) async fn version(connections: &Connections) -> Result<String, DriverError> {
+    let answer = connections.ask(Method::GET, "/version", None).await?;
+    Ok(read::<Version>(&answer)?.git_version)
+}
+
+fn body(value: &serde_json::Value) -> Bytes {
+    value.to_string().into()
+}
+
+fn read<'a, T: Deserialize<'a>>(answer: &'a Answer) -> Result<T, DriverError> {
+    match answer.status {
+        200 | 201 => serde_json::from_slice(&answer.body)
+            .map_err(|cause| DriverError::Unanswered(format!("its answer can't be read: {cause}"))),
+        _ => Err(DriverError::of(answer)),
+    }
 }

@@ -10,10 +10,17 @@ use super::{
     open::{Address, Connections, OpenError},
     rows::{self, Answer, Compared, History, Row, SETTINGS, Statement},
 };
-use crate::{Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmHints, SysVvmStorage};
+use crate::{
+    key::Partition,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+};
 use async_trait::async_trait;
 use clocks::Clocks;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
+    Scan, Slot, WriteError,
+};
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -176,20 +183,20 @@ impl PostgresStorage {
         }
     }
 
-    async fn claim_slot(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn claim_slot(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
         if rows::is_led(at) {
             self.check_clocks().await.map_err(DriverError::of_unsent)?;
         }
         match self.swap(at, from, entry).await.map_err(DriverError::of_write)? {
-            Outcome::Applied => Ok(Claim::Claimed),
-            Outcome::Refused(stands) => Ok(Claim::Refused(stands)),
+            Outcome::Applied => Ok(Done::Applied),
+            Outcome::Refused(stands) => Ok(Done::Refused(stands.into())),
             Outcome::OtherHistory => {
                 // Whatever becomes of the adoption: the claim is not applied.
                 let stands = self.adopt(Some(at)).await.map_err(DriverError::of_unsent)?;
                 if stands.is_as_expected(from) {
                     return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
                 }
-                Ok(Claim::Refused(stands))
+                Ok(Done::Refused(stands.into()))
             }
         }
     }
@@ -220,6 +227,63 @@ impl PostgresStorage {
     }
 }
 
+impl PostgresStorage {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+        self.claim_slot(&at, from, entry).await
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        match self.swap(&at, &from, entry).await.map_err(DriverError::of_write)? {
+            Outcome::Applied => Ok(Done::Applied),
+            Outcome::Refused(stands) => Ok(Done::Refused(stands.into())),
+            Outcome::OtherHistory => Err(DriverError::OtherHistory.of_write()),
+        }
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Done, WriteError> {
+        let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
+        let release = |compared| rows::release(&at, &incarnation, epoch, &history, compared);
+        let outcome = async {
+            let released = self.alone(&release(Compared::Witness), self.lock_timeout()).await?;
+            if released.is_some_and(|answer| answer.affected(0) > 0) {
+                return Ok(Done::Applied);
+            }
+            let release = release(Compared::Server);
+            let answer = self.locking(&format!("{}; {release}", rows::locked(&at))).await?;
+            if answer.affected(SETTINGS + 1) > 0 {
+                return Ok(Done::Applied);
+            }
+            if !self.is_same_history(&answer, 2)? {
+                return Err(DriverError::OtherHistory);
+            }
+            match rows::slot(answer.row(SETTINGS))? {
+                stands if stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) => {
+                    Err(Damaged::not_shown().into())
+                }
+                stands => Ok(Done::Refused(stands.into())),
+            }
+        };
+        outcome.await.map_err(DriverError::of_write)
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+        let answer = self.locking(&rows::settle(&at, value)).await;
+        let stands = answer.and_then(|answer| {
+            let row = answer.row(SETTINGS + 1).ok_or_else(Damaged::not_shown)?;
+            let stands = row.bytes(0)?;
+            // The statement shows what stands after it, and not which call stored it.
+            Ok(if stands == value { Done::Applied } else { Done::Refused(Shown::Setting(stands)) })
+        });
+        stands.map_err(DriverError::of_write)
+    }
+}
+
 #[async_trait]
 impl SysVvmStorage for PostgresStorage {
     fn limits(&self) -> Limits {
@@ -243,48 +307,14 @@ impl SysVvmStorage for PostgresStorage {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        self.claim_slot(&at, from, entry).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        match self.swap(&at, &from, entry).await.map_err(DriverError::of_write)? {
-            Outcome::Applied => Ok(Swap::Swapped),
-            Outcome::Refused(stands) => Ok(Swap::Mismatch(stands)),
-            Outcome::OtherHistory => Err(DriverError::OtherHistory.of_write()),
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        match &step {
+            Step::Claim { from, to } => self.claim(at, from, to).await,
+            Step::Renew { from, to } => self.renew(at, from, to).await,
+            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
+            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
+            Step::Settle { value } => self.settle(at, value).await,
         }
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
-        let release = |compared| rows::release(&at, &incarnation, epoch, &history, compared);
-        let outcome = async {
-            let released = self.alone(&release(Compared::Witness), self.lock_timeout()).await?;
-            if released.is_some_and(|answer| answer.affected(0) > 0) {
-                return Ok(Delete::Deleted);
-            }
-            let release = release(Compared::Server);
-            let answer = self.locking(&format!("{}; {release}", rows::locked(&at))).await?;
-            if answer.affected(SETTINGS + 1) > 0 {
-                return Ok(Delete::Deleted);
-            }
-            if !self.is_same_history(&answer, 2)? {
-                return Err(DriverError::OtherHistory);
-            }
-            match rows::slot(answer.row(SETTINGS))? {
-                stands if stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) => {
-                    Err(Damaged::not_shown().into())
-                }
-                stands => Ok(Delete::Mismatch(stands)),
-            }
-        };
-        outcome.await.map_err(DriverError::of_write)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -304,23 +334,26 @@ impl SysVvmStorage for PostgresStorage {
         Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let answer = self.locking(&rows::settle(&at, value)).await;
-        let stands = answer.and_then(|answer| {
-            let row = answer.row(SETTINGS + 1).ok_or_else(Damaged::not_shown)?;
-            Ok(row.bytes(0)?)
-        });
-        stands.map_err(DriverError::of_write)
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.connections.ask(&rows::setting(&at)).await;
         let value = answer.and_then(|answer| Ok(answer.row(0).map(|row| row.bytes(0)).transpose()?));
         value.map_err(DriverError::of_read)
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(self.document_limits())
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.scan_documents(at, scan).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {

@@ -1,7 +1,8 @@
 //! Which error of the database or of its client library is which error of the contract: the table in the
 //! driver's documentation, as code.
 
-use ielections::{ReadError, Ttl, WriteError, storage::Cause};
+use crate::open_error::OpenError;
+use ielections::{ReadError, Ttl, WriteError};
 use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -9,13 +10,8 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made: nothing was sent.
-    #[error("{cause}")]
-    NotConnected {
-        /// Why.
-        cause: Cause,
-        /// Whether it may pass by itself.
-        is_passing: bool,
-    },
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
     /// The server rolled the transaction back, and it may succeed later.
     #[error("PostgreSQL rolled it back: {0}")]
     RolledBack(String),
@@ -63,8 +59,8 @@ pub(super) enum DriverError {
         direction: &'static str,
     },
     /// The handle was closed.
-    #[error("this handle of the database is closed: open another one")]
-    Closed,
+    #[error(transparent)]
+    Closed(#[from] crate::drivers::closed::Closed),
 }
 
 /// A row that this driver never wrote.
@@ -124,18 +120,26 @@ impl DriverError {
 
     pub(super) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected { is_passing: true, .. } | Self::RolledBack(_) => {
-                WriteError::NotApplied(self.into())
-            }
+            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
+            Self::RolledBack(_) => WriteError::NotApplied(self.into()),
             Self::Unanswered(_) | Self::NotReplicated(_) => WriteError::Unknown(self.into()),
             Self::OtherHistory | Self::NoSchema(_) => WriteError::Replaced(self.into()),
             // A damaged row comes with a refusal alone.
-            Self::NotConnected { .. }
+            Self::NotConnected(_)
             | Self::Refused(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
             | Self::ClockIsFar { .. }
-            | Self::Closed => WriteError::Fatal(self.into()),
+            | Self::Closed(_) => WriteError::Fatal(self.into()),
+        }
+    }
+
+    /// Of a request while a storage is opened or created.
+    pub(super) fn of_opening(self) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Refused(_) | Self::NoSchema(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
+            other => OpenError::passing(other.to_string()),
         }
     }
 

@@ -9,12 +9,16 @@ use super::{
     rows::Record,
 };
 use crate::{
-    Description, Opened, Partition, Provenance, SysVvmDocuments, SysVvmStorage, drivers::closed::Closed,
+    drivers::closed::Closed,
+    key::Partition,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use ielections::{
-    Claim, Delete, Entry, Epoch, Incarnation, Limits, OsEntropy, ReadError, Slot, Swap, WriteError,
+    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, OsEntropy, Page,
+    ReadError, Scan, Slot, WriteError,
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -62,6 +66,40 @@ impl ScyllaStorage {
     }
 }
 
+impl ScyllaStorage {
+    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+        Ok(self.swap(&at, from, entry).await?.into())
+    }
+
+    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
+        let from = Slot::Held { entry: held.clone(), proven_age: None };
+        Ok(self.swap(&at, &from, entry).await?.into())
+    }
+
+    async fn release(
+        &self,
+        at: Partition,
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Done, WriteError> {
+        let answer = self.statements()?.release(at.as_bytes(), incarnation, epoch).await;
+        let outcome = answer.and_then(|columns| {
+            let applied = columns.applied()?;
+            Ok(if applied { Done::Applied } else { Done::Refused(columns.slot()?.into()) })
+        });
+        outcome.map_err(DriverError::into_write_error)
+    }
+
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+        let answer = self.statements()?.settle(at.as_bytes(), value).await;
+        let outcome = answer.and_then(|columns| {
+            let stands = if columns.applied()? { None } else { columns.setting()? };
+            Ok(stands.map_or(Done::Applied, |stands| Done::Refused(Shown::Setting(stands))))
+        });
+        outcome.map_err(DriverError::into_write_error)
+    }
+}
+
 #[async_trait]
 impl SysVvmStorage for ScyllaStorage {
     fn limits(&self) -> Limits {
@@ -85,27 +123,14 @@ impl SysVvmStorage for ScyllaStorage {
         Some(Opened::at(self.address.to_string(), Provenance::Existing))
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.map_or(Claim::Claimed, Claim::Refused))
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.map_or(Swap::Swapped, Swap::Mismatch))
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let answer = self.statements()?.release(at.as_bytes(), incarnation, epoch).await;
-        let outcome = answer.and_then(|columns| {
-            let applied = columns.applied()?;
-            Ok(if applied { Delete::Deleted } else { Delete::Mismatch(columns.slot()?) })
-        });
-        outcome.map_err(DriverError::into_write_error)
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        match &step {
+            Step::Claim { from, to } => self.claim(at, from, to).await,
+            Step::Renew { from, to } => self.renew(at, from, to).await,
+            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
+            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
+            Step::Settle { value } => self.settle(at, value).await,
+        }
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -130,21 +155,25 @@ impl SysVvmStorage for ScyllaStorage {
         outcomes.into_iter().collect::<Result<(), DriverError>>().map_err(DriverError::into_read_error)
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let answer = self.statements()?.settle(at.as_bytes(), value).await;
-        let stands = answer.and_then(|columns| {
-            Ok(if columns.applied()? { None } else { columns.setting()? }.unwrap_or_else(|| value.to_vec()))
-        });
-        stands.map_err(DriverError::into_write_error)
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.statements()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(self.document_limits())
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.scan_documents(at, scan).await
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {

@@ -1,6 +1,7 @@
 //! Maps errors of the server and of the client library to those of the contract: the table in the driver's
 //! documentation, as code.
 
+use crate::open_error::{OpenError, OpenErrorKind};
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
 use std::{error::Error, fmt};
@@ -131,15 +132,41 @@ pub(super) fn outcome(error: &ExecutionError) -> Outcome {
     }
 }
 
-/// The same for a statement that could not be prepared. No node begins it before that.
-pub(super) fn of_preparing(error: &PrepareError) -> Outcome {
+/// The error of opening if a statement could not be prepared.
+pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
+    let text = format!("the cluster refuses a statement: {error}");
     match error {
         PrepareError::AllAttemptsFailed { first_attempt }
             if of_attempt(first_attempt) == Outcome::Refused =>
         {
-            Outcome::Refused
+            OpenError::refused(text)
         }
-        _ => Outcome::NotBegun,
+        _ => OpenError::passing(text),
+    }
+}
+
+/// The error of opening if a request failed. A node that says that it is invalid lacks the keyspace, the table
+/// or a column, perhaps only in its memory, or has a column already.
+pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
+            OpenError::refused(format!(
+                "the user lacks a right ({why}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, \
+                 adding columns ALTER"
+            ))
+        }
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
+            if outcome(cause) == Outcome::Refused =>
+        {
+            let is_missing = matches!(error, DbError::Invalid);
+            let kind = if is_missing { OpenErrorKind::Missing } else { OpenErrorKind::Refused };
+            OpenError::new(kind, format!("the cluster refuses: {words}"))
+        }
+        _ => {
+            let is_refused = outcome(cause) == Outcome::Refused;
+            let kind = if is_refused { OpenErrorKind::Refused } else { OpenErrorKind::Passing };
+            OpenError::new(kind, format!("the cluster did not answer: {cause}. Try again"))
+        }
     }
 }
 

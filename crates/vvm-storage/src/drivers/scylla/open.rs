@@ -1,20 +1,14 @@
 //! Connects to a keyspace, prepares the statements, and refuses tables of other programs and levels.
 
-mod address;
-mod connect;
-mod creation;
-mod ending;
-mod error;
-mod obstacle;
-mod replication;
-mod schema;
-mod statements;
+pub(super) use super::{
+    address::Address,
+    connect::Ending,
+    statements::{MAX_PAGE, Statements},
+};
 
-pub(super) use address::Address;
-pub(super) use ending::Ending;
-pub use error::OpenError;
-pub(super) use statements::{Levels, MAX_PAGE, Statements};
-
+use super::{connect, errors, schema};
+pub(super) use crate::open_error::OpenError;
+use crate::open_error::OpenErrorKind;
 use ::scylla::client::session::Session;
 
 /// Connects, checks keyspace and table, and prepares the statements.
@@ -33,27 +27,26 @@ pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), Open
 }
 
 async fn make_ready(session: Session, address: &Address) -> Result<Statements, OpenError> {
-    replication::check_datacenter(&session, address)?;
+    schema::check_datacenter(&session, address)?;
     match schema::check(&session, address).await {
         // A table that was just created may not have reached this node.
-        Err(OpenError::NoKeyspace(_) | OpenError::NoTable(_) | OpenError::BeforeDocuments(_)) => {
-            creation::agree(&session).await?;
+        Err(error) if error.kind() == OpenErrorKind::Missing => {
+            schema::agree(&session).await?;
             schema::check(&session, address).await?;
         }
         checked => checked?,
     }
     schema::check_permission(&session, &address.keyspace).await?;
-    for concern in replication::check(&session, address)? {
+    for concern in schema::copies(&session, address)? {
         tracing::warn!(keyspace = address.keyspace, "{concern}");
     }
     let statements = Statements::prepare(session, &address.keyspace, &address.levels).await;
-    statements.map_err(|cause| OpenError::Prepare(Box::new(cause)))
+    statements.map_err(|cause| errors::of_preparing(&cause))
 }
 
 /// Returns what is unwise about the copies of records and about the connection.
 pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
-    let mut concerns =
-        replication::check(session, address).unwrap_or_else(|refusal| vec![refusal.to_string()]);
+    let mut concerns = schema::copies(session, address).unwrap_or_else(|refusal| vec![refusal.to_string()]);
     concerns.extend(address.unencrypted_password());
     concerns
 }
@@ -66,8 +59,8 @@ pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     let (session, ending) = connect::connect(&address).await?;
-    let created = match replication::check_datacenter(&session, &address) {
-        Ok(()) => creation::create(&session, &address).await,
+    let created = match schema::check_datacenter(&session, &address) {
+        Ok(()) => schema::create(&session, &address).await,
         Err(error) => Err(error),
     };
     drop(session);

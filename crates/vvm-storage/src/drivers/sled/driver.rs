@@ -1,11 +1,16 @@
 //! The verbs of slots and settings: each is one call to the thread that owns the database.
 
-mod documents;
-
 use super::open::{OpenError, Queue};
-use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage, drivers::closed::Closed};
+use crate::{
+    drivers::closed::Closed,
+    key::Partition,
+    step::{Done, Step},
+    sysvvm::{Description, Opened, SysVvmStorage},
+};
 use async_trait::async_trait;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
+};
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -65,26 +70,10 @@ impl SysVvmStorage for SledStorage {
         Some(self.opened.clone())
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
         // Read before the call waits for its turn: an age counted from here is never too large (I5).
         let issued_at = SystemClock::read();
-        let (from, entry) = (from.clone(), entry.clone());
-        self.queue()?.write(move |rows| rows.claim(&at, &from, &entry, issued_at)).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let issued_at = SystemClock::read();
-        let (held, entry) = (held.clone(), entry.clone());
-        self.queue()?.write(move |rows| rows.renew(&at, &held, &entry, issued_at)).await
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.queue()?.write(move |rows| rows.release(&at, incarnation, epoch)).await
+        self.queue()?.write(move |rows| rows.commit(&at, &step, issued_at)).await
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -96,17 +85,37 @@ impl SysVvmStorage for SledStorage {
         self.queue()?.read(move |rows| at.iter().map(|at| rows.slot(at)).collect()).await
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let value = value.to_vec();
-        self.queue()?.write(move |rows| rows.settle(&at, &value)).await
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.queue()?.read(move |rows| rows.setting(&at)).await
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(DocumentLimits {
+            // 17 of the largest fit into a page that sled does not move into a file of its own, which it
+            // does not sync.
+            max_id_bytes: 1 << 8,
+            max_body_bytes: 4 << 10,
+            // Renewals wait while one call keeps the thread: milliseconds, or tens of them if the documents
+            // do not fit into sled's cache.
+            max_batch: 256,
+            max_batch_bytes: 1 << 20,
+            max_page: 256,
+        })
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let at = at.clone();
+        self.queue()?.read(move |rows| rows.fence_state(&at)).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let (at, id) = (at.clone(), id.clone());
+        self.queue()?.read(move |rows| rows.document(&at, &id)).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        let (at, scan) = (at.clone(), scan.clone());
+        self.queue()?.read(move |rows| rows.scan_documents(&at, &scan)).await
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {

@@ -13,14 +13,13 @@
 mod documents;
 
 use super::errors::DriverError;
-use crate::Partition;
-use ielections::{
-    Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version, WriteError,
+use crate::{
+    key::Partition,
+    step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
 };
-use std::{collections::BTreeMap, time::Duration};
+use ielections::{DocumentId, DocumentVersion, Entry, FenceState, Slot, Vacant, Version, WriteError};
+use std::collections::BTreeMap;
 use vvm_clock::{Instant, SystemClock};
-
-const HEAD: usize = 8 + 16 + 8 + 8;
 
 /// The rows, and when this process wrote them.
 #[derive(Debug)]
@@ -52,77 +51,40 @@ impl Rows {
         let Some(row) = self.leaders.get(at.as_bytes())? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
         };
-        Ok(match decode(&row)? {
-            Leader::Released(epoch) => Slot::Vacant(Vacant { last_epoch: Some(epoch) }),
-            Leader::Held(entry) => {
-                let issued = self.issued.get(at).filter(|(version, _)| *version == entry.version);
-                let proven_age = issued.map(|(_, issued_at)| now.since(*issued_at));
-                Slot::Held { entry, proven_age }
+        let mut slot = decode(&row)?;
+        if let Slot::Held { entry, proven_age } = &mut slot {
+            let issued = self.issued.get(at).filter(|(version, _)| *version == entry.version);
+            *proven_age = issued.map(|(_, issued_at)| now.since(*issued_at));
+        }
+        Ok(slot)
+    }
+
+    /// Carries a step out, if its condition holds. One thread runs all steps.
+    pub(super) fn commit(
+        &mut self,
+        at: &Partition,
+        step: &Step,
+        issued_at: Instant,
+    ) -> Result<Done, WriteError> {
+        let stands = Stands { rows: self, at };
+        match decide(&stands, step).map_err(DriverError::before_write)? {
+            Decision::Hold(entry) => {
+                self.insert(&self.leaders, at, &encode(entry))?;
+                self.issued.insert(at.clone(), (entry.version, issued_at));
             }
-        })
-    }
-
-    pub(super) fn claim(
-        &mut self,
-        at: &Partition,
-        from: &Slot,
-        entry: &Entry,
-        issued_at: Instant,
-    ) -> Result<Claim, WriteError> {
-        let stands = self.slot(at).map_err(DriverError::before_write)?;
-        if !stands.is_as_expected(from) {
-            return Ok(Claim::Refused(stands));
+            Decision::Vacate(epoch) => {
+                self.insert(&self.leaders, at, &epoch.get().to_be_bytes())?;
+                self.issued.remove(at);
+            }
+            Decision::Write(version, writes) => self.write_documents(at, version, writes)?,
+            Decision::Store(value) => self.insert(&self.settings, at, value)?,
+            Decision::Refuse(shown) => return Ok(Done::Refused(shown)),
         }
-        self.put(at, entry, issued_at)?;
-        Ok(Claim::Claimed)
-    }
-
-    pub(super) fn renew(
-        &mut self,
-        at: &Partition,
-        held: &Entry,
-        entry: &Entry,
-        issued_at: Instant,
-    ) -> Result<Swap, WriteError> {
-        let stands = self.slot(at).map_err(DriverError::before_write)?;
-        if !stands.entry().is_some_and(|stands| stands.is_same_write(held)) {
-            return Ok(Swap::Mismatch(stands));
-        }
-        self.put(at, entry, issued_at)?;
-        Ok(Swap::Swapped)
-    }
-
-    pub(super) fn release(
-        &mut self,
-        at: &Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let stands = self.slot(at).map_err(DriverError::before_write)?;
-        if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
-            return Ok(Delete::Mismatch(stands));
-        }
-        self.insert(&self.leaders, at, &epoch.get().to_be_bytes())?;
-        self.issued.remove(at);
-        Ok(Delete::Deleted)
-    }
-
-    pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        if let Some(stands) = self.setting(at).map_err(DriverError::before_write)? {
-            return Ok(stands);
-        }
-        self.insert(&self.settings, at, value)?;
-        Ok(value.to_vec())
+        Ok(Done::Applied)
     }
 
     pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         Ok(self.settings.get(at.as_bytes())?.map(|value| value.to_vec()))
-    }
-
-    fn put(&mut self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), WriteError> {
-        self.insert(&self.leaders, at, &encode(entry))?;
-        self.issued.insert(at.clone(), (entry.version, issued_at));
-        Ok(())
     }
 
     fn insert(&self, tree: &::sled::Tree, at: &Partition, value: &[u8]) -> Result<(), WriteError> {
@@ -131,42 +93,52 @@ impl Rows {
     }
 }
 
-enum Leader {
-    Released(Epoch),
-    Held(Entry),
+/// The rows of one partition.
+struct Stands<'rows> {
+    rows: &'rows Rows,
+    at: &'rows Partition,
+}
+
+impl State for Stands<'_> {
+    type Error = DriverError;
+
+    fn slot(&self) -> Result<Slot, DriverError> {
+        self.rows.slot(self.at)
+    }
+
+    fn fence(&self) -> Result<FenceState, DriverError> {
+        self.rows.fence_state(self.at)
+    }
+
+    fn version(&self, id: &DocumentId) -> Result<Option<DocumentVersion>, DriverError> {
+        Ok(self.rows.document(self.at, id)?.map(|document| document.version))
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, DriverError> {
+        self.rows.setting(self.at)
+    }
 }
 
 fn encode(entry: &Entry) -> Vec<u8> {
-    let holder = entry.holder.as_str().as_bytes();
-    let mut row = Vec::with_capacity(HEAD + holder.len());
-    row.extend_from_slice(&entry.epoch.get().to_be_bytes());
-    row.extend_from_slice(entry.incarnation().as_bytes());
-    row.extend_from_slice(&entry.version.write.to_be_bytes());
-    // At most 24 h, which fits into 64 bits.
-    row.extend_from_slice(&(entry.ttl.get().as_nanos() as u64).to_be_bytes());
-    row.extend_from_slice(holder);
-    row
+    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
+    let numbers = [write.to_be_bytes(), ttl_nanos.to_be_bytes()].concat();
+    [&entry.epoch.get().to_be_bytes(), incarnation, &numbers, holder].concat()
 }
 
-fn decode(row: &[u8]) -> Result<Leader, DriverError> {
+fn decode(row: &[u8]) -> Result<Slot, DriverError> {
     let short = || damaged("a leader row is too short");
     let (epoch, rest) = row.split_first_chunk().ok_or_else(short)?;
-    let epoch = Epoch::new(u64::from_be_bytes(*epoch)).map_err(damaged)?;
-    if rest.is_empty() {
-        return Ok(Leader::Released(epoch));
-    }
-    let (incarnation, rest) = rest.split_first_chunk().ok_or_else(short)?;
-    let (write, rest) = rest.split_first_chunk().ok_or_else(short)?;
-    let (ttl, holder) = rest.split_first_chunk().ok_or_else(short)?;
-    Ok(Leader::Held(Entry {
-        holder: Holder::new(str::from_utf8(holder).map_err(damaged)?).map_err(damaged)?,
-        version: Version {
-            incarnation: Incarnation::from_bytes(*incarnation),
-            write: u64::from_be_bytes(*write),
-        },
-        ttl: Ttl::new(Duration::from_nanos(u64::from_be_bytes(*ttl))).map_err(damaged)?,
-        epoch,
-    }))
+    let epoch = u64::from_be_bytes(*epoch);
+    let record = if rest.is_empty() {
+        None
+    } else {
+        let (incarnation, rest) = rest.split_at_checked(16).ok_or_else(short)?;
+        let (write, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (ttl, holder) = rest.split_first_chunk().ok_or_else(short)?;
+        let (write, ttl_nanos) = (u64::from_be_bytes(*write), u64::from_be_bytes(*ttl));
+        Some(RecordColumns { incarnation, write, ttl_nanos, holder })
+    };
+    Columns { epoch, record }.slot().map_err(damaged)
 }
 
 fn damaged(what: impl ToString) -> DriverError {
@@ -176,6 +148,9 @@ fn damaged(what: impl ToString) -> DriverError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ielections::{Epoch, Holder, Incarnation, Ttl};
+
+    const HEAD: usize = 8 + 16 + 8 + 8;
 
     #[test]
     fn malformed_row_is_damaged_and_not_vacant() {
@@ -186,8 +161,8 @@ mod tests {
             epoch: Epoch::new(5).unwrap(),
         };
         let row = encode(&entry);
-        assert!(matches!(decode(&row), Ok(Leader::Held(decoded)) if decoded == entry));
-        assert!(matches!(decode(&row[..8]), Ok(Leader::Released(epoch)) if epoch == entry.epoch));
+        assert!(matches!(decode(&row), Ok(Slot::Held { entry: decoded, .. }) if decoded == entry));
+        assert_eq!(decode(&row[..8]), Ok(Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) })));
         let cut = (0..HEAD).filter(|length| *length != 8);
         assert!(cut.into_iter().all(|length| matches!(decode(&row[..length]), Err(DriverError::Damaged(_)))));
         assert!(matches!(decode(&[0; HEAD]), Err(DriverError::Damaged(_))), "no epoch");

@@ -1,6 +1,5 @@
 //! The verbs of slots and settings: each is one job for the thread that owns the connection.
 
-mod documents;
 mod job;
 mod queue;
 mod writer;
@@ -9,12 +8,18 @@ use super::{
     open::{Location, OpenError, OpenOptions},
     rows::Rows,
 };
-use crate::{Description, Opened, Partition, SysVvmDocuments, SysVvmStorage};
+use crate::{
+    key::Partition,
+    step::{Done, Step},
+    sysvvm::{Description, Opened, SysVvmStorage},
+};
 use async_trait::async_trait;
-use ielections::{Claim, Delete, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, WriteError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
+};
 use queue::Queue;
 use std::{path::Path, time::Duration};
-use vvm_clock::{Instant, SystemClock};
+use vvm_clock::SystemClock;
 
 /// A handle of a database file.
 #[derive(Debug)]
@@ -52,12 +57,6 @@ impl SqliteStorage {
     }
 }
 
-/// Returns the time of a call, before it waits for its turn: an age counted from here is never too large
-/// (I5).
-fn issued_at() -> Instant {
-    SystemClock::read()
-}
-
 #[async_trait]
 impl SysVvmStorage for SqliteStorage {
     fn limits(&self) -> Limits {
@@ -80,23 +79,10 @@ impl SysVvmStorage for SqliteStorage {
         Some(self.location.opened())
     }
 
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Claim, WriteError> {
-        let (from, entry, issued_at) = (from.clone(), entry.clone(), issued_at());
-        self.queue.write(move |rows: &Rows<'_>| rows.claim(&at, &from, &entry, issued_at)).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let (held, entry, issued_at) = (held.clone(), entry.clone(), issued_at());
-        self.queue.write(move |rows: &Rows<'_>| rows.renew(&at, &held, &entry, issued_at)).await
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        self.queue.write(move |rows: &Rows<'_>| rows.release(&at, incarnation, epoch)).await
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        // Read before the call waits for its turn: an age counted from here is never too large (I5).
+        let issued_at = SystemClock::read();
+        self.queue.write(move |rows: &Rows<'_>| rows.commit(&at, &step, issued_at)).await
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -108,17 +94,34 @@ impl SysVvmStorage for SqliteStorage {
         self.queue.read(move |rows: &Rows<'_>| rows.slots(&at)).await
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Vec<u8>, WriteError> {
-        let value = value.to_vec();
-        self.queue.write(move |rows: &Rows<'_>| rows.settle(&at, &value)).await
-    }
-
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.queue.read(move |rows: &Rows<'_>| rows.setting(&at)).await
     }
 
-    fn documents(&self) -> Option<&dyn SysVvmDocuments> {
-        Some(self)
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(DocumentLimits {
+            max_id_bytes: 1 << 10,
+            max_body_bytes: 1 << 20,
+            // Renewals wait while one call keeps the thread: with these limits, milliseconds.
+            max_batch: 256,
+            max_batch_bytes: 2 << 20,
+            max_page: 256,
+        })
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let at = at.clone();
+        self.queue.read(move |rows: &Rows<'_>| rows.fence_state(&at)).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let (at, id) = (at.clone(), id.clone());
+        self.queue.read(move |rows: &Rows<'_>| rows.document(&at, &id)).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        let (at, scan) = (at.clone(), scan.clone());
+        self.queue.read(move |rows: &Rows<'_>| rows.scan_documents(&at, &scan)).await
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {

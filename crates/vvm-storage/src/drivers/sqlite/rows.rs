@@ -13,11 +13,13 @@ mod tests;
 pub(super) use stamp::Origin;
 
 use super::errors::DriverError;
-use crate::Partition;
-use ielections::{Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, Vacant, Version};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use crate::{
+    key::Partition,
+    step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
+};
+use ielections::{DocumentId, DocumentVersion, Entry, FenceState, Slot, Vacant};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use stamp::Stamp;
-use std::time::Duration;
 use vvm_clock::{Instant, SystemClock};
 
 /// The statements that lead from each format to the next. A file's format is the number of those it has.
@@ -52,7 +54,7 @@ const PUT: &str = "
 
 const VACATE: &str = "INSERT OR REPLACE INTO leader (pk, epoch) VALUES (?1, ?2)";
 
-const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
 
@@ -77,54 +79,27 @@ impl<'database> Rows<'database> {
         slot.unwrap_or(Ok(Slot::Vacant(Vacant { last_epoch: None })))
     }
 
-    pub(super) fn claim(
+    /// Carries a step out, if its condition holds. The caller has the write lock.
+    pub(super) fn commit(
         &self,
         at: &Partition,
-        from: &Slot,
-        entry: &Entry,
+        step: &Step,
         issued_at: Instant,
-    ) -> Result<Claim, DriverError> {
-        let stands = self.slot(at)?;
-        if !stands.is_as_expected(from) {
-            return Ok(Claim::Refused(stands));
+    ) -> Result<Done, DriverError> {
+        let key = at.as_bytes();
+        match decide(&Stands { rows: self, at }, step)? {
+            Decision::Hold(entry) => self.put(at, entry, issued_at)?,
+            Decision::Vacate(epoch) => self.run(VACATE, params![key, epoch.get().cast_signed()])?,
+            Decision::Write(version, writes) => self.write_documents(at, version, writes)?,
+            Decision::Store(value) => self.run(SETTLE, params![key, value])?,
+            Decision::Refuse(shown) => return Ok(Done::Refused(shown)),
         }
-        self.put(at, entry, issued_at)?;
-        Ok(Claim::Claimed)
+        Ok(Done::Applied)
     }
 
-    pub(super) fn renew(
-        &self,
-        at: &Partition,
-        held: &Entry,
-        entry: &Entry,
-        issued_at: Instant,
-    ) -> Result<Swap, DriverError> {
-        let stands = self.slot(at)?;
-        if !stands.entry().is_some_and(|entry| entry.is_same_write(held)) {
-            return Ok(Swap::Mismatch(stands));
-        }
-        self.put(at, entry, issued_at)?;
-        Ok(Swap::Swapped)
-    }
-
-    pub(super) fn release(
-        &self,
-        at: &Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, DriverError> {
-        let stands = self.slot(at)?;
-        if !stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
-            return Ok(Delete::Mismatch(stands));
-        }
-        self.connection.prepare_cached(VACATE)?.execute(params![at.as_bytes(), epoch.get().cast_signed()])?;
-        Ok(Delete::Deleted)
-    }
-
-    pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> Result<Vec<u8>, DriverError> {
-        self.connection.prepare_cached(SETTLE)?.execute(params![at.as_bytes(), value])?;
-        self.setting(at)?
-            .ok_or_else(|| DriverError::Foreign("a setting that was just written is gone".into()))
+    fn run(&self, statement: &str, values: &[&dyn ToSql]) -> Result<(), DriverError> {
+        self.connection.prepare_cached(statement)?.execute(values)?;
+        Ok(())
     }
 
     pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
@@ -134,46 +109,70 @@ impl<'database> Rows<'database> {
 
     fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), DriverError> {
         let stamp = self.origin.map(|origin| origin.stamp(issued_at));
-        self.connection.prepare_cached(PUT)?.execute(params![
-            at.as_bytes(),
-            entry.epoch.get().cast_signed(),
-            entry.incarnation().as_bytes(),
-            // The bits matter, not the sign: versions are only compared for equality.
-            entry.version.write.cast_signed(),
-            // At most 24 h, which fits into 63 bits.
-            entry.ttl.get().as_nanos() as i64,
-            entry.holder.as_str(),
-            stamp.as_ref().map(|stamp| stamp.issued_at_nanos),
-            stamp.as_ref().map(|stamp| &*stamp.boot_id),
-            stamp.as_ref().map(|stamp| stamp.time_namespace),
-        ])?;
-        Ok(())
+        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::of(entry);
+        self.run(
+            PUT,
+            params![
+                at.as_bytes(),
+                entry.epoch.get().cast_signed(),
+                incarnation,
+                write.cast_signed(),
+                ttl_nanos.cast_signed(),
+                entry.holder.as_str(),
+                stamp.as_ref().map(|stamp| stamp.issued_at_nanos),
+                stamp.as_ref().map(|stamp| &*stamp.boot_id),
+                stamp.as_ref().map(|stamp| stamp.time_namespace),
+            ],
+        )
     }
 
     fn decode(&self, row: &Row<'_>) -> Result<Slot, DriverError> {
-        let epoch: i64 = row.get(0)?;
-        let epoch = Epoch::new(epoch.cast_unsigned()).map_err(damaged)?;
-        let Some(incarnation) = row.get::<_, Option<[u8; 16]>>(1)? else {
-            return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
-        };
-        let (write, ttl, holder): (i64, i64, String) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        let entry = Entry {
-            holder: Holder::new(holder).map_err(damaged)?,
-            version: Version {
-                incarnation: Incarnation::from_bytes(incarnation),
-                write: write.cast_unsigned(),
-            },
-            ttl: Ttl::new(Duration::from_nanos(ttl.cast_unsigned())).map_err(damaged)?,
-            epoch,
-        };
-        let stamp = match (row.get(5)?, row.get(6)?, row.get(7)?) {
-            (Some(issued_at_nanos), Some(boot_id), Some(time_namespace)) => {
-                Some(Stamp { issued_at_nanos, boot_id, time_namespace })
+        let number = |column| Ok::<_, DriverError>(row.get::<_, i64>(column)?.cast_unsigned());
+        let incarnation: Option<[u8; 16]> = row.get(1)?;
+        let holder: Option<String> = row.get(4)?;
+        let record = match &incarnation {
+            None => None,
+            Some(incarnation) => {
+                let holder = holder.as_deref().ok_or_else(|| damaged("a record without a holder"))?;
+                let (write, ttl_nanos) = (number(2)?, number(3)?);
+                Some(RecordColumns { incarnation, write, ttl_nanos, holder: holder.as_bytes() })
             }
-            _ => None,
         };
-        let proven_age = self.origin.zip(stamp).and_then(|(origin, stamp)| origin.age(&stamp, self.now));
-        Ok(Slot::Held { entry, proven_age })
+        let mut slot = Columns { epoch: number(0)?, record }.slot().map_err(damaged)?;
+        if let Slot::Held { proven_age, .. } = &mut slot
+            && let (Some(issued_at_nanos), Some(boot_id), Some(time_namespace)) =
+                (row.get(5)?, row.get(6)?, row.get(7)?)
+        {
+            let stamp = Stamp { issued_at_nanos, boot_id, time_namespace };
+            *proven_age = self.origin.and_then(|origin| origin.age(&stamp, self.now));
+        }
+        Ok(slot)
+    }
+}
+
+/// The rows of one partition.
+struct Stands<'rows> {
+    rows: &'rows Rows<'rows>,
+    at: &'rows Partition,
+}
+
+impl State for Stands<'_> {
+    type Error = DriverError;
+
+    fn slot(&self) -> Result<Slot, DriverError> {
+        self.rows.slot(self.at)
+    }
+
+    fn fence(&self) -> Result<FenceState, DriverError> {
+        self.rows.fence_state(self.at)
+    }
+
+    fn version(&self, id: &DocumentId) -> Result<Option<DocumentVersion>, DriverError> {
+        self.rows.document_version(self.at, id)
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, DriverError> {
+        self.rows.setting(self.at)
     }
 }
 

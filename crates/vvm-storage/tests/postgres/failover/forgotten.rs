@@ -4,9 +4,9 @@
 use super::{Pair, TTL, claimed, client, entry, peeked, slot_of, text};
 use crate::VACANT;
 use ielections::documents::DocumentVersion;
-use ielections::{Claim, Entry, Epoch, Fence, Slot, Swap, Vacant, WriteError};
+use ielections::{Entry, Epoch, Fence, Slot, Vacant, WriteError};
 use std::time::Duration;
-use vvm_storage::{Partition, SysVvmDocuments, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 fn vacant(epoch: u64) -> Slot {
     Slot::Vacant(Vacant { last_epoch: Some(Epoch::new(epoch).unwrap()) })
@@ -16,7 +16,7 @@ fn vacant(epoch: u64) -> Slot {
 async fn vacated(storage: &PostgresStorage, name: &str, epoch: u64) {
     let held = entry(epoch, 1, TTL);
     claimed(storage, name, &VACANT, &held).await;
-    storage.release(slot_of(name), held.incarnation(), held.epoch).await.unwrap();
+    storage.commit(slot_of(name), Step::release(held.incarnation(), held.epoch)).await.unwrap();
 }
 
 /// What stands in a slot under which a forgotten leader may be at work: a record of no leader, which standbys
@@ -26,9 +26,9 @@ fn is_waiting(slot: &Slot, forgotten: u64) -> bool {
 }
 
 async fn refused_claim(storage: &PostgresStorage, name: &str, from: &Slot, entry: &Entry) -> Slot {
-    match storage.claim(slot_of(name), from, entry).await.unwrap() {
-        Claim::Refused(stands) => stands,
-        Claim::Claimed => panic!("{name}: claimed although a forgotten leader may be at work"),
+    match storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap() {
+        Done::Refused(Shown::Slot(stands)) => stands,
+        Done::Applied => panic!("{name}: claimed although a forgotten leader may be at work"),
     }
 }
 
@@ -93,7 +93,7 @@ async fn observation_does_not_continue_across_a_fail_over() {
     let observed = peeked(&observer, "slot").await;
     pair.cut().await;
     // The renewal is forgotten: the version that the observer has seen stands again, as old as it was.
-    assert_eq!(leader.renew(slot_of("slot"), &first, &second).await.unwrap(), Swap::Swapped);
+    assert_eq!(leader.commit(slot_of("slot"), Step::renew(&first, &second)).await.unwrap(), Done::Applied);
     pair.fail_over();
     let stands = refused_claim(&observer, "slot", &observed, &entry(6, 1, TTL)).await;
     assert!(is_waiting(&stands, 5) && stands != observed, "{stands:?}");
@@ -144,17 +144,17 @@ async fn leader_of_the_old_history_is_replaced() {
     pair.fail_over();
     // The row is there, as it was written. Only the server's history shows that it is another server.
     let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
-    let batch = leader.write_documents(&slot_of("slot"), &fence, &[]).await;
+    let batch = leader.commit(slot_of("slot"), Step::batch(&fence, &[])).await;
     assert!(matches!(batch, Err(WriteError::Replaced(_))), "{batch:?}");
-    let renewal = leader.renew(slot_of("slot"), &held, &entry(5, 2, TTL)).await;
+    let renewal = leader.commit(slot_of("slot"), Step::renew(&held, &entry(5, 2, TTL))).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
-    let release = leader.release(slot_of("slot"), held.incarnation(), held.epoch).await;
+    let release = leader.commit(slot_of("slot"), Step::release(held.incarnation(), held.epoch)).await;
     assert!(matches!(release, Err(WriteError::Replaced(_))), "{release:?}");
     // After another candidate has adopted the history, the record itself is another one.
     let stands = refused_claim(&pair.open().await, "slot", &VACANT, &entry(6, 1, TTL)).await;
-    let Ok(Swap::Mismatch(shown)) = ({
+    let Ok(Done::Refused(Shown::Slot(shown))) = ({
         peeked(&leader, "slot").await;
-        leader.renew(slot_of("slot"), &held, &entry(5, 2, TTL)).await
+        leader.commit(slot_of("slot"), Step::renew(&held, &entry(5, 2, TTL))).await
     }) else {
         panic!("renewed")
     };
@@ -169,7 +169,10 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     claimed(&pair.open().await, "slot", &VACANT, &held).await;
     // Adoption leaves requests of operators as they are.
     let (pause, paused) = (Partition::from_bytes(*b"\x03name"), held.clone());
-    assert_eq!(pair.open().await.claim(pause.clone(), &VACANT, &paused).await.unwrap(), Claim::Claimed);
+    assert_eq!(
+        pair.open().await.commit(pause.clone(), Step::claim(&VACANT, &paused)).await.unwrap(),
+        Done::Applied
+    );
     pair.cut().await;
     pair.primary.kill().unwrap();
     other.promote().unwrap();
@@ -189,10 +192,10 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     other.kill().unwrap();
     let newcomer = PostgresStorage::open(&pair.standby.url("postgres")).await.unwrap();
     peeked(&newcomer, "slot").await;
-    let renewal = leader.renew(slot_of("slot"), &held, &entry(held.epoch.get(), 2, TTL)).await;
+    let renewal = leader.commit(slot_of("slot"), Step::renew(&held, &entry(held.epoch.get(), 2, TTL))).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
     // This row is the same on both: the witness in the statement alone tells.
-    let replaced = leader.renew(pause, &paused, &entry(5, 2, TTL)).await;
+    let replaced = leader.commit(pause, Step::renew(&paused, &entry(5, 2, TTL))).await;
     assert!(matches!(replaced, Err(WriteError::Replaced(_))), "{replaced:?}");
     let stands = refused_claim(&leader, "slot", &stands, &entry(held.epoch.get() + 1, 1, TTL)).await;
     assert!(is_waiting(&stands, held.epoch.get()), "{stands:?}");

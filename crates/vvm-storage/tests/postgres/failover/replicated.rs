@@ -5,7 +5,7 @@ use crate::VACANT;
 use ielections::{ReadError, WriteError};
 use std::sync::Arc;
 use tokio_postgres::Client;
-use vvm_storage::{SysVvmDocuments, SysVvmStorage, postgres::PostgresStorage};
+use vvm_storage::{Step, SysVvmStorage, postgres::PostgresStorage};
 
 const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'vvm'";
 
@@ -42,7 +42,8 @@ async fn renewals_without_a_standby_leave_one_connection_waiting_for_each_record
     pair.cut().await;
     for write in 2..10 {
         for name in names {
-            let renewal = storage.renew(slot_of(name), &entry(5, 1, TTL), &entry(5, write, TTL)).await;
+            let renewal =
+                storage.commit(slot_of(name), Step::renew(&entry(5, 1, TTL), &entry(5, write, TTL))).await;
             // The first one waits, and has the row locked. The others give up at the lock.
             assert!(
                 matches!(renewal, Err(WriteError::Unknown(_) | WriteError::NotApplied(_))),
@@ -77,7 +78,7 @@ async fn write_that_no_standby_has_is_unknown_and_not_read_back() {
     let renewed = entry(5, 2, TTL);
     let renewal = tokio::spawn({
         let (storage, held, renewed) = (Arc::clone(&storage), held.clone(), renewed.clone());
-        async move { storage.renew(slot_of("slot"), &held, &renewed).await }
+        async move { storage.commit(slot_of("slot"), Step::renew(&held, &renewed)).await }
     });
     while other.query(&format!("SELECT pg_cancel_backend(pid) {WAITING}"), &[]).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
@@ -93,7 +94,7 @@ async fn write_that_no_standby_has_is_unknown_and_not_read_back() {
     let fence = storage.fence_state(&slot_of("slot")).await;
     assert!(matches!(fence, Err(ReadError::Unavailable(_))), "{fence:?}");
     // A refusal shows what stands, and confirms as well.
-    let again = storage.renew(slot_of("slot"), &held, &entry(5, 3, TTL)).await;
+    let again = storage.commit(slot_of("slot"), Step::renew(&held, &entry(5, 3, TTL))).await;
     assert!(matches!(again, Err(WriteError::Unknown(_) | WriteError::NotApplied(_))), "{again:?}");
 
     pair.standby.restart().unwrap();

@@ -6,16 +6,13 @@ use super::{
     super::{errors::DriverError, rows::MAX_ID_BYTES},
     DynamoDbStorage,
 };
-use crate::{Partition, SysVvmDocuments};
-use async_trait::async_trait;
+use crate::{key::Partition, step::Done};
 use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
-    Scan, WriteError,
+    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
-#[async_trait]
-impl SysVvmDocuments for DynamoDbStorage {
-    fn document_limits(&self) -> DocumentLimits {
+impl DynamoDbStorage {
+    pub(super) fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
             max_id_bytes: MAX_ID_BYTES,
             // DynamoDB takes items of 400 KB, with their keys and the names of their attributes.
@@ -30,25 +27,29 @@ impl SysVvmDocuments for DynamoDbStorage {
         }
     }
 
-    async fn write_documents(
+    pub(super) async fn write_documents(
         &self,
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
+    ) -> Result<Done, WriteError> {
         let written = self.requests()?.write_documents(at.as_bytes(), fence, batch).await;
         written.map_err(DriverError::into_write_error)
     }
 
-    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+    pub(super) async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         self.requests()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
     }
 
-    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+    pub(super) async fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, ReadError> {
         self.requests()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
-    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+    pub(super) async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         self.requests()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

@@ -7,16 +7,16 @@ use super::{
     },
     EtcdStorage,
 };
-use crate::{Partition, SysVvmDocuments};
-use async_trait::async_trait;
+use crate::{
+    key::Partition,
+    step::{Done, Shown},
+};
 use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
-    Scan, WriteError,
+    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
-#[async_trait]
-impl SysVvmDocuments for EtcdStorage {
-    fn document_limits(&self) -> DocumentLimits {
+impl EtcdStorage {
+    pub(super) fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
             max_id_bytes: 512,
             max_body_bytes: 512 << 10,
@@ -28,35 +28,39 @@ impl SysVvmDocuments for EtcdStorage {
         }
     }
 
-    async fn write_documents(
+    pub(super) async fn write_documents(
         &self,
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
+    ) -> Result<Done, WriteError> {
         let request = self.keyspace.write_documents(at, fence, batch);
         let outcome = async {
             let answer = self.connections.transaction(&request).await?;
             if answer.succeeded {
-                return Ok(BatchOutcome::Written);
+                return Ok(Done::Applied);
             }
             self.keyspace.fence(answer)?;
-            Ok(BatchOutcome::Refused)
+            Ok(Done::Refused(Shown::Nothing))
         };
         outcome.await.map_err(DriverError::of_write)
     }
 
-    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+    pub(super) async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         self.read_with(self.keyspace.read(at), |answer| self.keyspace.fence(answer)).await
     }
 
-    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+    pub(super) async fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, ReadError> {
         let request = self.keyspace.document(at, id);
         let decode = |answer| Ok(document_of(&self.keyspace, at, self.keyspace.ranges(answer)?)?);
         self.read_with(request, decode).await
     }
 
-    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+    pub(super) async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         let request = self.keyspace.documents_page(at, scan);
         let decode = |answer| Ok(page_of(&self.keyspace, at, self.keyspace.ranges(answer)?)?);
         self.read_with(request, decode).await

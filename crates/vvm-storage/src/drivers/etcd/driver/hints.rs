@@ -4,7 +4,7 @@ use super::{
     super::{errors::DriverError, open::Watch},
     EtcdStorage,
 };
-use crate::{Partition, SysVvmHints};
+use crate::{key::Partition, sysvvm::SysVvmHints};
 use async_trait::async_trait;
 use std::{
     collections::HashMap,

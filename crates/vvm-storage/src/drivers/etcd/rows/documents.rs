@@ -8,7 +8,7 @@ use super::{
     operations::{absent, begins_with, delete, equal, page, put, range},
     reads,
 };
-use crate::Partition;
+use crate::key::Partition;
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::Bound;

@@ -7,16 +7,16 @@ use super::{
     },
     PostgresStorage,
 };
-use crate::{Partition, SysVvmDocuments};
-use async_trait::async_trait;
+use crate::{
+    key::Partition,
+    step::{Done, Shown},
+};
 use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError,
-    Scan, WriteError,
+    Document, DocumentId, DocumentLimits, DocumentWrite, Fence, FenceState, Page, ReadError, Scan, WriteError,
 };
 
-#[async_trait]
-impl SysVvmDocuments for PostgresStorage {
-    fn document_limits(&self) -> DocumentLimits {
+impl PostgresStorage {
+    pub(super) fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
             max_id_bytes: 1 << 10,
             max_body_bytes: 1 << 20,
@@ -27,21 +27,21 @@ impl SysVvmDocuments for PostgresStorage {
         }
     }
 
-    async fn write_documents(
+    pub(super) async fn write_documents(
         &self,
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
+    ) -> Result<Done, WriteError> {
         let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
         let write = rows::write_documents(at, fence, batch, &history);
         let outcome = async {
             let answer = self.locking(&format!("{}; {write}", rows::locked(at))).await?;
             if answer.affected(SETTINGS + 1) > 0 {
-                return Ok(BatchOutcome::Written);
+                return Ok(Done::Applied);
             }
             if self.is_same_history(&answer, 2)? {
-                Ok(BatchOutcome::Refused)
+                Ok(Done::Refused(Shown::Nothing))
             } else {
                 Err(DriverError::OtherHistory)
             }
@@ -49,18 +49,22 @@ impl SysVvmDocuments for PostgresStorage {
         outcome.await.map_err(DriverError::of_write)
     }
 
-    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+    pub(super) async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let shown = self.read_slots(&rows::locked(at), Some(at)).await;
         shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::of_read)
     }
 
-    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+    pub(super) async fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, ReadError> {
         let answer = self.connections.ask(&rows::document(at, id)).await;
         let document = answer.and_then(|answer| Ok(answer.row(0).map(Row::document).transpose()?));
         document.map_err(DriverError::of_read)
     }
 
-    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+    pub(super) async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         let answer = self.connections.ask(&rows::documents_page(at, scan)).await;
         answer.and_then(|answer| Ok(Row::page(answer.rows(0))?)).map_err(DriverError::of_read)
     }

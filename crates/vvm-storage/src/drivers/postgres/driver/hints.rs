@@ -1,7 +1,7 @@
 //! Hints, by notifications of PostgreSQL.
 
 use super::PostgresStorage;
-use crate::{Partition, SysVvmHints};
+use crate::{key::Partition, sysvvm::SysVvmHints};
 use async_trait::async_trait;
 
 #[async_trait]

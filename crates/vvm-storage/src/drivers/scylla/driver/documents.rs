@@ -4,16 +4,17 @@ use super::{
     super::{errors::DriverError, open::MAX_PAGE},
     ScyllaStorage,
 };
-use crate::{Partition, SysVvmDocuments};
-use async_trait::async_trait;
+use crate::{
+    key::Partition,
+    step::{Done, Shown},
+};
 use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Page,
-    ReadError, Scan, WriteError,
+    Document, DocumentId, DocumentLimits, DocumentWrite, Entropy as _, Fence, FenceState, Page, ReadError,
+    Scan, WriteError,
 };
 
-#[async_trait]
-impl SysVvmDocuments for ScyllaStorage {
-    fn document_limits(&self) -> DocumentLimits {
+impl ScyllaStorage {
+    pub(super) fn document_limits(&self) -> DocumentLimits {
         DocumentLimits {
             // CQL's limit is 65,535; the server keeps them in an index.
             max_id_bytes: 1 << 10,
@@ -27,12 +28,12 @@ impl SysVvmDocuments for ScyllaStorage {
         }
     }
 
-    async fn write_documents(
+    pub(super) async fn write_documents(
         &self,
         at: &Partition,
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
+    ) -> Result<Done, WriteError> {
         let mut id = [0; 16];
         self.entropy.fill(&mut id);
         let answer = self.statements()?.write_documents(at.as_bytes(), fence, &id, batch).await;
@@ -40,23 +41,27 @@ impl SysVvmDocuments for ScyllaStorage {
             // The server may lose ours to a transaction that then finishes it, find our batch when it tries
             // again, and refuse it.
             let written = columns.applied()? || columns.last_batch_is(&id)?;
-            Ok(if written { BatchOutcome::Written } else { BatchOutcome::Refused })
+            Ok(if written { Done::Applied } else { Done::Refused(Shown::Nothing) })
         });
         outcome.map_err(DriverError::into_write_error)
     }
 
-    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+    pub(super) async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let answer = self.statements()?.read(at.as_bytes()).await;
         let state =
             answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
         state.map_err(DriverError::into_read_error)
     }
 
-    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+    pub(super) async fn document(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, ReadError> {
         self.statements()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
-    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+    pub(super) async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         self.statements()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
 }

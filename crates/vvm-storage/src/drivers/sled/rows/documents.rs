@@ -10,12 +10,9 @@
 //! of 128 KiB or more into a file that it does not sync.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sled::errors::DriverError};
+use crate::{drivers::sled::errors::DriverError, key::Partition};
 use bytes::Bytes;
-use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
-    Scan, WriteError,
-};
+use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, FenceState, Page, Scan, WriteError};
 use std::ops::Bound;
 
 /// A partition with at least one batch.
@@ -37,17 +34,13 @@ impl Rows {
         Ok(FenceState { slot: self.slot(at)?, last })
     }
 
-    pub(in super::super) fn write_documents(
+    pub(super) fn write_documents(
         &self,
         at: &Partition,
-        fence: &Fence,
+        version: DocumentVersion,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, WriteError> {
-        if !self.admits(at, fence, batch).map_err(DriverError::before_write)? {
-            return Ok(BatchOutcome::Refused);
-        }
+    ) -> Result<(), WriteError> {
         let partition = self.number(at).map_err(DriverError::before_write)?;
-        let version = fence.after.next();
         let mut writes = ::sled::Batch::default();
         for write in batch {
             match write {
@@ -58,8 +51,7 @@ impl Rows {
             }
         }
         writes.insert(count_key(at), [partition, number(version)].concat());
-        self.documents.apply_batch(writes).map_err(|error| DriverError::from(error).while_writing())?;
-        Ok(BatchOutcome::Written)
+        self.documents.apply_batch(writes).map_err(|error| DriverError::from(error).while_writing())
     }
 
     /// Returns the partition's number, or a new one.
@@ -69,19 +61,6 @@ impl Rows {
             // If the batch fails, the number stays unused.
             None => Ok(self.database.generate_id()?.to_be_bytes()),
         }
-    }
-
-    fn admits(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> Result<bool, DriverError> {
-        if !self.fence_state(at)?.admits(fence) {
-            return Ok(false);
-        }
-        for write in batch.iter().filter(|write| write.only_if() != OnlyIf::Always) {
-            let stands = self.document(at, write.id())?;
-            if !write.only_if().holds(stands.map(|document| document.version)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     pub(in super::super) fn document(

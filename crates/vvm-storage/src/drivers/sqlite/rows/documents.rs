@@ -4,11 +4,10 @@
 //! half-way (a full disk) and leaves the other writes.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sqlite::errors::DriverError};
+use crate::{drivers::sqlite::errors::DriverError, key::Partition};
 use bytes::Bytes;
 use ielections::{
-    BatchOutcome, Document, DocumentId, DocumentVersion, DocumentWrite, Fence, FenceState, OnlyIf, Page,
-    Scan, Slot, Vacant,
+    Document, DocumentId, DocumentVersion, DocumentWrite, FenceState, Page, Scan, Slot, Vacant,
 };
 use rusqlite::{OptionalExtension, params};
 use std::ops::Bound;
@@ -61,32 +60,29 @@ impl Rows<'_> {
         Ok(FenceState { slot: self.decode(row)?, last })
     }
 
-    pub(in super::super) fn write_documents(
+    pub(super) fn write_documents(
         &self,
         at: &Partition,
-        fence: &Fence,
+        version: DocumentVersion,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, DriverError> {
-        if !self.fence_state(at)?.admits(fence) {
-            return Ok(BatchOutcome::Refused);
-        }
-        for write in batch.iter().filter(|write| write.only_if() != OnlyIf::Always) {
-            if !write.only_if().holds(self.document_version(at, write.id())?) {
-                return Ok(BatchOutcome::Refused);
-            }
-        }
+    ) -> Result<(), DriverError> {
+        let key = at.as_bytes();
+        let number = version.get().cast_signed();
         self.all_or_nothing(|| {
-            let number = fence.after.next();
-            batch.iter().try_for_each(|write| self.apply(at, number, write))?;
-            self.connection
-                .prepare_cached(COUNT)?
-                .execute(params![at.as_bytes(), number.get().cast_signed()])?;
-            Ok(BatchOutcome::Written)
+            for write in batch {
+                match write {
+                    DocumentWrite::Put { id, body, .. } => {
+                        self.run(PUT, params![key, id.as_bytes(), number, &**body])?;
+                    }
+                    DocumentWrite::Delete { id, .. } => self.run(DELETE, params![key, id.as_bytes()])?,
+                }
+            }
+            self.run(COUNT, params![key, number])
         })
     }
 
     /// Undoes what `work` did if it fails. The rest of the transaction stays.
-    fn all_or_nothing<T>(&self, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
+    fn all_or_nothing(&self, work: impl FnOnce() -> Result<(), DriverError>) -> Result<(), DriverError> {
         let run = |statement: &str| self.connection.prepare_cached(statement)?.execute([]);
         run("SAVEPOINT batch")?;
         let outcome = work();
@@ -105,27 +101,7 @@ impl Rows<'_> {
         outcome
     }
 
-    fn apply(
-        &self,
-        at: &Partition,
-        number: DocumentVersion,
-        write: &DocumentWrite,
-    ) -> Result<(), DriverError> {
-        match write {
-            DocumentWrite::Put { id, body, .. } => self.connection.prepare_cached(PUT)?.execute(params![
-                at.as_bytes(),
-                id.as_bytes(),
-                number.get().cast_signed(),
-                &**body
-            ])?,
-            DocumentWrite::Delete { id, .. } => {
-                self.connection.prepare_cached(DELETE)?.execute(params![at.as_bytes(), id.as_bytes()])?
-            }
-        };
-        Ok(())
-    }
-
-    fn document_version(
+    pub(super) fn document_version(
         &self,
         at: &Partition,
         id: &DocumentId,

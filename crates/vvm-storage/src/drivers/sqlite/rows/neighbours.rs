@@ -5,7 +5,7 @@
 //! rows are searched for.
 
 use super::{Rows, damaged};
-use crate::{Partition, drivers::sqlite::errors::DriverError};
+use crate::{drivers::sqlite::errors::DriverError, key::Partition};
 use ielections::{Slot, Vacant};
 use rusqlite::params;
 
@@ -90,7 +90,7 @@ impl Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::sqlite::rows::SCHEMAS;
+    use crate::{drivers::sqlite::rows::SCHEMAS, step::Step};
     use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Version};
     use rusqlite::Connection;
     use vvm_clock::Instant;
@@ -117,7 +117,8 @@ mod tests {
             rows.put(&partition(number), &entry(number), Instant::ORIGIN).unwrap();
         }
         let released = entry(103);
-        rows.release(&partition(103), released.incarnation(), released.epoch).unwrap();
+        let release = Step::release(released.incarnation(), released.epoch);
+        rows.commit(&partition(103), &release, Instant::ORIGIN).unwrap();
 
         let lists: [Vec<u16>; 9] = [
             vec![],

@@ -4,8 +4,11 @@ use super::{
     super::{OpenOptions, SqliteStorage},
     *,
 };
-use crate::{SysVvmDocuments, SysVvmStorage};
-use ielections::{BatchOutcome, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan, WriteError};
+use crate::{step::Done, sysvvm::SysVvmStorage};
+use ielections::{
+    DocumentId, DocumentVersion, DocumentWrite, Epoch, Fence, Holder, Incarnation, OnlyIf, Scan, Ttl,
+    Version, WriteError,
+};
 
 /// The temporary folder of a test may be on overlayfs.
 const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
@@ -37,8 +40,8 @@ async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
     limit_pages(&storage, 8).await;
     let mut claimed = 0;
     let error = loop {
-        match storage.claim(partition(claimed), &VACANT, &entry()).await {
-            Ok(outcome) => assert_eq!(outcome, Claim::Claimed),
+        match storage.commit(partition(claimed), Step::claim(&VACANT, &entry())).await {
+            Ok(outcome) => assert_eq!(outcome, Done::Applied),
             Err(error) => break error,
         }
         claimed += 1;
@@ -50,18 +53,18 @@ async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
     let (first, next) = (partition(0), partition(claimed));
     let (from, old) = (VACANT, entry());
     let (refused, swapped) = tokio::join!(biased;
-        storage.claim(next.clone(), &from, &old),
-        storage.renew(first.clone(), &old, &renewed),
+        storage.commit(next.clone(), Step::claim(&from, &old)),
+        storage.commit(first.clone(), Step::renew(&old, &renewed)),
     );
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
-    assert_eq!(swapped.unwrap(), Swap::Swapped);
+    assert_eq!(swapped.unwrap(), Done::Applied);
     for number in 1..claimed {
         assert_eq!(storage.read(partition(number)).await.unwrap().entry(), Some(&old));
     }
     assert_eq!(storage.read(first.clone()).await.unwrap().entry(), Some(&renewed));
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.claim(next.clone(), &from, &old).await.unwrap(), Claim::Claimed);
+    assert_eq!(storage.commit(next.clone(), Step::claim(&from, &old)).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test]
@@ -69,8 +72,8 @@ async fn batch_without_room_is_undone_and_other_writes_stand() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (first, other, entry) = (partition(1), partition(2), entry());
-    storage.claim(first.clone(), &VACANT, &entry).await.unwrap();
-    storage.claim(other.clone(), &VACANT, &entry).await.unwrap();
+    storage.commit(first.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
+    storage.commit(other.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     limit_pages(&storage, 12).await;
     let fence = |after| Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
     let put = |number: u16| DocumentWrite::Put {
@@ -83,20 +86,20 @@ async fn batch_without_room_is_undone_and_other_writes_stand() {
         (fence(DocumentVersion::NONE), [put(1)], entry.renewed(entry.version.next()));
     // All in one transaction, before and after the one that does not fit.
     let (before, refused, behind) = tokio::join!(biased;
-        storage.renew(other.clone(), &entry, &renewed),
-        storage.write_documents(&first, &none, &large),
-        storage.write_documents(&other, &none, &small),
+        storage.commit(other.clone(), Step::renew(&entry, &renewed)),
+        storage.commit(first.clone(), Step::batch(&none, &large)),
+        storage.commit(other.clone(), Step::batch(&none, &small)),
     );
-    assert_eq!(before.unwrap(), Swap::Swapped);
+    assert_eq!(before.unwrap(), Done::Applied);
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
-    assert_eq!(behind.unwrap(), BatchOutcome::Written);
+    assert_eq!(behind.unwrap(), Done::Applied);
     assert_eq!(storage.fence_state(&first).await.unwrap().last, DocumentVersion::NONE);
     let scan = Scan { limit: 1000, ..Scan::default() };
     assert_eq!(storage.scan_documents(&first, &scan).await.unwrap().documents, []);
     assert_eq!(storage.scan_documents(&other, &scan).await.unwrap().documents.len(), 1);
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.write_documents(&first, &none, &large).await.unwrap(), BatchOutcome::Written);
+    assert_eq!(storage.commit(first.clone(), Step::batch(&none, &large)).await.unwrap(), Done::Applied);
 }
 
 /// A failed statement, unlike a full disk, does not end the transaction.
@@ -105,7 +108,7 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
-    storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
+    storage.commit(at.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     let refuse = |rows: &Rows<'_>| {
         let trigger = "CREATE TRIGGER refuse BEFORE INSERT ON document WHEN NEW.id = x'05'
             BEGIN SELECT RAISE(ABORT, 'not this one'); END";
@@ -122,15 +125,15 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
     let after = DocumentVersion::NONE;
     let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
     let (before, failed) = tokio::join!(biased;
-        storage.renew(at.clone(), &entry, &renewed),
-        storage.write_documents(&at, &fence, &failing),
+        storage.commit(at.clone(), Step::renew(&entry, &renewed)),
+        storage.commit(at.clone(), Step::batch(&fence, &failing)),
     );
-    assert_eq!(before.unwrap(), Swap::Swapped);
+    assert_eq!(before.unwrap(), Done::Applied);
     assert!(matches!(failed, Err(WriteError::Fatal(_))), "{failed:?}");
     assert_eq!(storage.fence_state(&at).await.unwrap().last, after);
     let scan = Scan { limit: 100, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
-    assert_eq!(storage.write_documents(&at, &fence, &fine).await.unwrap(), BatchOutcome::Written);
+    assert_eq!(storage.commit(at.clone(), Step::batch(&fence, &fine)).await.unwrap(), Done::Applied);
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents.len(), 2);
     assert_eq!(storage.read(at.clone()).await.unwrap().entry(), Some(&renewed));
 }
@@ -140,7 +143,7 @@ async fn page_ends_at_its_size_and_the_scan_continues() {
     let folder = tempfile::TempDir::new().unwrap();
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
-    storage.claim(at.clone(), &VACANT, &entry).await.unwrap();
+    storage.commit(at.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     let put = |number: u8| DocumentWrite::Put {
         id: DocumentId::new(vec![number]).unwrap(),
         body: vec![number; 400 << 10].into(),
@@ -149,7 +152,7 @@ async fn page_ends_at_its_size_and_the_scan_continues() {
     for number in 0..4 {
         let after = DocumentVersion::from_stored(number.into());
         let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
-        storage.write_documents(&at, &fence, &[put(number)]).await.unwrap();
+        storage.commit(at.clone(), Step::batch(&fence, &[put(number)])).await.unwrap();
     }
     let first = storage.scan_documents(&at, &Scan { limit: 100, ..Scan::default() }).await.unwrap();
     assert_eq!((first.documents.len(), first.next.as_ref()), (3, Some(&first.documents[2].id)));

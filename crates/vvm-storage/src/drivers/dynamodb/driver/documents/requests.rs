@@ -5,12 +5,13 @@ use super::super::super::{
     open::Requests,
     rows::{self, Batches, Item},
 };
+use crate::step::{Done, Shown};
 use aws_sdk_dynamodb::{
     error::{BuildError, SdkError},
     operation::{transact_get_items::TransactGetItemsError, transact_write_items::TransactWriteItemsError},
     types::{Get, TransactGetItem},
 };
-use ielections::{BatchOutcome, Document, DocumentId, DocumentWrite, Fence, FenceState, Page, Scan};
+use ielections::{Document, DocumentId, DocumentWrite, Fence, FenceState, Page, Scan};
 
 /// How often the fence is read while other batches change it.
 const LOOKS: usize = 3;
@@ -22,18 +23,18 @@ impl Requests {
         partition: &[u8],
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<BatchOutcome, DriverError> {
+    ) -> Result<Done, DriverError> {
         let actions = rows::batch(&self.table, partition, fence, batch);
         let actions = actions.map_err(|error| Failure::of_building(&error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
-            Ok(_) => return Ok(BatchOutcome::Written),
+            Ok(_) => return Ok(Done::Applied),
             Err(error) => error,
         };
         if let SdkError::ServiceError(answer) = &error
             && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
         {
             return match Cancellation::of(cancelled.cancellation_reasons(), said(&error)) {
-                Cancellation::Refused => Ok(BatchOutcome::Refused),
+                Cancellation::Refused => Ok(Done::Refused(Shown::Nothing)),
                 Cancellation::Failed(failure) => Err(failure.into()),
             };
         }

@@ -1,0 +1,508 @@
+//! Tests of what DynamoDB Local can't show: tables and refusals that only AWS has, and the number of
+//! requests.
+
+mod server;
+
+use super::{
+    DynamoDbStorage,
+    address::Address,
+    open::{client, init_with, of_credentials, open_with},
+    requests::Requests,
+};
+use crate::{
+    drivers::request_timeout::REQUEST_TIMEOUT,
+    key::Partition,
+    open_error::{OpenError, OpenErrorKind},
+    step::{Done, Shown, Step},
+    sysvvm::SysVvmStorage,
+};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::{
+    Credentials,
+    provider::{SharedCredentialsProvider, error::CredentialsError},
+};
+use bytes::Bytes;
+use ielections::{
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
+    Scan, Slot, Ttl, Vacant, Version, WriteError,
+};
+use server::{Answer, Server, ok, refusal};
+use vvm_clock::SystemClock;
+
+/// The answer to DescribeTable about an election table, with `more` attributes.
+fn described(status: &str, more: &str) -> Answer {
+    Some((
+        200,
+        format!(
+            r#"{{"Table":{{"TableName":"elections","TableStatus":"{status}",
+                "KeySchema":[{{"AttributeName":"pk","KeyType":"HASH"}},
+                             {{"AttributeName":"cc","KeyType":"RANGE"}}],
+                "AttributeDefinitions":[{{"AttributeName":"pk","AttributeType":"B"}},
+                                        {{"AttributeName":"cc","AttributeType":"B"}}]{more}}}}}"#
+        ),
+    ))
+}
+
+/// The answers of an active election table.
+fn active(operation: &str) -> Answer {
+    match operation {
+        "DescribeTable" => described("ACTIVE", ""),
+        "DescribeTimeToLive" => ok(r#"{"TimeToLiveDescription":{"TimeToLiveStatus":"DISABLED"}}"#),
+        _ => ok("{}"),
+    }
+}
+
+fn configured(endpoint: &str) -> SdkConfig {
+    let credentials = Credentials::new("key", "secret", None, None, "this test");
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .region(Region::new("eu-west-1"))
+        .endpoint_url(endpoint)
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .build()
+}
+
+fn place(server: &Server) -> (SdkConfig, Address) {
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint()));
+    (configured(server.endpoint()), address.unwrap())
+}
+
+async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
+    let server = Server::start(script).await.unwrap();
+    let (configuration, address) = place(&server);
+    let storage =
+        DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap(), address.to_string());
+    server.take_counts();
+    (server, storage)
+}
+
+async fn refused(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> OpenError {
+    let server = Server::start(script).await.unwrap();
+    let (configuration, address) = place(&server);
+    open_with(&configuration, &address).await.expect_err("opened")
+}
+
+async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
+    refused(move |operation, _| match operation {
+        "DescribeTable" => described(status, more),
+        _ => active(operation),
+    })
+    .await
+}
+
+fn entry() -> Entry {
+    Entry {
+        holder: Holder::new("leader").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(1).unwrap(),
+    }
+}
+
+fn partition() -> Partition {
+    Partition::from_bytes(*b"partition")
+}
+
+#[tokio::test]
+async fn both_kinds_of_global_tables_are_refused() {
+    for (more, regions) in [
+        (r#","Replicas":[{"RegionName":"us-east-1"},{"RegionName":"eu-west-3"}]"#, "us-east-1, eu-west-3"),
+        (r#","GlobalTableVersion":"2017.11.29""#, "other regions"),
+    ] {
+        let error = refused_table("ACTIVE", more).await;
+        assert!(error.to_string().contains(regions) && error.to_string().contains("two leaders"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn table_that_is_not_active_is_refused() {
+    assert!(refused_table("CREATING", "").await.is_passing());
+    for status in ["DELETING", "ARCHIVED", "INACCESSIBLE_ENCRYPTION_CREDENTIALS", "SOMETHING_NEW"] {
+        let error = refused_table(status, "").await;
+        assert!(error.to_string().contains(&format!("its status is {status}")), "{error}");
+    }
+    // A table whose throughput is being changed can be used.
+    let (_server, _storage) = opened(|operation, _| match operation {
+        "DescribeTable" => described("UPDATING", ""),
+        _ => active(operation),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn time_to_live_is_refused_until_it_is_disabled() {
+    for status in ["ENABLING", "ENABLED", "DISABLING"] {
+        let error = refused(move |operation, _| match operation {
+            "DescribeTimeToLive" => Some((
+                200,
+                format!(
+                    r#"{{"TimeToLiveDescription":{{"TimeToLiveStatus":"{status}","AttributeName":"epoch"}}}}"#
+                ),
+            )),
+            _ => active(operation),
+        })
+        .await;
+        assert!(error.to_string().contains("time to live on attribute `epoch`"), "{status}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn refusal_by_aws_says_what_to_do() {
+    let table = [
+        (400, "AccessDeniedException", "policy of these credentials"),
+        (400, "UnrecognizedClientException", "renew or correct them"),
+        (400, "InvalidSignatureException", "machine's clock"),
+        (400, "ExpiredTokenException", "renew or correct them"),
+        (400, "ResourceNotFoundException", "no table `elections` in http://127.0.0.1"),
+        (400, "UnknownOperationException", "may not be DynamoDB"),
+        (400, "ThrottlingException", "Try again"),
+        (500, "InternalServerError", "Try again"),
+    ];
+    for (status, code, hint) in table {
+        for operation in ["DescribeTable", "DescribeTimeToLive"] {
+            let error = refused(move |asked, _| match asked {
+                _ if asked == operation => refusal(status, code),
+                _ => active(asked),
+            })
+            .await
+            .to_string();
+            assert!(error.contains(hint), "{operation}, {code}: {error}");
+        }
+    }
+}
+
+#[test]
+fn failed_provider_is_passing_and_missing_credentials_are_not() {
+    let none = of_credentials(&CredentialsError::not_loaded("no provider has any"));
+    assert!(none.to_string().contains("AWS_ACCESS_KEY_ID") && !none.is_passing(), "{none}");
+    let late = of_credentials(&CredentialsError::provider_error("503"));
+    assert!(late.to_string().contains("503") && late.is_passing(), "{late}");
+}
+
+#[tokio::test]
+async fn missing_table_is_created_and_waited_for() {
+    let server = Server::start(|operation, before| match (operation, before) {
+        // The table is missing, created but not visible yet, being created, active.
+        ("DescribeTable", 0 | 1) => refusal(400, "ResourceNotFoundException"),
+        ("DescribeTable", 2) => described("CREATING", ""),
+        // Another process created it first.
+        ("CreateTable", _) => refusal(400, "ResourceInUseException"),
+        _ => active(operation),
+    });
+    let server = server.await.unwrap();
+    let (configuration, address) = place(&server);
+    init_with(&configuration, &address).await.unwrap();
+    let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
+    assert_eq!(server.take_counts(), asked.map(|(operation, count)| (operation.to_owned(), count)));
+
+    // An existing table is left as it is.
+    let server = Server::start(|operation, _| active(operation)).await.unwrap();
+    let (configuration, address) = place(&server);
+    init_with(&configuration, &address).await.unwrap();
+    assert!(server.take_counts().iter().all(|(operation, _)| operation.starts_with("Describe")));
+}
+
+#[tokio::test]
+async fn refused_creation_is_reported() {
+    let server = Server::start(|operation, _| match operation {
+        "DescribeTable" => refusal(400, "ResourceNotFoundException"),
+        _ => refusal(400, "AccessDeniedException"),
+    });
+    let server = server.await.unwrap();
+    let (configuration, address) = place(&server);
+    let error = init_with(&configuration, &address).await.unwrap_err();
+    assert!(error.to_string().contains("AWS denies") && error.kind() == OpenErrorKind::Refused, "{error}");
+}
+
+#[tokio::test]
+async fn each_verb_is_one_request() {
+    let (server, storage) = opened(|operation, _| active(operation)).await;
+    let (at, entry) = (partition(), entry());
+    let one = |operation: &str| vec![(operation.to_owned(), 1)];
+
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    assert_eq!(storage.commit(at.clone(), Step::claim(&vacant, &entry)).await.unwrap(), Done::Applied);
+    assert_eq!(server.take_counts(), one("UpdateItem"));
+    assert_eq!(storage.commit(at.clone(), Step::renew(&entry, &entry)).await.unwrap(), Done::Applied);
+    assert_eq!(server.take_counts(), one("UpdateItem"));
+    assert_eq!(
+        storage.commit(at.clone(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap(),
+        Done::Applied
+    );
+    assert_eq!(server.take_counts(), one("UpdateItem"));
+    assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
+    assert_eq!(server.take_counts(), one("GetItem"));
+    assert_eq!(storage.commit(at.clone(), Step::settle(b"3")).await.unwrap(), Done::Applied);
+    assert_eq!(server.take_counts(), one("UpdateItem"));
+    assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
+    assert_eq!(server.take_counts(), one("GetItem"));
+    assert_eq!(storage.peek(&vec![at; 101]).await.unwrap().len(), 101);
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn reads_are_consistent_and_peeks_are_not() {
+    let (server, storage) = opened(|operation, _| active(operation)).await;
+    let partition = partition();
+    storage.read(partition.clone()).await.unwrap();
+    assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
+    storage.setting(partition.clone()).await.unwrap();
+    assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
+    // DynamoDB refuses a request with one key twice, so a slot asked for twice is sent once.
+    storage.peek(&[partition.clone(), partition]).await.unwrap();
+    let text = server.last_body("BatchGetItem");
+    assert_eq!(text.matches(r#""pk""#).count(), 1, "{text}");
+    assert!(!text.contains("ConsistentRead"), "{text}");
+}
+
+#[tokio::test]
+async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
+    let table: [(fn() -> Answer, _); 5] = [
+        (|| refusal(400, "ProvisionedThroughputExceededException"), "NotApplied"),
+        (|| refusal(500, "InternalServerError"), "Unknown"),
+        (|| refusal(503, "ServiceUnavailable"), "Unknown"),
+        (|| None, "Unknown"),
+        (|| refusal(400, "ExpiredTokenException"), "Fatal"),
+    ];
+    for (answer, expected) in table {
+        let (server, storage) = opened(move |operation, _| match operation {
+            "UpdateItem" => answer(),
+            _ => active(operation),
+        })
+        .await;
+        let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+        let found = match &outcome {
+            Err(WriteError::NotApplied(_)) => "NotApplied",
+            Err(WriteError::Unknown(_)) => "Unknown",
+            Err(WriteError::Fatal(_)) => "Fatal",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{outcome:?}");
+        assert_eq!(server.take_counts(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
+    }
+}
+
+/// A handle of a table at the address of this listener, which answers nothing.
+fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    DynamoDbStorage::on(
+        Requests::new(client(&configured(&endpoint), REQUEST_TIMEOUT), "elections".into()),
+        endpoint,
+    )
+}
+
+#[tokio::test]
+async fn write_without_a_connection_is_not_applied() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let storage = at(&listener);
+    drop(listener);
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+    assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{outcome:?}");
+    assert!(matches!(storage.read(partition()).await, Err(ReadError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn keys_left_out_of_an_answer_are_requested_again() {
+    const KEY: &str = r#"{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="}}"#;
+    let left_out = || Some((200, format!(r#"{{"UnprocessedKeys":{{"elections":{{"Keys":[{KEY}]}}}}}}"#)));
+    let two = [Partition::from_bytes(*b"another"), partition()];
+    let (server, storage) = opened(move |operation, before| match (operation, before) {
+        ("BatchGetItem", 0) => left_out(),
+        ("BatchGetItem", _) => ok(r#"{"Responses":{"elections":[
+                {"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#),
+        _ => active(operation),
+    })
+    .await;
+    let slots = storage.peek(&two).await.unwrap();
+    assert_eq!(slots.iter().map(Slot::last_epoch).collect::<Vec<_>>(), [None, Epoch::new(5).ok()]);
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
+
+    // An answer without any item is not followed by another request (I10).
+    let (server, storage) = opened(move |operation, _| match operation {
+        "BatchGetItem" => left_out(),
+        _ => active(operation),
+    })
+    .await;
+    assert!(matches!(storage.peek(&two).await, Err(ReadError::Unavailable(_))));
+    assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn refusal_without_an_item_is_fatal_for_a_claim() {
+    let (_server, storage) = opened(|operation, _| match operation {
+        "UpdateItem" => refusal(400, "ConditionalCheckFailedException"),
+        _ => active(operation),
+    })
+    .await;
+    let vacant = Slot::Vacant(Vacant { last_epoch: None });
+    let outcome = storage.commit(partition(), Step::claim(&vacant, &entry())).await;
+    assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
+    assert!(matches!(storage.commit(partition(), Step::settle(b"3")).await, Err(WriteError::Fatal(_))));
+    // A renewal expects a record, and the refusal shows none.
+    let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+    assert!(matches!(outcome, Ok(Done::Refused(Shown::Slot(Slot::Vacant(_))))), "{outcome:?}");
+}
+
+fn id() -> DocumentId {
+    DocumentId::new("name").unwrap()
+}
+
+fn fence() -> Fence {
+    Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after: DocumentVersion::from_stored(4) }
+}
+
+async fn write(storage: &DynamoDbStorage) -> Result<Done, WriteError> {
+    let delete = DocumentWrite::Delete { id: id(), only_if: OnlyIf::Always };
+    storage.commit(partition(), Step::batch(&fence(), &[delete])).await
+}
+
+/// A cancelled transaction, with a reason for each of its actions.
+fn cancelled(codes: &[&str]) -> Answer {
+    let reasons: Vec<_> = codes.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
+    let reasons = reasons.join(",");
+    let code = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+    let message = "Transaction cancelled, please refer cancellation reasons for specific reasons";
+    Some((400, format!(r#"{{"__type":"{code}","Message":"{message}","CancellationReasons":[{reasons}]}}"#)))
+}
+
+/// The batch item after a batch that wrote `name`.
+fn batches(last: u64) -> String {
+    format!(r#"{{"version":{{"N":"{last}"}},"ids":{{"BS":["bmFtZQ=="]}}}}"#)
+}
+
+const LEADER: &str = r#"{"epoch":{"N":"5"}}"#;
+
+/// An answer to `TransactGetItems`: the leader record, the batch item, and a document.
+fn together(last: u64) -> Answer {
+    let (leader, batches) = (LEADER, batches(last));
+    Some((200, format!(r#"{{"Responses":[{{"Item":{leader}}},{{"Item":{batches}}},{{}}]}}"#)))
+}
+
+fn found(item: &str) -> Answer {
+    Some((200, format!(r#"{{"Item":{item}}}"#)))
+}
+
+#[tokio::test]
+async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
+    let (server, storage) = opened(|operation, _| match operation {
+        "GetItem" => found(&batches(4)),
+        "TransactGetItems" => together(4),
+        _ => active(operation),
+    })
+    .await;
+    let at = partition();
+    let asked = |operations: &[&str]| -> Vec<_> {
+        operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
+    };
+    assert_eq!(write(&storage).await.unwrap(), Done::Applied);
+    assert_eq!(server.take_counts(), asked(&["TransactWriteItems"]));
+    let state = storage.fence_state(&at).await.unwrap();
+    assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
+    assert_eq!(server.last_body("TransactGetItems").matches(r#""Get""#).count(), 3);
+    assert_eq!(server.take_counts(), asked(&["GetItem", "TransactGetItems"]));
+    let scan = Scan { limit: 10, ..Scan::default() };
+    assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
+    assert!(server.last_body("Query").contains(r#""ConsistentRead":true"#));
+    assert_eq!(server.take_counts(), asked(&["Query"]));
+    // A scan that can't find an id sends nothing.
+    let long = Scan { prefix: Bytes::from(vec![1; 1024]), limit: 10, ..Scan::default() };
+    assert_eq!(storage.scan_documents(&at, &long).await.unwrap().documents, []);
+    let beyond = Scan { prefix: Bytes::from_static(b"a"), after: Some(id()), limit: 10 };
+    assert_eq!(storage.scan_documents(&at, &beyond).await.unwrap().next, None);
+    assert_eq!(server.take_counts(), []);
+}
+
+#[tokio::test]
+async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
+    let table: [(fn() -> Answer, _); 7] = [
+        (|| cancelled(&["ConditionalCheckFailed", "None", "None"]), "Refused"),
+        (|| cancelled(&["None", "None", "TransactionConflict"]), "NotApplied"),
+        (|| cancelled(&["ThrottlingError", "None", "None"]), "NotApplied"),
+        (|| cancelled(&["None", "ValidationError", "None"]), "Fatal"),
+        (|| refusal(400, "TransactionInProgressException"), "Unknown"),
+        (|| refusal(500, "InternalServerError"), "Unknown"),
+        (|| None, "Unknown"),
+    ];
+    for (answer, expected) in table {
+        let (server, storage) = opened(move |operation, _| match operation {
+            "TransactWriteItems" => answer(),
+            _ => active(operation),
+        })
+        .await;
+        let outcome = write(&storage).await;
+        let found = match &outcome {
+            Ok(Done::Refused(Shown::Nothing)) => "Refused",
+            Err(WriteError::NotApplied(_)) => "NotApplied",
+            Err(WriteError::Unknown(_)) => "Unknown",
+            Err(WriteError::Fatal(_)) => "Fatal",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{outcome:?}");
+        assert_eq!(server.take_counts(), [("TransactWriteItems".to_owned(), 1)], "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn fence_is_unavailable_while_a_batch_is_applied() {
+    let (server, storage) = opened(|operation, _| match operation {
+        "GetItem" => found(&batches(4)),
+        "TransactGetItems" => cancelled(&["None", "None", "TransactionConflict"]),
+        _ => active(operation),
+    })
+    .await;
+    let state = storage.fence_state(&partition()).await;
+    assert!(matches!(state, Err(ReadError::Unavailable(_))), "{state:?}");
+    assert_eq!(server.take_counts(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn fence_is_read_again_when_a_batch_came_between_its_two_reads() {
+    // One batch between the reads is followed by a second read; batches without end are an error (I10).
+    for (steady, looks) in [(true, 2), (false, 3)] {
+        let (server, storage) = opened(move |operation, before| match operation {
+            "GetItem" => found(&batches(4)),
+            "TransactGetItems" => together(if steady { 5 } else { 5 + before as u64 }),
+            _ => active(operation),
+        })
+        .await;
+        let state = storage.fence_state(&partition()).await;
+        match state {
+            Ok(state) => assert!(steady && state.last == fence().after.next(), "{state:?}"),
+            Err(error) => assert!(!steady && matches!(error, ReadError::Unavailable(_)), "{error:?}"),
+        }
+        assert_eq!(server.take_counts(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), looks)]);
+    }
+}
+
+#[tokio::test]
+async fn answer_with_missing_items_is_unavailable_and_not_vacant() {
+    let (_server, storage) = opened(|operation, _| match operation {
+        "GetItem" => found(&batches(4)),
+        "TransactGetItems" => ok(r#"{"Responses":[]}"#),
+        _ => active(operation),
+    })
+    .await;
+    let state = storage.fence_state(&partition()).await;
+    assert!(matches!(state, Err(ReadError::Unavailable(_))), "{state:?}");
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn request_to_a_hanging_server_ends_after_its_timeout() {
+        ::timed::timed("hanging server", |attempt| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                // The system accepts connections, and no program answers.
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let storage = at(&listener);
+                let began_at = SystemClock::read();
+                let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+                assert!(matches!(outcome, Err(WriteError::Unknown(_))), "{outcome:?}");
+                assert!(SystemClock::read().since(began_at) >= REQUEST_TIMEOUT, "given up early");
+                attempt.took("the request", 2 * REQUEST_TIMEOUT, began_at).map(|_| ())
+            })
+        });
+    }
+}

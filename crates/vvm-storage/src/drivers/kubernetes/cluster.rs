@@ -1,0 +1,322 @@
+//! `k8s://…`, taken apart, and the [`Cluster`] that it names: an API server and our credentials, from a
+//! kubeconfig or a Pod's service account.
+
+use super::kubeconfig;
+use crate::{
+    drivers::{
+        options::options,
+        request_timeout::{REQUEST_TIMEOUT, request_timeout},
+        tls::{Names, Pem, Tls},
+    },
+    open_error::OpenError,
+};
+use hyper::Uri;
+use rustls::pki_types::ServerName;
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio_rustls::TlsConnector;
+use vvm_clock::{Clock, Instant, SystemClock};
+
+const SCHEME: &str = "k8s://";
+
+/// The folder with the token and the authority of a Pod's service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// A namespace's longest name.
+const LONGEST_NAMESPACE: usize = 63;
+
+/// Where the Leases are, and how to log in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Address {
+    pub(super) namespace: String,
+    pub(super) context: Option<String>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) service_account: PathBuf,
+    pub(super) server: Option<String>,
+    pub(super) request_timeout: Duration,
+}
+
+impl Address {
+    /// Returns the address that `url` names.
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = url.strip_prefix(SCHEME).ok_or("write k8s://NAMESPACE")?;
+    let (namespace, text) = rest.split_once('?').unwrap_or((rest, ""));
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if namespace.is_empty() || namespace.len() > LONGEST_NAMESPACE || !namespace.bytes().all(is_letter) {
+        return Err(format!("`{namespace}` is no namespace: write k8s://NAMESPACE?context=CONTEXT"));
+    }
+    let mut address = Address {
+        namespace: namespace.to_owned(),
+        context: None,
+        kubeconfig: None,
+        service_account: SERVICE_ACCOUNT.into(),
+        server: None,
+        request_timeout: REQUEST_TIMEOUT,
+    };
+    for option in options(text) {
+        match option? {
+            ("context", name) => address.context = Some(name.to_owned()),
+            ("kubeconfig", path) => address.kubeconfig = Some(path.into()),
+            ("service_account", path) => address.service_account = path.into(),
+            ("server", url) => address.server = Some(url.to_owned()),
+            ("request_timeout", value) => address.request_timeout = request_timeout(value)?,
+            (name, _) => {
+                return Err(format!(
+                    "there is no option `{name}`; there are context, kubeconfig, server, \
+                     service_account, request_timeout"
+                ));
+            }
+        }
+    }
+    Ok(address)
+}
+
+/// Where an API server is, and who we are.
+pub(super) struct Cluster {
+    /// For display: `https://host:port`.
+    pub(super) server: String,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// What paths begin with, without a slash at the end: a proxy for several clusters has one.
+    pub(super) path: String,
+    /// `None` for plain HTTP, which is accepted on loopback alone.
+    pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub(super) token: Token,
+    pub(super) namespace: String,
+    /// For display.
+    pub(super) credentials: String,
+}
+
+/// Returns the cluster that the address names.
+pub(super) fn find(address: &Address) -> Result<Cluster, OpenError> {
+    let is_kubeconfig_named = address.context.is_some() || address.kubeconfig.is_some();
+    let pod = || Some((env::var("KUBERNETES_SERVICE_HOST").ok()?, env::var("KUBERNETES_SERVICE_PORT").ok()?));
+    let token = address.service_account.join("token");
+    match pod() {
+        Some((host, port)) if !is_kubeconfig_named && token.exists() => in_pod(address, &host, &port, token),
+        _ => {
+            let path = kubeconfig_path(address)?;
+            let text = fs::read_to_string(&path).map_err(|cause| unusable(&path, cause))?;
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            let found = kubeconfig::find(&text, &folder, address.context.as_deref());
+            let found = found.map_err(|why| unusable(&path, why))?;
+            let place = (found.server.as_str(), found.server_name.as_deref());
+            let credentials = format!("context {} of {}", found.context, path.display());
+            cluster(place, &found.tls, found.token, address, credentials, |why| unusable(&path, why))
+        }
+    }
+}
+
+/// `KUBECONFIG` may name several files, which kubectl merges; here there must be one.
+fn kubeconfig_path(address: &Address) -> Result<PathBuf, OpenError> {
+    if let Some(path) = &address.kubeconfig {
+        return Ok(path.clone());
+    }
+    let home = PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".kube/config");
+    let named = env::var_os("KUBECONFIG").filter(|named| !named.is_empty());
+    let named = named.map(|named| env::split_paths(&named).collect::<Vec<_>>());
+    let candidates = named.unwrap_or_else(|| vec![home.clone()]);
+    let mut existing = candidates.iter().filter(|path| path.exists());
+    match (existing.next(), existing.next()) {
+        (Some(one), None) => Ok(one.clone()),
+        (Some(one), Some(_)) => {
+            Err(unusable(one, "KUBECONFIG names several files: write kubeconfig=PATH with one"))
+        }
+        (None, _) => Err(OpenError::refused(format!(
+            "no credentials for Kubernetes: in a Pod, mount its service account; elsewhere write \
+             kubeconfig=PATH, set KUBECONFIG, or create {}",
+            candidates.first().unwrap_or(&home).display()
+        ))),
+    }
+}
+
+/// A kubeconfig, certificate, key or token can't be used.
+fn unusable(path: &Path, why: impl fmt::Display) -> OpenError {
+    OpenError::refused(format!("{} can't be used: {why}", path.display()))
+}
+
+fn in_pod(address: &Address, host: &str, port: &str, token: PathBuf) -> Result<Cluster, OpenError> {
+    let authority = Some(Pem::File(address.service_account.join("ca.crt")));
+    let tls = Tls { authority, names: Names::Address, own: None };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let credentials = format!("service account of {}", address.service_account.display());
+    let server = format!("https://{host}:{port}");
+    cluster((&server, None), &tls, Token::File(token.into()), address, credentials, |why| {
+        OpenError::refused(format!("KUBERNETES_SERVICE_HOST or _PORT is wrong: {why} [{server}]"))
+    })
+}
+
+fn cluster(
+    (server, server_name): (&str, Option<&str>),
+    tls: &Tls,
+    token: Token,
+    address: &Address,
+    credentials: String,
+    wrong: impl Fn(String) -> OpenError,
+) -> Result<Cluster, OpenError> {
+    let server = address.server.as_deref().unwrap_or(server);
+    let wrong = |why: &str| wrong(format!("server `{server}`: {why}"));
+    let uri: Uri = server.parse().map_err(|cause| wrong(&format!("{cause}")))?;
+    let host = uri.host().ok_or_else(|| wrong("no host"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    let (tls, port) = match uri.scheme_str() {
+        Some("https") => {
+            let name = server_name.unwrap_or(&host).to_owned();
+            let name = ServerName::try_from(name).map_err(|cause| wrong(&cause.to_string()))?;
+            let tls = tls.read().map_err(|file| unusable(&file.path, file.why))?;
+            (Some((TlsConnector::from(Arc::new(tls)), name)), 443)
+        }
+        Some("http") if is_loopback => (None, 80),
+        _ => return Err(wrong("write https://HOST; plain http is accepted on loopback alone")),
+    };
+    Ok(Cluster {
+        server: format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or_default(),
+            uri.authority().map_or("", |at| at.as_str())
+        ),
+        port: uri.port_u16().unwrap_or(port),
+        path: uri.path().trim_end_matches('/').to_owned(),
+        host,
+        tls,
+        token,
+        namespace: address.namespace.clone(),
+        credentials,
+    })
+}
+
+/// For how long a token that was read is used. Kubernetes replaces one when a fifth of its life is left.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+
+/// The token of a user.
+pub(super) enum Token {
+    /// The user has a certificate, or nothing.
+    None,
+    Is(String),
+    File(TokenFile),
+}
+
+/// A file with a token, and what was read.
+pub(super) struct TokenFile {
+    path: PathBuf,
+    read: Mutex<Option<(String, Instant)>>,
+}
+
+impl From<PathBuf> for TokenFile {
+    fn from(path: PathBuf) -> Self {
+        Self { path, read: Mutex::default() }
+    }
+}
+
+impl Token {
+    /// Returns the token. A file is read at most once a minute, unless the token was refused.
+    pub(super) fn get(&self, clock: &SystemClock) -> Result<Option<String>, OpenError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Is(token) => Ok(Some(token.clone())),
+            Self::File(file) => {
+                let mut read = file.read.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = clock.now();
+                if let Some((token, since)) = &*read
+                    && now.since(*since) < READ_AGAIN
+                {
+                    return Ok(Some(token.clone()));
+                }
+                let text = fs::read_to_string(&file.path).map_err(|cause| unusable(&file.path, cause))?;
+                let token = text.trim().to_owned();
+                if token.is_empty() {
+                    return Err(unusable(&file.path, "it is empty"));
+                }
+                *read = Some((token.clone(), now));
+                Ok(Some(token))
+            }
+        }
+    }
+
+    /// The server refused it: the next request reads the file again.
+    pub(super) fn was_refused(&self) {
+        if let Self::File(file) = self {
+            file.read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+/// Never shows the token.
+impl fmt::Debug for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => out.write_str("no token"),
+            Self::Is(_) => out.write_str("a token"),
+            Self::File(file) => write!(out, "the token in {}", file.path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_has_a_namespace_and_options() {
+        let address =
+            parse("k8s://batch-1?context=prod&kubeconfig=/k&server=https://a&service_account=/s").unwrap();
+        assert_eq!(
+            address,
+            Address {
+                namespace: "batch-1".into(),
+                context: Some("prod".into()),
+                kubeconfig: Some("/k".into()),
+                service_account: "/s".into(),
+                server: Some("https://a".into()),
+                request_timeout: REQUEST_TIMEOUT,
+            }
+        );
+    }
+
+    #[test]
+    fn wrong_url_is_refused_with_the_way_out() {
+        let long = format!("k8s://{}", "a".repeat(64));
+        let table = [
+            ("k8s:batch", "write k8s://NAMESPACE"),
+            ("k8s://", "no namespace"),
+            ("k8s://a/b", "no namespace"),
+            ("k8s://me@a", "no namespace"),
+            ("k8s://A", "no namespace"),
+            (&*long, "no namespace"),
+            ("k8s://a?context", "write context=VALUE"),
+            ("k8s://a?token=secret", "no option `token`"),
+            ("k8s://a?request_timeout=5", "request_timeout=5s"),
+        ];
+        for (url, part) in table {
+            let why = parse(url).unwrap_err();
+            assert!(why.contains(part), "{url}: {why}");
+        }
+    }
+
+    #[test]
+    fn file_is_read_again_after_a_refusal_and_not_before_a_minute() {
+        let clock = SystemClock::start().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let token = Token::File(path.clone().into());
+        assert!(token.get(&clock).unwrap_err().to_string().contains("token can't be used"));
+        fs::write(&path, "one\n").unwrap();
+        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("one"));
+        fs::write(&path, "two\n").unwrap();
+        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("one"));
+        token.was_refused();
+        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("two"));
+        assert!(!format!("{token:?}").contains("two"));
+    }
+}

@@ -1,0 +1,283 @@
+//! [`Connections`]: as many as there are requests at once, up to a limit. One request at a time uses one; a
+//! [`Watch`] has one of its own.
+
+use super::{
+    cluster::Cluster,
+    errors::{Answer, DriverError, Status},
+    rows::{self, Lease},
+    session::{Session, unreachable},
+};
+use crate::{
+    drivers::{closed::Closed, request_timeout::Room},
+    open_error::OpenError,
+};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Request,
+    body::{Body as _, Incoming},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT},
+};
+use serde::Deserialize;
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use vvm_clock::{Span, SystemClock};
+
+/// How many requests may be under way at once; further ones wait.
+const MOST: usize = 8;
+
+/// The part of a request's time that connecting has.
+const CONNECTING: u32 = 2;
+
+const JSON: &str = "application/json";
+
+/// The connections of one handle.
+pub(super) struct Connections {
+    pub(super) cluster: Cluster,
+    room: Room,
+    /// How long connecting may take.
+    connecting: Duration,
+    idle: Mutex<Vec<Session>>,
+}
+
+impl Connections {
+    /// Connects at the first request.
+    pub(super) fn new(cluster: Cluster, request_timeout: Duration) -> Result<Self, OpenError> {
+        let room = Room::new(request_timeout, MOST)
+            .map_err(|cause| OpenError::refused(format!("the driver can't be started: {cause}")))?;
+        Ok(Self { cluster, room, connecting: request_timeout / CONNECTING, idle: Mutex::default() })
+    }
+
+    /// The server, for display.
+    pub(super) fn server(&self) -> &str {
+        &self.cluster.server
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.cluster.namespace
+    }
+
+    pub(super) fn credentials(&self) -> &str {
+        &self.cluster.credentials
+    }
+
+    pub(super) fn clock(&self) -> &SystemClock {
+        &self.room.clock
+    }
+
+    /// Reads a Lease: from the quorum, or as the server remembers it.
+    pub(super) async fn get(&self, name: &str, may_be_stale: bool) -> Result<Option<Lease>, DriverError> {
+        let options = if may_be_stale { "?resourceVersion=0" } else { "" };
+        let answer = self.ask(Method::GET, &format!("{}/{name}{options}", self.leases()), None).await?;
+        match answer.status {
+            200 => lease(&answer).map(Some),
+            404 if Status::of(&answer).is_absent() => Ok(None),
+            _ => Err(DriverError::of(&answer)),
+        }
+    }
+
+    /// Creates a Lease. Returns it as it was written; `None` if there is one already.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn create(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
+        let answer = self.ask(Method::POST, &self.leases(), Some(json(lease)?)).await?;
+        match answer.status {
+            201 => self::lease(&answer).map(Some),
+            409 if Status::of(&answer).reason == "AlreadyExists" => Ok(None),
+            _ => Err(DriverError::of(&answer)),
+        }
+    }
+
+    /// Replaces exactly the version of the object that `lease` names. Returns it as it was written; `None` if
+    /// there is another version, another object or none.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn replace(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
+        let path = format!("{}/{}", self.leases(), lease.name());
+        let answer = self.ask(Method::PUT, &path, Some(json(lease)?)).await?;
+        let status = Status::of(&answer);
+        match answer.status {
+            200 => self::lease(&answer).map(Some),
+            409 if status.reason == "Conflict" => Ok(None),
+            404 if status.is_absent() => Ok(None),
+            _ => Err(DriverError::of(&answer)),
+        }
+    }
+
+    pub(super) fn leases(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.cluster.namespace)
+    }
+
+    /// Sends a request once and returns the answer.
+    ///
+    /// # Cancel safety
+    /// Dropped, the request may be carried out, now or later. Its connection is closed.
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answer, DriverError> {
+        let _room = self.room.enter().await?;
+        let request = self.request(method, path, body)?;
+        let mut session = self.session().await?;
+        let answer = self.room.in_time(session.ask(request)).await;
+        let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
+        if answer.status == 401 {
+            self.cluster.token.was_refused();
+        }
+        if !self.room.is_closed() {
+            self.idle().push(session);
+        }
+        Ok(answer)
+    }
+
+    pub(super) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Request<Full<Bytes>>, DriverError> {
+        let cluster = &self.cluster;
+        let refused = |cause: &dyn ToString| DriverError::Refused(cause.to_string());
+        let host = cluster.server.split_once("://").map_or("", |(_, host)| host);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", cluster.path))
+            .header(HOST, host)
+            .header(ACCEPT, JSON)
+            .header(CONTENT_TYPE, JSON)
+            .header(USER_AGENT, concat!("vvm/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = cluster.token.get(self.clock())? {
+            let bearer = HeaderValue::try_from(format!("Bearer {token}"));
+            let mut bearer = bearer.map_err(|_| refused(&"the token has bytes that no token has"))?;
+            bearer.set_sensitive(true);
+            request = request.header(AUTHORIZATION, bearer);
+        }
+        request.body(Full::new(body.unwrap_or_default())).map_err(|cause| refused(&cause))
+    }
+
+    /// A connection that is open as far as this side knows.
+    pub(super) async fn session(&self) -> Result<Session, DriverError> {
+        if self.room.is_closed() {
+            return Err(DriverError::Closed(Closed));
+        }
+        loop {
+            let Some(mut session) = self.idle().pop() else { break };
+            if session.is_open().await {
+                return Ok(session);
+            }
+        }
+        let within = self.connecting;
+        match self.room.within(within, Session::connect(&self.cluster)).await {
+            Ok(connected) => Ok(connected?),
+            Err(_silence) => {
+                let why = format!("no connection within {}", Span(within));
+                Err(unreachable(&self.cluster.server, &why).into())
+            }
+        }
+    }
+
+    /// Ends the connections. A request that runs ends its own.
+    pub(super) fn close(&self) {
+        self.room.close();
+        self.idle().clear();
+    }
+
+    /// Each change is one insertion or removal, so a panic elsewhere leaves the list whole.
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn json(lease: &Lease) -> Result<Bytes, DriverError> {
+    let json = serde_json::to_vec(lease).map_err(|cause| DriverError::Refused(cause.to_string()))?;
+    Ok(json.into())
+}
+
+/// (I7) A write whose answer can't be read is unknown.
+fn lease(answer: &Answer) -> Result<Lease, DriverError> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|cause| DriverError::Unanswered(format!("its answer is no Lease: {cause}")))
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Connections({}, {:?})", self.cluster.server, self.cluster.token)
+    }
+}
+
+/// More than any Lease has.
+const LONGEST_LINE: usize = 4 << 20;
+
+/// A stream of changes, on a connection of its own.
+pub(super) struct Watch {
+    session: Session,
+    body: Incoming,
+    /// What has arrived of the next line.
+    part: Vec<u8>,
+}
+
+/// A change.
+#[derive(Deserialize, Debug)]
+pub(super) struct Change {
+    /// `ADDED`, also of what was there at the beginning; `MODIFIED`, `DELETED`, `ERROR`.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) object: Lease,
+}
+
+impl Connections {
+    /// Watches the Leases with a label.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub(super) async fn watch(&self, label: &str) -> Result<Watch, DriverError> {
+        let path = format!("{}?watch=1&labelSelector={}%3D{label}", self.leases(), rows::NAME);
+        let mut session = self.session().await?;
+        let request = self.request(Method::GET, &path, None)?;
+        let answer = self.room.in_time(session.begin(request)).await;
+        let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
+        let status = answer.status().as_u16();
+        let mut watch = Watch { session, body: answer.into_body(), part: Vec::new() };
+        if status == 200 {
+            return Ok(watch);
+        }
+        // The words of a refusal are one line.
+        let body = watch.line().await.unwrap_or_default().into();
+        Err(DriverError::of(&Answer { status, body }))
+    }
+}
+
+impl Watch {
+    /// Waits for the next change. `None` if the stream has ended, or can't be read.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(super) async fn next(&mut self) -> Option<Change> {
+        serde_json::from_slice(&self.line().await?).ok()
+    }
+
+    async fn line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = self.part.iter().position(|byte| *byte == b'\n') {
+                let rest = self.part.split_off(end + 1);
+                return Some(std::mem::replace(&mut self.part, rest));
+            }
+            let Self { session, body, part } = self;
+            let frame = session.driving(|context| Pin::new(&mut *body).poll_frame(context)).await;
+            match frame {
+                Some(Ok(frame)) if part.len() < LONGEST_LINE => {
+                    part.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+                }
+                _ => return None,
+            }
+        }
+    }
+}

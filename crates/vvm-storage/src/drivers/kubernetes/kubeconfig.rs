@@ -1,0 +1,180 @@
+//! A kubeconfig: one context of it, with the cluster and the user that the context names.
+
+use super::cluster::Token;
+use crate::drivers::tls::{Names, Pem, Tls};
+use data_encoding::BASE64;
+use std::path::Path;
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// What a context names.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) context: String,
+    pub(super) server: String,
+    pub(super) server_name: Option<String>,
+    pub(super) tls: Tls,
+    pub(super) token: Token,
+}
+
+/// Reads a context, or the current one. Paths in the file are relative to its `folder`.
+///
+/// # Errors
+/// What is wrong, and what to do. Nothing of a secret is shown.
+pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<Found, String> {
+    let documents = YamlLoader::load_from_str(text).map_err(|error| format!("no YAML: {}", error.info()))?;
+    let config = documents.first().ok_or("it is empty")?;
+    let current = config["current-context"].as_str().filter(|name| !name.is_empty());
+    let context = context.or(current).ok_or("it has no current-context: write context=NAME")?;
+    let named = |list: &str, name: &str| {
+        let entries = config[list].as_vec().into_iter().flatten();
+        let mut entries = entries.filter(|entry| entry["name"].as_str() == Some(name));
+        entries.next().ok_or_else(|| format!("it has no `{name}` among its {list}"))
+    };
+    let uses = &named("contexts", context)?["context"];
+    let cluster = uses["cluster"].as_str().ok_or_else(|| format!("context `{context}` names no cluster"))?;
+    let cluster = &named("clusters", cluster)?["cluster"];
+    let no_user = Yaml::BadValue;
+    let user = match uses["user"].as_str().filter(|user| !user.is_empty()) {
+        Some(user) => &named("users", user)?["user"],
+        None => &no_user,
+    };
+    refuse(cluster, user)?;
+    let server = cluster["server"].as_str().ok_or("its cluster names no server")?;
+    let own = match (pem(user, folder, "client-certificate")?, pem(user, folder, "client-key")?) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => return Err("its user has one of client-certificate and client-key: both are needed".into()),
+    };
+    let authority = pem(cluster, folder, "certificate-authority")?;
+    Ok(Found {
+        context: context.to_owned(),
+        server: server.to_owned(),
+        server_name: cluster["tls-server-name"].as_str().map(str::to_owned),
+        tls: Tls { authority, names: Names::Address, own },
+        token: token(user, folder),
+    })
+}
+
+/// What this driver can't do, or will not.
+fn refuse(cluster: &Yaml, user: &Yaml) -> Result<(), String> {
+    if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
+        return Err("insecure-skip-tls-verify lets any machine answer for the API server: remove it, and \
+                    name the authority with certificate-authority"
+            .into());
+    }
+    if !cluster["proxy-url"].is_badvalue() {
+        return Err("proxy-url is not supported: name a server that is reached without a proxy".into());
+    }
+    let unsupported =
+        ["exec", "auth-provider", "username"].into_iter().find(|method| !user[*method].is_badvalue());
+    match unsupported {
+        Some(method) => Err(format!(
+            "its user logs in with `{method}`, which is not supported: use a token, a tokenFile or a client \
+             certificate (`kubectl create token` makes a token)"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A file, or the data of one, which counts if both are there.
+fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
+    let data = format!("{name}-data");
+    match (of[&*data].as_str(), of[name].as_str()) {
+        (Some(encoded), _) => {
+            let decoded = BASE64.decode(encoded.trim().as_bytes());
+            decoded
+                .map(|pem| Some(Pem::Data(pem, data.clone())))
+                .map_err(|_| format!("its {data} is not base64"))
+        }
+        (None, Some(path)) => Ok(Some(Pem::File(folder.join(path)))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// kubectl prefers the file, too.
+fn token(user: &Yaml, folder: &Path) -> Token {
+    match (user["tokenFile"].as_str(), user["token"].as_str()) {
+        (Some(path), _) => Token::File(folder.join(path).into()),
+        (None, Some(token)) => Token::Is(token.to_owned()),
+        (None, None) => Token::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"
+apiVersion: v1
+kind: Config
+current-context: prod
+clusters:
+- name: a
+  cluster: {server: "https://a:6443", certificate-authority: pki/ca.crt, tls-server-name: kubernetes}
+- name: b
+  cluster:
+    server: https://b
+    certificate-authority-data: WA==
+contexts:
+- context:
+    cluster: a
+    user: certified
+    namespace: ignored
+  name: prod
+- {name: test, context: {cluster: b, user: token}}
+- {name: file, context: {cluster: b, user: file}}
+- {name: helper, context: {cluster: b, user: helper}}
+- {name: half, context: {cluster: b, user: half}}
+- {name: lost, context: {cluster: c, user: half}}
+users:
+- {name: certified, user: {client-certificate: /c.crt, client-key-data: WA==}}
+- {name: token, user: {token: secret}}
+- {name: file, user: {token: other, tokenFile: t}}
+- {name: helper, user: {exec: {command: aws}}}
+- {name: half, user: {client-certificate: /c.crt}}
+"#;
+
+    fn found(context: Option<&str>) -> Result<Found, String> {
+        find(CONFIG, Path::new("/k"), context)
+    }
+
+    #[test]
+    fn current_context_or_another_is_found() {
+        let current = found(None).unwrap();
+        assert_eq!((&*current.context, &*current.server), ("prod", "https://a:6443"));
+        assert_eq!(current.server_name.as_deref(), Some("kubernetes"));
+        let key = Pem::Data(b"X".into(), "client-key-data".into());
+        let own = Some((Pem::File("/c.crt".into()), key));
+        let authority = Some(Pem::File("/k/pki/ca.crt".into()));
+        assert_eq!(current.tls, Tls { authority, names: Names::Address, own });
+        assert!(matches!(current.token, Token::None));
+        let test = found(Some("test")).unwrap();
+        assert!(matches!(&test.token, Token::Is(token) if token == "secret"));
+        assert!(matches!(&test.tls.authority, Some(Pem::Data(data, _)) if data == b"X"));
+        assert!(matches!(found(Some("file")).unwrap().token, Token::File(_)));
+    }
+
+    #[test]
+    fn refusal_says_what_to_do() {
+        for (context, part) in [
+            ("helper", "kubectl create token"),
+            ("half", "both are needed"),
+            ("lost", "no `c` among its clusters"),
+            ("none", "no `none` among its contexts"),
+        ] {
+            let why = found(Some(context)).unwrap_err();
+            assert!(why.contains(part), "{context}: {why}");
+        }
+        for (text, part) in [
+            ("", "it is empty"),
+            ("a: [", "no YAML"),
+            ("clusters: []", "context=NAME"),
+            ("[]", "context=NAME"),
+        ] {
+            let why = find(text, Path::new("/k"), None).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+        let insecure = CONFIG.replace("tls-server-name: kubernetes", "insecure-skip-tls-verify: true");
+        assert!(find(&insecure, Path::new("/k"), None).unwrap_err().contains("certificate-authority"));
+    }
+}

@@ -1,0 +1,530 @@
+//! `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
+
+use crate::{
+    drivers::{
+        hosts::{self, Host},
+        options::options,
+        password,
+        request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+        tls::{self, Names, Pem},
+    },
+    open_error::OpenError,
+};
+use ielections::Ttl;
+use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};
+use std::{env, error::Error, fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use tokio_postgres::{
+    config::ChannelBinding,
+    error::{DbError, SqlState},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Where a database is, and how to log in.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub(super) hosts: Vec<Host>,
+    pub(super) user: String,
+    /// Of the URL.
+    pub(super) password: Option<Password>,
+    pub(super) database: String,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) tls: Tls,
+    pub(super) max_ttl: Option<Ttl>,
+    pub(super) request_timeout: Duration,
+    /// How many requests may be under way at once; further ones wait.
+    pub(super) connections: u16,
+    /// How long connecting to one host may take, if the URL says it.
+    pub(super) connect_timeout: Option<Duration>,
+    /// As servers show it.
+    pub(super) application_name: String,
+    pub(super) channel_binding: ChannelBinding,
+}
+
+/// A password that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Password(pub(super) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("…")
+    }
+}
+
+/// PostgreSQL has 100 connections for all programs unless it is configured otherwise.
+const CONNECTIONS: u16 = 8;
+
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+const PORT: u16 = 5432;
+
+impl Address {
+    /// Returns the address that `url` names.
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+
+    /// Returns a warning if logins and answers would cross a network without TLS.
+    pub(super) fn unencrypted(&self) -> Option<&'static str> {
+        let is_exposed = !self.tls.is_on() && !self.hosts.iter().all(Host::is_loopback);
+        is_exposed.then_some(
+            "sslmode=disable: machines between here and the server can read the login and forge answers. \
+             Remove it, and name the servers' authority with sslrootcert=PATH",
+        )
+    }
+}
+
+impl fmt::Display for Address {
+    /// Hosts and database alone: no option, and so no secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+        write!(out, "postgres://{}/{}", hosts.join(","), self.database)
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
+    let rest = rest.ok_or("write postgres://user@host1,host2:5432/database")?;
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
+    let (login, place) =
+        place.rsplit_once('@').ok_or("the user is missing: write postgres://user@host/database")?;
+    let (user, password) = match login.split_once(':') {
+        Some((user, password)) => (user, Some(decoded(password)?)),
+        None => (login, None),
+    };
+    let (hosts, database) =
+        place.split_once('/').ok_or("the database is missing: write postgres://user@host/database")?;
+    let (user, database) = (decoded(user)?, decoded(database)?);
+    if user.is_empty() || database.is_empty() || database.contains('/') {
+        return Err("user and database have names; a `/` in one is written %2F".into());
+    }
+    let hosts = hosts::parse(hosts, PORT)?;
+    let mut address = Address {
+        tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
+        hosts,
+        user,
+        password: password.map(Password),
+        database,
+        password_file: None,
+        max_ttl: None,
+        request_timeout: REQUEST_TIMEOUT,
+        connections: CONNECTIONS,
+        connect_timeout: None,
+        application_name: "vvm".into(),
+        channel_binding: ChannelBinding::Prefer,
+    };
+    for option in options(text) {
+        let (name, value) = option?;
+        match name {
+            "password_file" => address.password_file = Some(value.into()),
+            "max_ttl" => address.max_ttl = Some(max_ttl(value)?),
+            "request_timeout" => address.request_timeout = request_timeout(value)?,
+            "connections" => address.connections = connections(value)?,
+            _ if address.tls.set(name, value)? => {}
+            _ if address.set_as_libpq(name, value)? => {}
+            _ => {
+                return Err(format!(
+                    "there is no option `{name}`; there are connections, password_file, max_ttl, \
+                     request_timeout, sslmode, sslrootcert, sslcert, sslkey, connect_timeout, \
+                     application_name, channel_binding, target_session_attrs"
+                ));
+            }
+        }
+    }
+    address.tls.check()?;
+    Ok(address)
+}
+
+impl Address {
+    /// Takes an option of PostgreSQL's own library that means here what it means there. Refuses those that
+    /// can't, with what to write instead; `false` for any other.
+    fn set_as_libpq(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let instead = |way_out: &str| Err(format!("`{name}={value}` can't be had here: {way_out}"));
+        match (name, value) {
+            ("password", _) => self.password = Some(Password(decoded(value)?)),
+            ("application_name", _) => self.application_name = decoded(value)?,
+            ("connect_timeout", _) => self.connect_timeout = connect_timeout(value)?,
+            ("channel_binding", "disable") => self.channel_binding = ChannelBinding::Disable,
+            ("channel_binding", "prefer") => self.channel_binding = ChannelBinding::Prefer,
+            ("channel_binding", "require") => self.channel_binding = ChannelBinding::Require,
+            ("target_session_attrs", "read-write" | "primary") | ("gssencmode", "disable" | "prefer") => {}
+            ("target_session_attrs", _) => {
+                return instead("only a server that accepts writes is used. Leave it out");
+            }
+            ("host" | "hostaddr" | "port" | "user" | "dbname", _) => {
+                return instead("it stands before the `?`: postgres://user@host:5432/database");
+            }
+            ("options", _) => {
+                return instead("set it for the login: ALTER ROLE name SET parameter = value");
+            }
+            ("keepalives" | "keepalives_idle" | "keepalives_interval" | "tcp_user_timeout", _) => {
+                return instead("request_timeout=5s ends a connection that is silent");
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the text that `%XX` stand for.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "a `%` in a name or password is written %25".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next().unwrap_or_default().bytes());
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        bytes.push(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?);
+        bytes.extend(part.bytes().skip(2));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+/// Seconds; 0 and less are no limit, as there.
+fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
+    let seconds: i32 =
+        value.parse().map_err(|_| format!("`{value}` is no number: write connect_timeout=5"))?;
+    Ok(u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs))
+}
+
+fn max_ttl(value: &str) -> Result<Ttl, String> {
+    let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
+    ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
+}
+
+fn connections(value: &str) -> Result<u16, String> {
+    let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
+    let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
+    number.ok_or_else(wrong)
+}
+
+/// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
+/// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
+pub(super) fn password_for(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
+    let of_url = address.password.as_ref().map(|password| &*password.0);
+    let told = password::password(address.password_file.as_deref(), of_url)?;
+    if told.is_some() || address.password_file.is_some() || of_url.is_some() {
+        return Ok(told);
+    }
+    let in_home = || Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"));
+    match env::var_os("PGPASSFILE").map(PathBuf::from).or_else(in_home) {
+        Some(path) if path.try_exists().unwrap_or(true) => Ok(listed(&password::read(&path)?, host, address)),
+        _ => Ok(None),
+    }
+}
+
+/// The password of the first line that fits: `host:port:database:user:password`, where `*` fits everything,
+/// and a backslash stands before a colon or backslash that is part of a field.
+fn listed(text: &str, host: &Host, address: &Address) -> Option<String> {
+    let wanted = [&host.name, &host.port.to_string(), &address.database, &address.user];
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let fields: [String; 5] = fields(line).try_into().ok()?;
+        let fits = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
+        let [.., password] = fields;
+        fits.then_some(password)
+    })
+}
+
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut characters) = (vec![String::new()], line.chars());
+    while let Some(character) = characters.next() {
+        let kept = match character {
+            ':' if fields.len() < 5 => {
+                fields.push(String::new());
+                continue;
+            }
+            '\\' => characters.next(),
+            character => Some(character),
+        };
+        if let Some(field) = fields.last_mut() {
+            field.extend(kept);
+        }
+    }
+    fields
+}
+
+/// The options of TLS, named as PostgreSQL's own library names them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tls {
+    mode: Mode,
+    /// The authorities that sign servers' certificates; those of the system unless given.
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Disable,
+    /// The certificate is signed by an authority of ours.
+    VerifyCa,
+    /// And it bears the name of the host.
+    VerifyFull,
+}
+
+impl Tls {
+    pub(super) fn default_for(hosts_are_loopback: bool) -> Self {
+        let mode = if hosts_are_loopback { Mode::Disable } else { Mode::VerifyFull };
+        Self { mode, authority: None, certificate: None, key: None }
+    }
+
+    /// Takes an option; `false` if it is not about TLS.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match (name, value) {
+            ("sslmode", "disable") => self.mode = Mode::Disable,
+            ("sslmode", "verify-ca") => self.mode = Mode::VerifyCa,
+            // A server that poses as yours is refused as well, which `require` leaves open.
+            ("sslmode", "verify-full" | "require") => self.mode = Mode::VerifyFull,
+            ("sslmode", _) => {
+                return Err(format!(
+                    "`sslmode={value}` encrypts only if the server wants it: write sslmode=verify-full to \
+                     encrypt, or sslmode=disable"
+                ));
+            }
+            ("sslrootcert", path) => self.authority = Some(path.into()),
+            ("sslcert", path) => self.certificate = Some(path.into()),
+            ("sslkey", path) => self.key = Some(path.into()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Refuses options that don't fit together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let files = [&self.authority, &self.certificate, &self.key].map(Option::is_some);
+        match files {
+            [_, true, false] | [_, false, true] => {
+                Err("a certificate has a key: give both, sslcert=PATH and sslkey=PATH".into())
+            }
+            [false, false, false] => Ok(()),
+            _ if !self.is_on() => {
+                Err("TLS is off, and a file for it is given: add sslmode=verify-full".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.mode != Mode::Disable
+    }
+
+    /// Whether we show a certificate to a server that requests one.
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Reads the files.
+    pub(super) fn read(&self) -> Result<MakeRustlsConnect, OpenError> {
+        if !self.is_on() {
+            return off();
+        }
+        let names = if self.mode == Mode::VerifyFull { Names::Address } else { Names::Any };
+        let pem = |path: &Option<PathBuf>| path.clone().map(Pem::File);
+        let own = pem(&self.certificate).zip(pem(&self.key));
+        let tls = tls::Tls { authority: pem(&self.authority), names, own };
+        tls.read().map(MakeRustlsConnect::new).map_err(|file| {
+            OpenError::refused(format!(
+                "{}: {}. It has to be one of PEM, a key without a passphrase",
+                file.path.display(),
+                file.why
+            ))
+        })
+    }
+}
+
+/// What to do about a connection that TLS kept from being made; `None` if the cause is another one.
+pub(super) fn way_out(error: &tokio_postgres::Error) -> Option<&'static str> {
+    if let Some(refusal) = error.as_db_error() {
+        return of_server(refusal);
+    }
+    let causes: Vec<&(dyn Error + 'static)> =
+        std::iter::successors(error.source(), |cause| (**cause).source()).collect();
+    // The library's words for a server that answered the request for TLS with no.
+    if causes.iter().any(|cause| cause.to_string() == "server does not support TLS") {
+        return Some("it has TLS turned off: set ssl = on there, with a certificate for its name");
+    }
+    let of_rustls = |cause: &(dyn Error + 'static)| {
+        let inner = cause.downcast_ref::<io::Error>()?.get_ref()?;
+        inner.downcast_ref::<rustls::Error>().map(of_handshake)
+    };
+    causes.into_iter().find_map(of_rustls)
+}
+
+/// Recognizes a refusal by a server that requires TLS, or a certificate of the client. Only the English text
+/// is known: in other languages, the error is that of any other refused login.
+fn of_server(refusal: &DbError) -> Option<&'static str> {
+    if *refusal.code() != SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
+        return None;
+    }
+    let says = |part| refusal.message().contains(part);
+    if says("valid client certificate") {
+        Some("give the certificate of this user: sslcert=PATH and sslkey=PATH")
+    } else if says("certificate authentication failed") {
+        Some("give the certificate of this user, who is its common name: sslcert=PATH and sslkey=PATH")
+    } else if says("no encryption") {
+        Some("it may accept this user with TLS alone: add sslmode=verify-full, and sslrootcert=PATH")
+    } else {
+        None
+    }
+}
+
+fn of_handshake(error: &rustls::Error) -> &'static str {
+    use rustls::Error;
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "another authority has signed the server's certificate: name it with sslrootcert=PATH"
+        }
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            "the server's certificate is for another name: write that name as the host, or sslmode=verify-ca \
+             if the authority signs only these servers"
+        }
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "the server's certificate is not valid today: renew it, or correct this machine's clock",
+        Error::InvalidCertificate(_) => "the server's certificate is not one for servers: issue another one",
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            "the client's certificate is not valid today: renew it"
+        }
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnknownCA
+            | Alert::CertificateUnknown
+            | Alert::UnsupportedCertificate,
+        ) => {
+            "the server refuses our certificate: give one that its ssl_ca_file signed, with sslcert=PATH and \
+              sslkey=PATH"
+        }
+        _ => "both sides need TLS 1.2 or 1.3 and a common cipher",
+    }
+}
+
+/// Whether the URL has a password.
+pub(crate) fn has_password(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.password.is_some())
+}
+
+/// A connection without TLS has a type that names it all the same.
+fn off() -> Result<MakeRustlsConnect, OpenError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+    Ok(MakeRustlsConnect::new(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_has_hosts_user_database_and_options() {
+        let address = parse(
+            "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms\
+             &connections=64",
+        )
+        .unwrap();
+        let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, ["127.0.0.1:5432", "[::1]:5433", "localhost:5434"]);
+        assert_eq!((&*address.user, &*address.database), ("vvm", "elections"));
+        assert_eq!(address.max_ttl.unwrap().get(), Duration::from_secs(60));
+        assert_eq!(address.request_timeout, Duration::from_millis(500));
+        assert_eq!(address.connections, 64);
+        assert!(!address.tls.is_on());
+    }
+
+    #[test]
+    fn tls_is_on_unless_every_host_is_loopback() {
+        for (hosts, is_on) in
+            [("127.0.0.2,[::1],localhost", false), ("127.0.0.1,db1", true), ("10.0.0.1", true)]
+        {
+            assert_eq!(parse(&format!("postgres://me@{hosts}/db")).unwrap().tls.is_on(), is_on, "{hosts}");
+        }
+    }
+
+    #[test]
+    fn connection_without_tls_off_loopback_is_warned_of() {
+        let warning = |url| parse(url).unwrap().unencrypted();
+        assert!(warning("postgres://me@127.0.0.1,db1/db?sslmode=disable").unwrap().contains("sslrootcert="));
+        assert_eq!(warning("postgres://me@127.0.0.1/db?sslmode=disable"), None);
+        assert_eq!(warning("postgres://me@db1/db"), None);
+    }
+
+    #[test]
+    fn database_url_of_other_programs_is_accepted() {
+        let url = "postgresql://a%40b:p%25%3Aw@db1/my%2Dapp?sslmode=require&connect_timeout=10\
+                   &application_name=payroll%20web&channel_binding=require&target_session_attrs=read-write";
+        let address = parse(url).unwrap();
+        assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
+        assert_eq!(address.password, Some(Password("p%:w".into())));
+        assert_eq!(address.connect_timeout, Some(Duration::from_secs(10)));
+        assert_eq!(address.application_name, "payroll web");
+        assert_eq!(address.channel_binding, ChannelBinding::Require);
+        assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().tls);
+        assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().connect_timeout, None);
+    }
+
+    #[test]
+    fn password_is_not_shown() {
+        for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=sec%40ret&max_ttl=1s"]
+        {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.password, Some(Password("sec@ret".into())));
+            for shown in [format!("{address:?}"), address.to_string()] {
+                assert!(
+                    shown.contains("host") && !shown.contains("sec") && !shown.contains("ret@"),
+                    "{shown}"
+                );
+            }
+            let error = Address::parse(&url.replace("host/", "host/a/")).unwrap_err().to_string();
+            assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn wrong_url_is_refused_with_the_way_out() {
+        let table = [
+            ("postgres:host/db", "write postgres://"),
+            ("postgres://host/db", "the user is missing"),
+            ("postgres://@host/db", "user and database have names"),
+            ("postgres://me@host", "the database is missing"),
+            ("postgres://me@host/", "user and database have names"),
+            ("postgres://me@host/a/b", "written %2F"),
+            ("postgres://me:100%@host/db", "written %25"),
+            ("postgres://me@/db", "no host"),
+            ("postgres://me@a,,b/db", "no host"),
+            ("postgres://me@a:0/db", "has no port"),
+            ("postgres://me@[::1]5432/db", "has no port"),
+            ("postgres://me@127.0.0.1/db?max_ttl=1d", "write max_ttl=60s"),
+            ("postgres://me@127.0.0.1/db?max_ttl=48h", "write max_ttl=60s"),
+            ("postgres://me@127.0.0.1/db?request_timeout=5m", "request_timeout=5s"),
+            ("postgres://me@127.0.0.1/db?schema=public", "no option `schema`"),
+            ("postgres://me@127.0.0.1/db?options=-c", "ALTER ROLE"),
+            ("postgres://me@127.0.0.1/db?port=5433", "before the `?`"),
+            ("postgres://me@127.0.0.1/db?target_session_attrs=standby", "accepts writes"),
+            ("postgres://me@127.0.0.1/db?keepalives_idle=5", "request_timeout=5s"),
+            ("postgres://me@127.0.0.1/db?connect_timeout=5s", "connect_timeout=5"),
+            ("postgres://me@db1/db?sslmode=prefer", "sslmode=disable"),
+            ("postgres://me@db1/db?sslcert=a", "give both"),
+            ("postgres://me@127.0.0.1/db?sslrootcert=a", "TLS is off"),
+        ];
+        for (url, part) in table {
+            let why = parse(url).unwrap_err();
+            assert!(why.contains(part), "{url}: {why}");
+        }
+    }
+
+    #[test]
+    fn first_line_that_fits_has_the_password() {
+        let address = Address::parse("postgres://me@h1,h2:5433/db").unwrap();
+        let text = "# h1:5432:db:me:comment\nh2:*:db:me:two\\:\\\\\nh1:5432:db:you:three\n*:*:*:*:all:rest\n";
+        let of = |host: usize| listed(text, &address.hosts[host], &address);
+        assert_eq!(of(1).as_deref(), Some("two:\\"));
+        assert_eq!(of(0).as_deref(), Some("all:rest"));
+        assert_eq!(listed("h1:5432:db:me", &address.hosts[0], &address), None);
+    }
+}

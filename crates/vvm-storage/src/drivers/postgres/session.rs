@@ -1,0 +1,334 @@
+//! [`Session`]: one connection, driven by the request that uses it. No task runs between requests.
+
+use super::{
+    errors::{DriverError, described},
+    rows::{self, Answer, History, PROCESS, Statement},
+};
+use futures_util::TryStreamExt as _;
+use std::{
+    collections::HashMap,
+    fmt,
+    future::{Ready, poll_fn, ready},
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+};
+use tokio_postgres::{
+    AsyncMessage, CancelToken, Client, Connection, Socket, Statement as Prepared,
+    error::{DbError, Severity},
+    tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use vvm_clock::Instant;
+
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+/// A connection to a server.
+pub(super) struct Session {
+    client: Client,
+    connection: Connection<Socket, Encrypted>,
+    /// The channel whose notifications the server sends on it.
+    channel: Option<String>,
+    /// Whether a notification has arrived of which nothing was told.
+    is_notified: bool,
+    /// The process of the server that carries out its requests, unless there is a pooler between.
+    process: Option<i32>,
+    /// When the last request ended.
+    pub(super) used_at: Instant,
+    /// What is known of the server, on a connection that goes to the server itself.
+    known: Option<Known>,
+    /// By their text.
+    prepared: HashMap<String, Prepared>,
+}
+
+impl Session {
+    pub(super) fn new(client: Client, connection: Connection<Socket, Encrypted>) -> Self {
+        Self {
+            client,
+            connection,
+            channel: None,
+            is_notified: false,
+            process: None,
+            used_at: Instant::ORIGIN,
+            known: None,
+            prepared: HashMap::new(),
+        }
+    }
+
+    /// Whether the server has kept the connection since the last request.
+    pub(super) async fn is_open(&mut self) -> bool {
+        let Self { connection, is_notified, .. } = self;
+        poll_fn(|context| Poll::Ready(!drive(connection, context, is_notified, |_notice| {}).is_ready()))
+            .await
+    }
+
+    /// Notes whether the server's own process answered the login: this one, which carries out requests.
+    pub(super) async fn meets(&mut self, process: i64) {
+        let answered = login_process(self.client.cancel_token()).await;
+        self.process = answered.filter(|answered| i64::from(*answered) == process);
+    }
+
+    /// Whether it goes to the server itself, and not to a pooler.
+    pub(super) fn is_direct(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Requests the notifications of a channel.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn listen(&mut self, channel: &str) -> Result<(), DriverError> {
+        self.ask(&format!("LISTEN {channel}")).await?;
+        self.channel = Some(channel.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn channel(&self) -> Option<&str> {
+        self.channel.as_deref()
+    }
+
+    /// Ready once a notification has arrived, or with the cause once the connection has ended.
+    pub(super) fn poll_notified(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let Self { connection, is_notified, .. } = self;
+        let driven = drive(connection, context, is_notified, |_notice| {});
+        match driven {
+            _ if std::mem::take(is_notified) => Poll::Ready(Ok(())),
+            Poll::Ready(cause) => Poll::Ready(Err(cause)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Sends `text` as one message and returns the answer.
+    ///
+    /// # Cancel safety
+    /// Dropped, the transaction may be applied, now or later. The session has to be dropped with it.
+    pub(super) async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+        let Self { client, connection, is_notified, .. } = self;
+        answered(connection, is_notified, client.simple_query(text)).await.map(Answer::of)
+    }
+
+    /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn execute(&mut self, statement: &Statement<'_>) -> Result<Answer, DriverError> {
+        let Self { client, connection, is_notified, prepared, process, .. } = self;
+        let known = match prepared.get(statement.text()) {
+            Some(known) => known,
+            None => {
+                // No process has number 0.
+                let text = statement.text().replace(PROCESS, &process.unwrap_or(0).to_string());
+                let known = answered(connection, is_notified, client.prepare(&text)).await?;
+                prepared.entry(statement.text().to_owned()).or_insert(known)
+            }
+        };
+        let answer = async {
+            let mut rows = pin!(client.query_raw(known, statement.values()).await?);
+            let mut shown = Vec::new();
+            while let Some(row) = rows.try_next().await? {
+                shown.push(row);
+            }
+            Answer::of_rows(shown, rows.rows_affected().unwrap_or_default())
+        };
+        answered(connection, is_notified, answer).await
+    }
+
+    /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
+    /// connection is still open.
+    pub(super) async fn send(&mut self, text: &str) -> bool {
+        let Self { client, connection, is_notified, .. } = self;
+        let mut answer = pin!(client.simple_query(text));
+        poll_fn(|context| {
+            // As in `ask`; the client library drops the answer to a request that is gone.
+            let _not_awaited = answer.as_mut().poll(context);
+            Poll::Ready(drive(connection, context, is_notified, |_notice| {}).is_pending())
+        })
+        .await
+    }
+
+    /// Takes leave of the server.
+    pub(super) async fn end(self) {
+        let Self { client, mut connection, mut is_notified, .. } = self;
+        drop(client);
+        // Once: it sends the message, and does not wait for the server.
+        let farewell =
+            poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut is_notified, |_notice| {})));
+        let _gone = farewell.await;
+    }
+}
+
+/// The answer to a request that the client library has, whose first poll queues its message. Drives the
+/// connection until it is there.
+async fn answered<T>(
+    connection: &mut Connection<Socket, Encrypted>,
+    is_notified: &mut bool,
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, DriverError> {
+    let (mut warning, mut broken) = (None, None);
+    let mut answer = pin!(answer);
+    let answer = poll_fn(|context| {
+        if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+            return Poll::Ready(Some(answer));
+        }
+        if broken.is_some() {
+            return Poll::Ready(None);
+        }
+        let driven = drive(connection, context, is_notified, |notice| {
+            if notice.parsed_severity() == Some(Severity::Warning) {
+                warning = Some(format!("{} ({})", notice.message(), notice.code().code()));
+            }
+        });
+        if let Poll::Ready(cause) = driven {
+            broken = Some(cause);
+        }
+        match answer.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if broken.is_some() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    match (answer, warning) {
+        // A cancelled wait for a standby is answered with success, and this warning.
+        (Some(Ok(_)), Some(warning)) => Err(DriverError::NotReplicated(warning)),
+        (Some(Ok(answer)), None) => Ok(answer),
+        (Some(Err(error)), _) if error.as_db_error().is_some() => Err(DriverError::of(&error)),
+        (Some(Err(error)), _) => Err(DriverError::Unanswered(broken.unwrap_or_else(|| described(&error)))),
+        (None, _) => Err(DriverError::Unanswered(broken.unwrap_or_default())),
+    }
+}
+
+/// Moves messages in both directions. Ready with the cause once the connection has ended; it must not be
+/// driven again then.
+fn drive(
+    connection: &mut Connection<Socket, Encrypted>,
+    context: &mut Context<'_>,
+    is_notified: &mut bool,
+    mut on_notice: impl FnMut(DbError),
+) -> Poll<String> {
+    loop {
+        match connection.poll_message(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => on_notice(notice),
+            Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => *is_notified = true,
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(described(&error)),
+            Poll::Ready(None) => return Poll::Ready("the server closed the connection".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Session")
+    }
+}
+
+/// See [`Compared::Witness`](rows::Compared::Witness).
+#[derive(Debug)]
+pub(super) struct Known {
+    /// `None`: no candidate has adopted the one that the server has.
+    history: Option<History>,
+    /// Waits for a lock end after it.
+    lock_timeout: Duration,
+}
+
+impl Session {
+    /// Whether this connection goes to a server that has this history, its commits wait for disk and
+    /// synchronous standbys, and its waits for a lock end after `lock_timeout` at the latest. Asks the server
+    /// if it is not known yet. Never behind a pooler, which may change the server between two transactions.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub(super) async fn is_known(
+        &mut self,
+        history: &History,
+        lock_timeout: Duration,
+    ) -> Result<bool, DriverError> {
+        if !self.is_direct() {
+            return Ok(false);
+        }
+        let known = match self.known.take() {
+            Some(known) if known.lock_timeout <= lock_timeout => known,
+            _ => self.learn(lock_timeout).await?,
+        };
+        let is_same = known.history.as_ref().is_some_and(|known| known.is_same(history));
+        // Another history is asked for again: a candidate may adopt it meanwhile.
+        self.known = is_same.then_some(known);
+        Ok(is_same)
+    }
+
+    async fn learn(&mut self, lock_timeout: Duration) -> Result<Known, DriverError> {
+        let text = format!("{}; {}", rows::settings("SESSION", lock_timeout), rows::history());
+        let answer = self.ask(&text).await?;
+        Ok(Known { history: History::shown(answer.row(rows::SETTINGS))?.adopted, lock_timeout })
+    }
+}
+
+/// The process that answered the login. The client library tells it in a request to cancel alone, which is
+/// written to memory here and never sent.
+///
+/// A pooler answers a login by itself, with the number of a process that is not the server's.
+async fn login_process(token: CancelToken) -> Option<i32> {
+    let (mut ours, theirs) = duplex(64);
+    // "Yes" to the request for TLS, if there is one.
+    ours.write_all(b"S").await.ok()?;
+    token.cancel_query_raw(theirs, Unencrypted).await.ok()?;
+    let mut written = Vec::new();
+    ours.read_to_end(&mut written).await.ok()?;
+    // The request ends with the process and a secret.
+    let process = written.len().checked_sub(8).and_then(|at| written.get(at..at + 4))?;
+    Some(i32::from_be_bytes(process.try_into().ok()?))
+}
+
+struct Unencrypted;
+
+impl TlsConnect<DuplexStream> for Unencrypted {
+    type Stream = InMemory;
+    type Error = io::Error;
+    type Future = Ready<io::Result<InMemory>>;
+
+    fn connect(self, stream: DuplexStream) -> Self::Future {
+        ready(Ok(InMemory(stream)))
+    }
+}
+
+struct InMemory(DuplexStream);
+
+impl AsyncRead for InMemory {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for InMemory {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl TlsStream for InMemory {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}

@@ -1,0 +1,443 @@
+//! Checks keyspace, table and copies at each opening, and creates what is missing. Several processes may
+//! create at once, and nodes learn of it one after another.
+//!
+//! The level is recorded in the table's comment, because every node has the schema, even in a data centre
+//! that is cut off.
+
+use super::{
+    address::{Address, Replication},
+    errors::of_opening,
+    rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
+    statements::Levels,
+};
+use crate::open_error::{OpenError, OpenErrorKind};
+use ::scylla::{
+    client::session::Session,
+    cluster::metadata::Strategy,
+    errors::{DbError, ExecutionError, RequestAttemptError},
+    policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy},
+    statement::{Consistency, unprepared::Statement},
+    value::Row,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+use vvm_clock::{Clock, SystemClock};
+
+/// The format of the rows. A change that an older version would misread raises it.
+const FORMAT: u32 = 1;
+
+const COMMENT: &str = "leader elections, format ";
+
+const LEVEL: &str = ", always written at ";
+
+/// Returns the comment that is recorded with the table.
+pub(super) fn comment(address: &Address) -> String {
+    format!("{COMMENT}{FORMAT}{LEVEL}{}", address.levels)
+}
+
+pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let keyspace = &address.keyspace;
+    match &lacking(session, address).await?[..] {
+        [] => Ok(()),
+        columns if columns.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name)) => {
+            Err(OpenError::missing(format!(
+                "the table for elections in keyspace `{keyspace}` lacks the columns of documents: run `vvm \
+                 init-storage` with this URL as a user with the right to ALTER it. Leaders can continue \
+                 meanwhile"
+            )))
+        }
+        // It is being created, and this node has not all of it yet.
+        _ => Err(no_table(keyspace)),
+    }
+}
+
+fn no_table(keyspace: &str) -> OpenError {
+    OpenError::missing(format!(
+        "keyspace `{keyspace}` has no table for elections: run `vvm init-storage` with this URL"
+    ))
+}
+
+/// Checks the table. Returns which columns it lacks.
+async fn lacking(session: &Session, address: &Address) -> Result<Vec<&'static str>, OpenError> {
+    let Address { keyspace, levels, .. } = address;
+    let Some(found) = table_comment(session, address).await? else {
+        return Err(if keyspace_exists(session, address).await? {
+            no_table(keyspace)
+        } else {
+            OpenError::missing(format!(
+                "there is no keyspace `{keyspace}`: run `vvm init-storage` with this URL and replication=3, \
+                 or correct the name"
+            ))
+        });
+    };
+    let other = |why: &str| {
+        OpenError::refused(format!(
+            "table sysvvm in keyspace `{keyspace}` can't be used for elections: {why}. Use another keyspace"
+        ))
+    };
+    let (format, stands) = found
+        .strip_prefix(COMMENT)
+        .and_then(|rest| rest.split_once(LEVEL))
+        .ok_or_else(|| other("another program created it"))?;
+    if format != FORMAT.to_string() {
+        return Err(other(&format!("it has format {format}, and this version knows format {FORMAT}")));
+    }
+    if stands != levels.to_string() {
+        return Err(OpenError::refused(format!(
+            "this table is written at {stands}, not at {levels}: two levels do not see each other, and both \
+             could lead. Use the same serial= and datacenter= as the other candidates, or another keyspace"
+        )));
+    }
+    let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND \
+        table_name = ?";
+    let columns: Vec<_> = rows(session, columns, (keyspace, TABLE)).await?.iter().map(texts).collect();
+    let is_there = |(name, of_type, kind): &(&str, &str, &str)| {
+        columns.contains(&[name, of_type, kind].map(|text| (*text).to_owned()).into())
+    };
+    let lacking: Vec<_> =
+        COLUMNS.into_iter().filter(|column| !is_there(column)).map(|(name, ..)| name).collect();
+    if columns.len() + lacking.len() != COLUMNS.len() {
+        return Err(other("it has other columns"));
+    }
+    let ends =
+        "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
+    let ends = rows(session, ends, (keyspace, TABLE)).await?;
+    let seconds = ends.first().and_then(|row| row.columns.first()?.as_ref()?.as_int());
+    if seconds.is_some_and(|seconds| seconds != 0) {
+        return Err(other("its default TTL would end records by a server's clock: alter it to 0"));
+    }
+    Ok(lacking)
+}
+
+/// Fails if this user may not read the table: preparing a statement needs no right. Other errors are left to
+/// later requests.
+pub(super) async fn check_permission(session: &Session, keyspace: &str) -> Result<(), OpenError> {
+    let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
+    read.set_consistency(Consistency::LocalOne);
+    match session.query_unpaged(read, ()).await {
+        Err(cause) if says(&cause, &DbError::Unauthorized) => Err(of_opening(&cause)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn keyspace_exists(session: &Session, address: &Address) -> Result<bool, OpenError> {
+    let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?";
+    Ok(!rows(session, keyspaces, (&address.keyspace,)).await?.is_empty())
+}
+
+/// `None` if there is no table.
+pub(super) async fn table_comment(session: &Session, address: &Address) -> Result<Option<String>, OpenError> {
+    let comments = "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
+    let comments = rows(session, comments, (&address.keyspace, TABLE)).await?;
+    Ok(comments.first().map(|row| texts(row).concat()))
+}
+
+async fn rows(
+    session: &Session,
+    query: &str,
+    values: impl ::scylla::serialize::row::SerializeRow,
+) -> Result<Vec<Row>, OpenError> {
+    let answer = session.query_unpaged(query, values).await.map_err(|cause| of_opening(&cause))?;
+    let unreadable =
+        |cause: String| OpenError::refused(format!("an answer of the cluster can't be read: {cause}"));
+    let rows = answer.into_rows_result().map_err(|cause| unreadable(cause.to_string()))?;
+    let rows = rows.rows::<Row>().map_err(|cause| unreadable(cause.to_string()))?;
+    rows.collect::<Result<_, _>>().map_err(|cause| unreadable(cause.to_string()))
+}
+
+fn texts(row: &Row) -> Vec<String> {
+    let text = |column: &Option<::scylla::value::CqlValue>| {
+        column.as_ref().and_then(|value| value.as_text()).cloned().unwrap_or_default()
+    };
+    row.columns.iter().map(text).collect()
+}
+
+/// How long a node may take to change the schema.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long concurrent creations may conflict, and nodes may take to learn of the table.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Creates what is missing, and returns when every reachable node serves it.
+pub(super) async fn create(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let clock = SystemClock::start().map_err(|cause| {
+        OpenError::refused(format!(
+            "a clock's thread can't be started ({cause}): raise this process's limits"
+        ))
+    })?;
+    let give_up_at = clock.now().after(TIMEOUT);
+    loop {
+        match attempt(session, address).await {
+            Err(error) if passes(&error) && clock.now() < give_up_at => clock.sleep(PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether the cause may be a concurrent creation, or a node that has not learned of it.
+fn passes(error: &OpenError) -> bool {
+    matches!(error.kind(), OpenErrorKind::Missing | OpenErrorKind::Passing)
+}
+
+fn says(cause: &ExecutionError, word: &DbError) -> bool {
+    matches!(cause, ExecutionError::LastAttemptError(RequestAttemptError::DbError(said, _)) if said == word)
+}
+
+async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let Address { keyspace, .. } = address;
+    if !keyspace_exists(session, address).await? {
+        let replication = address.replication.as_ref().ok_or_else(|| {
+            OpenError::refused(
+                "the number of copies is missing: add replication=3, or replication=dc1:3,dc2:3 for each \
+                 data centre",
+            )
+        })?;
+        change(
+            session,
+            format!(
+                "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" \
+                 WITH replication = {{'class': 'NetworkTopologyStrategy', {replication}}}"
+            ),
+        )
+        .await?;
+    }
+    agree(session).await?;
+    if table_comment(session, address).await?.is_none() {
+        let created = change(session, table(address)).await;
+        agree(session).await?;
+        // Another process may have been faster. The table counts, whatever this creation returned.
+        if table_comment(session, address).await?.is_none() {
+            created?;
+        }
+    }
+    let lacking = lacking(session, address).await?;
+    if lacking.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name)) {
+        extend(session, address, &lacking).await?;
+    }
+    check(session, address).await?;
+    served_everywhere(session, keyspace).await
+}
+
+/// Adds the columns of documents to a table without them. Leaders can continue: existing columns do not
+/// change.
+async fn extend(session: &Session, address: &Address, lacking: &[&str]) -> Result<(), OpenError> {
+    for (name, of_type, kind) in COLUMNS.into_iter().filter(|(name, ..)| lacking.contains(name)) {
+        let (column, keyspace) = (column(name, of_type, kind), &address.keyspace);
+        change(session, format!("ALTER TABLE \"{keyspace}\".{TABLE} ADD {column}")).await?;
+        agree(session).await?;
+    }
+    Ok(())
+}
+
+fn column(name: &str, of_type: &str, kind: &str) -> String {
+    format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
+}
+
+/// Checks that every reachable node serves the table. Schema agreement is not enough: a node persists a new
+/// table before it has it in memory.
+async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
+    let state = session.get_cluster_state();
+    for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
+        let columns = COLUMNS.map(|(name, ..)| name).join(", ");
+        let mut read =
+            Statement::new(format!("SELECT {columns} FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
+        let this_node = NodeIdentifier::Node(Arc::clone(node));
+        read.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(this_node, None)));
+        read.set_consistency(Consistency::One);
+        match session.query_unpaged(read, ()).await {
+            Err(cause) if says(&cause, &DbError::Invalid) => return Err(no_table(keyspace)),
+            // Any other error shows that the node knows the table.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns the statement that creates the table. The table's id follows from the keyspace. With random ids,
+/// two nodes could create two tables at once, and the rows of one would be lost.
+fn table(address: &Address) -> String {
+    let Address { keyspace, .. } = address;
+    let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));
+    format!(
+        "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND \
+         comment = '{}'",
+        columns.join(", "),
+        identity(keyspace),
+        // CQL doubles a quote in a string.
+        comment(address).replace('\'', "''"),
+    )
+}
+
+/// The options of a replication strategy.
+impl fmt::Display for Replication {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everywhere(factor) => write!(out, "'replication_factor': {factor}"),
+            Self::In(each) => {
+                let each = each.iter().map(|(datacenter, factor)| format!("'{datacenter}': {factor}"));
+                out.write_str(&each.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+async fn change(session: &Session, statement: String) -> Result<(), OpenError> {
+    let mut statement = Statement::new(statement);
+    statement.set_request_timeout(Some(CHANGE_TIMEOUT));
+    session.query_unpaged(statement, ()).await.map(drop).map_err(|cause| of_opening(&cause))
+}
+
+/// Waits until all reachable nodes have the same schema.
+pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
+    match session.await_schema_agreement().await {
+        Ok(_version) => Ok(()),
+        Err(cause) => Err(of_opening(&ExecutionError::SchemaAgreementError(cause))),
+    }
+}
+
+/// Returns a UUID of the keyspace's name (FNV-1a, 128 bits).
+fn identity(keyspace: &str) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let hash = keyspace.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    // Version 8, variant 1 of RFC 9562: custom bits.
+    let hash = (hash & !(0xf << 76) & !(0x3 << 62)) | (0x8 << 76) | (0x2 << 62);
+    let digits = format!("{hash:032x}");
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    parts.join("-")
+}
+
+/// Fails if the data centre of the URL does not exist.
+pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let Some(wanted) = &address.datacenter else { return Ok(()) };
+    let state = session.get_cluster_state();
+    let there: BTreeSet<&str> =
+        state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();
+    if there.contains(wanted.as_str()) {
+        return Ok(());
+    }
+    Err(OpenError::refused(format!(
+        "there is no data centre `{wanted}`; there are: {}",
+        there.into_iter().collect::<Vec<_>>().join(", ")
+    )))
+}
+
+/// Returns what is unwise about the keyspace.
+///
+/// # Errors
+/// If the data centre of a local level has no copies.
+pub(super) fn copies(session: &Session, address: &Address) -> Result<Vec<String>, OpenError> {
+    let state = session.get_cluster_state();
+    let datacenters: BTreeSet<_> =
+        state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();
+    match state.get_keyspace(&address.keyspace) {
+        Some(keyspace) => judge(&keyspace.strategy, &address.levels, datacenters.len(), &address.keyspace),
+        // It was just dropped. The next request reports that.
+        None => Ok(Vec::new()),
+    }
+}
+
+fn judge(
+    strategy: &Strategy,
+    levels: &Levels,
+    datacenters: usize,
+    keyspace: &str,
+) -> Result<Vec<String>, OpenError> {
+    let mut concerns = Vec::new();
+    let copies = match (strategy, levels) {
+        (Strategy::NetworkTopologyStrategy { datacenter_repfactors }, Levels::Local(datacenter)) => {
+            match datacenter_repfactors.get(datacenter) {
+                Some(copies) if *copies > 0 => *copies,
+                _ => {
+                    let there: BTreeMap<_, _> =
+                        datacenter_repfactors.iter().filter(|(_, copies)| **copies > 0).collect();
+                    let there = there.into_iter().map(|(name, copies)| format!("{name}: {copies}"));
+                    return Err(OpenError::refused(format!(
+                        "keyspace `{keyspace}` has no copies in data centre `{datacenter}`, so it has no \
+                         quorum there; it has {}. Name one of these with datacenter=, or ALTER KEYSPACE",
+                        there.collect::<Vec<_>>().join(", ")
+                    )));
+                }
+            }
+        }
+        (Strategy::NetworkTopologyStrategy { datacenter_repfactors }, Levels::Global) => {
+            datacenter_repfactors.values().sum()
+        }
+        (Strategy::SimpleStrategy { replication_factor }, _) => {
+            if datacenters > 1 {
+                concerns.push(
+                    "SimpleStrategy puts copies into random data centres: ALTER KEYSPACE to \
+                     NetworkTopologyStrategy"
+                        .to_owned(),
+                );
+            }
+            *replication_factor
+        }
+        // An unknown strategy.
+        _ => return Ok(Vec::new()),
+    };
+    match copies {
+        1 => concerns.push(
+            "there is one copy of each record: while its node is down no candidate leads, and if its disk is \
+             lost so are the epochs. Three copies let one node fail: ALTER KEYSPACE"
+                .to_owned(),
+        ),
+        2 => concerns.push(
+            "there are two copies of each record, and both nodes must answer: three let one node fail. ALTER \
+             KEYSPACE"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    Ok(concerns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::identity;
+    use super::*;
+
+    #[test]
+    fn keyspaces_have_different_identities() {
+        let one = identity("elections");
+        assert_eq!(one, identity("elections"));
+        assert_ne!(one, identity("Elections"));
+        assert_eq!(one.len(), 36);
+        assert_eq!(one.as_bytes()[14], b'8', "{one}: version");
+        assert!(b"89ab".contains(&one.as_bytes()[19]), "{one}: variant");
+    }
+
+    fn network(each: &[(&str, usize)]) -> Strategy {
+        let each = each.iter().map(|(name, copies)| ((*name).to_owned(), *copies));
+        Strategy::NetworkTopologyStrategy { datacenter_repfactors: each.collect() }
+    }
+
+    #[test]
+    fn fewer_than_three_copies_are_a_concern() {
+        let concerns = |strategy: &Strategy, datacenters| {
+            judge(strategy, &Levels::Global, datacenters, "keyspace").unwrap().join("\n")
+        };
+        assert_eq!(concerns(&network(&[("dc1", 3)]), 1), "");
+        assert!(concerns(&network(&[("dc1", 1)]), 1).contains("one copy"));
+        assert!(concerns(&network(&[("dc1", 1), ("dc2", 1)]), 2).contains("two copies"));
+        let simple = Strategy::SimpleStrategy { replication_factor: 3 };
+        assert_eq!(concerns(&simple, 1), "");
+        assert!(concerns(&simple, 2).contains("random data centres"));
+    }
+
+    #[test]
+    fn local_level_needs_copies_in_its_data_centre() {
+        let judge =
+            |strategy, datacenter: &str| judge(strategy, &Levels::Local(datacenter.into()), 2, "keyspace");
+        let both = network(&[("dc1", 3), ("dc2", 0)]);
+        assert_eq!(judge(&both, "dc1").unwrap(), [""; 0]);
+        let error = judge(&both, "dc2").unwrap_err().to_string();
+        assert!(error.contains("dc1: 3"), "{error}");
+    }
+}

@@ -1,0 +1,293 @@
+//! The prepared statements, each with its consistency, and the batch of documents.
+
+use super::{
+    errors::DriverError,
+    rows::{self, Columns, Record},
+};
+use ::scylla::{
+    client::session::Session,
+    errors::PrepareError,
+    response::PagingState,
+    serialize::row::SerializeRow,
+    statement::{
+        Consistency, SerialConsistency,
+        batch::{Batch, BatchType},
+        prepared::PreparedStatement,
+    },
+};
+use ielections::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Epoch, Fence, Incarnation, OnlyIf, Page, Scan,
+};
+use std::{fmt, ops::ControlFlow};
+
+/// The replicas that must agree. Every write to a table uses the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Levels {
+    /// A majority of all replicas.
+    Global,
+    /// A majority of the replicas of this data centre.
+    Local(String),
+}
+
+impl Levels {
+    pub(super) fn serial(&self) -> SerialConsistency {
+        match self {
+            Self::Global => SerialConsistency::Serial,
+            Self::Local(_) => SerialConsistency::LocalSerial,
+        }
+    }
+
+    pub(super) fn commit(&self) -> Consistency {
+        match self {
+            Self::Global => Consistency::Quorum,
+            Self::Local(_) => Consistency::LocalQuorum,
+        }
+    }
+
+    pub(super) fn read(&self) -> Consistency {
+        match self {
+            Self::Global => Consistency::Serial,
+            Self::Local(_) => Consistency::LocalSerial,
+        }
+    }
+}
+
+/// As recorded with the table.
+impl fmt::Display for Levels {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Global => out.write_str("SERIAL"),
+            Self::Local(datacenter) => write!(out, "LOCAL_SERIAL in {datacenter}"),
+        }
+    }
+}
+
+pub(super) struct Statements {
+    pub(super) session: Session,
+    swap: PreparedStatement,
+    release: PreparedStatement,
+    read: PreparedStatement,
+    peek: PreparedStatement,
+    settle: PreparedStatement,
+    setting: PreparedStatement,
+    documents: DocumentStatements,
+}
+
+impl Statements {
+    pub(super) async fn prepare(
+        session: Session,
+        keyspace: &str,
+        levels: &Levels,
+    ) -> Result<Self, PrepareError> {
+        let prepare = |text, consistency| prepare(&session, text, consistency);
+        let (commit, read) = (levels.commit(), levels.read());
+        let documents = DocumentStatements::prepare(&session, keyspace, levels).await?;
+        Ok(Self {
+            swap: prepare(rows::swap(keyspace), commit).await?,
+            release: prepare(rows::release(keyspace), commit).await?,
+            read: prepare(rows::read(keyspace), read).await?,
+            // One replica: cheap, and stale until it receives a write.
+            peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
+            settle: prepare(rows::settle(keyspace), commit).await?,
+            setting: prepare(rows::setting(keyspace), read).await?,
+            documents,
+            session,
+        })
+    }
+
+    pub(super) async fn swap(
+        &self,
+        at: &[u8],
+        new: &Record<'_>,
+        old: &Record<'_>,
+    ) -> Result<Columns, DriverError> {
+        let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
+        let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
+        let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
+        self.execute(&self.swap, values).await
+    }
+
+    pub(super) async fn release(
+        &self,
+        at: &[u8],
+        incarnation: Incarnation,
+        epoch: Epoch,
+    ) -> Result<Columns, DriverError> {
+        let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
+        self.execute(&self.release, values).await
+    }
+
+    pub(super) async fn read(&self, at: &[u8]) -> Result<Columns, DriverError> {
+        self.execute(&self.read, (at,)).await
+    }
+
+    pub(super) async fn peek(&self, at: &[u8]) -> Result<Columns, DriverError> {
+        self.execute(&self.peek, (at,)).await
+    }
+
+    pub(super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, DriverError> {
+        self.execute(&self.settle, (at, value)).await
+    }
+
+    pub(super) async fn setting(&self, at: &[u8]) -> Result<Columns, DriverError> {
+        self.execute(&self.setting, (at,)).await
+    }
+
+    async fn execute(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<Columns, DriverError> {
+        Columns::of(self.session.execute_unpaged(statement, values).await?)
+    }
+}
+
+pub(super) async fn prepare(
+    session: &Session,
+    text: String,
+    consistency: Consistency,
+) -> Result<PreparedStatement, PrepareError> {
+    let mut statement = session.prepare(text).await?;
+    statement.set_consistency(consistency);
+    Ok(statement)
+}
+
+impl fmt::Debug for Statements {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.session.get_cluster_state().get_nodes_info().len();
+        out.debug_struct("Statements").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+/// The most documents of a page: with the largest bodies 8 MiB, which one node of Cassandra on two idle cores
+/// returns in 0.1 s. A page that takes too long would time out at every attempt.
+pub(super) const MAX_PAGE: u16 = 128;
+
+pub(super) struct DocumentStatements {
+    fence: PreparedStatement,
+    opening: PreparedStatement,
+    put: PreparedStatement,
+    put_if: PreparedStatement,
+    delete: PreparedStatement,
+    delete_if: PreparedStatement,
+    lookup: PreparedStatement,
+    scan: PreparedStatement,
+    /// An empty batch with the right consistency, to be cloned.
+    batch: Batch,
+}
+
+impl DocumentStatements {
+    pub(super) async fn prepare(
+        session: &Session,
+        keyspace: &str,
+        levels: &Levels,
+    ) -> Result<Self, PrepareError> {
+        let prepare = |text, consistency| prepare(session, text, consistency);
+        let (commit, read) = (levels.commit(), levels.read());
+        let mut scan = prepare(rows::scan(keyspace), read).await?;
+        scan.set_page_size(MAX_PAGE.into());
+        // A batch in one partition needs no batch log.
+        let mut batch = Batch::new(BatchType::Unlogged);
+        batch.set_consistency(commit);
+        Ok(Self {
+            fence: prepare(rows::fence(keyspace), commit).await?,
+            opening: prepare(rows::opening(keyspace), commit).await?,
+            put: prepare(rows::put(keyspace), commit).await?,
+            put_if: prepare(rows::put_if(keyspace), commit).await?,
+            delete: prepare(rows::delete(keyspace), commit).await?,
+            delete_if: prepare(rows::delete_if(keyspace), commit).await?,
+            lookup: prepare(rows::lookup(keyspace), read).await?,
+            scan,
+            batch,
+        })
+    }
+}
+
+/// The values of one statement.
+type Values<'a> = Box<dyn SerializeRow + Send + Sync + 'a>;
+
+/// Returns the column's value: null for none.
+fn stored(version: DocumentVersion) -> Option<i64> {
+    (version != DocumentVersion::NONE).then_some(version.get().cast_signed())
+}
+
+/// Returns the version that a conditional statement compares, if it is one.
+fn condition(only_if: OnlyIf) -> Option<Option<i64>> {
+    match only_if {
+        OnlyIf::Always => None,
+        OnlyIf::Absent => Some(None),
+        OnlyIf::Version(version) => Some(Some(version.get().cast_signed())),
+    }
+}
+
+impl Statements {
+    pub(super) async fn write_documents(
+        &self,
+        at: &[u8],
+        fence: &Fence,
+        id: &[u8],
+        writes: &[DocumentWrite],
+    ) -> Result<Columns, DriverError> {
+        let ours = &self.documents;
+        let version = stored(fence.after.next());
+        let epoch = fence.epoch.get().cast_signed();
+        let incarnation = fence.incarnation.as_bytes().as_slice();
+        // First: the first row of the answer shows its columns, in ScyllaDB as in Cassandra.
+        let compared = (version, id, at, epoch, incarnation, stored(fence.after));
+        let mut parts: Vec<(&PreparedStatement, Values<'_>)> = vec![(&ours.fence, Box::new(compared))];
+        if fence.after == DocumentVersion::NONE {
+            parts.push((&ours.opening, Box::new((at,))));
+        }
+        parts.extend(writes.iter().map(|write| -> (_, Values<'_>) {
+            let place = rows::place(write.id().as_bytes());
+            match (write, condition(write.only_if())) {
+                (DocumentWrite::Put { body, .. }, None) => {
+                    (&ours.put, Box::new((version, &**body, at, place)))
+                }
+                (DocumentWrite::Put { body, .. }, Some(stands)) => {
+                    (&ours.put_if, Box::new((version, &**body, at, place, stands)))
+                }
+                (DocumentWrite::Delete { .. }, None) => (&ours.delete, Box::new((at, place))),
+                (DocumentWrite::Delete { .. }, Some(stands)) => {
+                    (&ours.delete_if, Box::new((at, place, stands)))
+                }
+            }
+        }));
+        let mut batch = ours.batch.clone();
+        let mut values = Vec::with_capacity(parts.len());
+        for (statement, of_it) in parts {
+            batch.append_statement(statement.clone());
+            values.push(of_it);
+        }
+        Columns::of(self.session.batch(&batch, values).await?)
+    }
+
+    pub(super) async fn document(&self, at: &[u8], id: &DocumentId) -> Result<Option<Document>, DriverError> {
+        let lookup = &self.documents.lookup;
+        let answer = self.session.execute_unpaged(lookup, (at, rows::place(id.as_bytes()))).await?;
+        Ok(rows::documents(answer)?.pop())
+    }
+
+    pub(super) async fn scan_documents(&self, at: &[u8], scan: &Scan) -> Result<Page, DriverError> {
+        let (first, end) = rows::scanned(scan);
+        let limit = scan.limit.min(MAX_PAGE.into());
+        let values = (at, first, end, limit as i32);
+        let mut from = PagingState::start();
+        loop {
+            let scan = &self.documents.scan;
+            let (answer, rest) = self.session.execute_single_page(scan, &values, from).await?;
+            let documents = rows::documents(answer)?;
+            // ScyllaDB may return fewer rows than the page size.
+            let more = rest.into_paging_control_flow();
+            match more {
+                // The page may have consisted of tombstones.
+                ControlFlow::Continue(state) if documents.is_empty() => from = state,
+                _ => {
+                    let full = documents.len() == limit || more.is_continue();
+                    let next = documents.last().filter(|_| full).map(|last| last.id.clone());
+                    return Ok(Page { documents, next });
+                }
+            }
+        }
+    }
+}
