@@ -1,31 +1,17 @@
-//! The arguments of every command, and their help texts.
+//! The options that `vvm run` and `vvm elect` share.
 
-mod candidate;
-mod check;
-mod demo;
-mod duration;
-mod elect;
-mod generated;
-mod inspect;
-mod request;
-mod run;
-mod target;
-mod values;
-mod work;
-
-pub(crate) use candidate::CandidateArgs;
-pub(crate) use check::{Check, Page};
-pub(crate) use demo::{DemoArgs, DemoCandidateArgs, DemoWorkerArgs};
-pub(crate) use elect::ElectArgs;
-pub(crate) use generated::{CompletionsArgs, ManArgs};
-pub(crate) use inspect::{DoctorArgs, HistoryArgs, StatusArgs, WatchArgs};
-pub(crate) use request::{PauseArgs, ResumeArgs, StepDownArgs, Wait};
-pub(crate) use run::{OnLoss, RunArgs};
-pub(crate) use target::InitStorageArgs;
-pub(crate) use work::{OnExit, WorkArgs};
-
-use clap::{Args as _, Parser, Subcommand};
-use std::sync::LazyLock;
+use crate::announce::LogFormat;
+use clap::Args;
+use ielections::{Holder, Ttl, record::HolderTooLong};
+use jiff::{Span, SpanRelativeTo};
+use std::{
+    error::Error,
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
+    time::Duration,
+};
+use vvm_host::{HostSettings, LocalDir, UnfitFolder, operate};
+use vvm_orch::Acquisition;
 
 /// The name of the hidden command that starts the host of `vvm run`.
 pub(crate) const STAGE_HOST: &str = "stage-host";
@@ -39,62 +25,285 @@ pub(crate) const STAGE_DEMOTE: &str = "stage-demote";
 /// The commands that another one starts, with the options of its own command line.
 pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 
-/// Leader election for commands: run a program on exactly one of several machines.
-#[derive(Debug, Parser)]
-#[command(name = "vvm", version = VERSION.as_str())]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CandidateArgs {
+    /// Where leadership is recorded, e.g. sqlite:/var/lib/payroll/leader.db
+    #[arg(long, value_name = "URL", value_parser = parse_storage)]
+    pub(crate) storage: String,
+    /// What the candidates compete for: the same name on all of them
+    #[arg(long, value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Number of leaders at a time, each in a slot of its own: the same number on all candidates
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_slots)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) slots: NonZeroU32,
+    /// Time without renewals after which a standby takes over
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
+    pub(crate) ttl: Ttl,
+    /// How long to wait for leadership; 0 takes a free slot or exits
+    #[arg(
+        long, value_name = "forever|0|DURATION", default_value = "forever",
+        value_parser = parse_acquire_timeout
+    )]
+    pub(crate) acquire_timeout: Acquisition,
+    /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4
+    /// TTL
+    #[arg(long = "try", conflicts_with = "acquire_timeout")]
+    pub(crate) try_once: bool,
+    /// Name of this candidate in the record [default: HOSTNAME:PID]
+    #[arg(long, value_parser = parse_holder)]
+    pub(crate) holder: Option<Holder>,
+    /// Folder of sockets by which candidates of this user on this machine wake each other, or none [default:
+    /// /tmp/vvm-UID]
+    ///
+    /// A standby that is woken leads as soon as the leader has released. Without the folder it polls the
+    /// storage once a second. Safety does not depend on it.
+    #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
+    pub(crate) local_dir: Option<LocalDir>,
+    /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
+    ///
+    /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
+    /// while it leads with time left. /metrics: OpenMetrics. /status: JSON. /: a page for browsers. All of it
+    /// is read-only, but shows names and errors to every client that reaches the address.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) http: Option<SocketAddr>,
+    /// Format of standard error: lines of text, or one JSON object a line
+    ///
+    /// With json, each change of state is an object with event, name, holder, slot, epoch and more. Other
+    /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// Show the current leader and what would be done; create, record and start nothing. Exits with 0, or
+    /// with the status of the refusal
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
-impl Cli {
-    /// Describes a command line that has only the command `name`, if that is one that runs for long.
-    /// [`FromArgMatches`](clap::FromArgMatches) understands its matches, too.
-    pub(crate) fn with_command_alone(name: &str) -> Option<clap::Command> {
-        let of_run = |name| RunArgs::augment_args(clap::Command::new(name));
-        let of_elect = |name| ElectArgs::augment_args(clap::Command::new(name));
-        let described = match name {
-            "run" => of_run("run"),
-            "elect" => of_elect("elect"),
-            STAGE_HOST => of_run(STAGE_HOST).hide(true),
-            STAGE_RELEASE => of_run(STAGE_RELEASE).hide(true),
-            STAGE_DEMOTE => of_elect(STAGE_DEMOTE).hide(true),
-            _ => return None,
-        };
-        Some(clap::Command::new("vvm").subcommand_required(true).subcommand(described))
+impl CandidateArgs {
+    /// Returns `--holder`, or else the name of this process.
+    ///
+    /// # Errors
+    /// If the host name is longer than a holder may be, which uname(2) rules out.
+    pub(crate) fn own_holder(&self) -> Result<Holder, HolderTooLong> {
+        operate::or_own_name(self.holder.as_ref())
+    }
+
+    /// Returns the settings of a host with these options.
+    pub(crate) fn host_settings(&self, holder: Holder) -> HostSettings {
+        let mut settings = HostSettings::new(self.storage.clone(), self.name.clone());
+        (settings.slots, settings.ttl, settings.holder) = (self.slots, self.ttl, Some(holder));
+        settings.acquisition =
+            if self.try_once { Acquisition::UntilLeaderSeen } else { self.acquire_timeout };
+        settings.http = self.http;
+        settings.local_dir = self.local_dir.clone().unwrap_or(LocalDir::Usual);
+        // The command or hook is killed by a limit of its own, so the host must not give up before.
+        settings.stop_timeout = Duration::MAX;
+        settings
     }
 }
 
-/// The version, and the storages that this binary has.
-static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let storages = vvm_storage::url::schemes().collect::<Vec<_>>().join(", ");
-    format!("{} (storages: {storages})", env!("CARGO_PKG_VERSION"))
-});
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WakeArgs {
+    /// Folder of sockets that wakes the candidates of this user on this machine, or none
+    /// [default: /tmp/vvm-UID]
+    ///
+    /// Candidates that are not woken see the request within a second. Safety does not depend on it.
+    // The folder may be unfit: then no candidate is woken.
+    #[arg(long, value_name = "DIR|none", value_parser = str::parse::<LocalDir>)]
+    pub(crate) local_dir: Option<LocalDir>,
+}
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Run(RunArgs),
-    Elect(ElectArgs),
-    Status(StatusArgs),
-    Watch(WatchArgs),
-    Doctor(DoctorArgs),
-    History(HistoryArgs),
-    StepDown(StepDownArgs),
-    Pause(PauseArgs),
-    Resume(ResumeArgs),
-    Demo(DemoArgs),
-    InitStorage(InitStorageArgs),
-    Completions(CompletionsArgs),
-    Man(ManArgs),
-    #[command(hide = true)]
-    DemoCandidate(DemoCandidateArgs),
-    #[command(hide = true)]
-    DemoWorker(DemoWorkerArgs),
-    #[command(hide = true, name = STAGE_HOST)]
-    StageHost(RunArgs),
-    #[command(hide = true, name = STAGE_RELEASE)]
-    StageRelease(RunArgs),
-    #[command(hide = true, name = STAGE_DEMOTE)]
-    StageDemote(ElectArgs),
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// The storage of the candidates, as given to vvm run
+    #[arg(long, value_name = "URL", value_parser = parse_storage)]
+    pub(crate) storage: String,
+    /// The name that the candidates compete for, as given to vvm run
+    #[arg(long, value_parser = parse_name)]
+    pub(crate) name: String,
+}
+
+impl TargetArgs {
+    /// Returns storage and name.
+    pub(crate) fn pair(&self) -> (&str, &str) {
+        (&self.storage, &self.name)
+    }
+}
+
+/// A value that an option can't have. The text says what to write.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct InvalidValue(pub(crate) &'static str);
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, AnyError> {
+    Ok(Ttl::new(parse_duration(text)?)?)
+}
+
+/// Parses a duration greater than zero.
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, AnyError> {
+    let duration = parse_duration(text)?;
+    if duration.is_zero() { Err(InvalidValue("write more than 0, like 10s").into()) } else { Ok(duration) }
+}
+
+pub(crate) fn parse_acquire_timeout(text: &str) -> Result<Acquisition, AnyError> {
+    match text {
+        "forever" => Ok(Acquisition::Forever),
+        "never" => Err(InvalidValue("write forever to wait without a limit").into()),
+        _ => match parse_duration(text) {
+            Ok(duration) => Ok(Acquisition::Within(duration)),
+            Err(refusal @ NotADuration::NoUnit(_)) => Err(refusal.into()),
+            Err(NotADuration::Malformed) => {
+                Err(InvalidValue("write forever, 0, or a duration like 20s").into())
+            }
+        },
+    }
+}
+
+/// A storage that this binary can't campaign on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAStorage {
+    #[error(transparent)]
+    Url(#[from] vvm_storage::OpenError),
+    /// Each process would lead in a storage of its own.
+    #[error("other processes can't share this storage, so each of them would lead: use sqlite:PATH")]
+    NotShared,
+}
+
+/// Parses the URL of a storage that processes share.
+pub(crate) fn parse_storage(url: &str) -> Result<String, NotAStorage> {
+    let is_shared = vvm_storage::url::shared_between_processes(url)?;
+    if is_shared { Ok(url.into()) } else { Err(NotAStorage::NotShared) }
+}
+
+/// Parses the URL of a storage, shared or not.
+pub(crate) fn parse_any_storage(url: &str) -> Result<String, NotAStorage> {
+    vvm_storage::url::shared_between_processes(url)?;
+    Ok(url.into())
+}
+
+/// Parses a holder: like a name, it is shown in lines of text.
+pub(crate) fn parse_holder(text: &str) -> Result<Holder, AnyError> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err(InvalidValue("a holder has 1 to 255 bytes and no control characters").into());
+    }
+    Ok(Holder::new(text)?)
+}
+
+/// The most slots of a name: a campaign reads all of them.
+const MAX_SLOTS: u32 = 100_000;
+
+pub(crate) fn parse_slots(text: &str) -> Result<NonZeroU32, InvalidValue> {
+    let count = text.parse::<NonZeroU32>().ok().filter(|count| count.get() <= MAX_SLOTS);
+    count.ok_or(InvalidValue("write a number from 1 to 100000"))
+}
+
+/// Parses a name, which is shown in records, lines of text and an environment variable.
+pub(crate) fn parse_name(text: &str) -> Result<String, InvalidValue> {
+    parse_line_of_text(text, "a name has 1 to 255 bytes and no control characters")
+}
+
+/// Parses a text for operators.
+pub(crate) fn parse_text(text: &str) -> Result<String, InvalidValue> {
+    parse_line_of_text(text, "write 1 to 255 bytes without control characters")
+}
+
+fn parse_line_of_text(text: &str, hint: &'static str) -> Result<String, InvalidValue> {
+    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.into()) } else { Err(InvalidValue(hint)) }
+}
+
+pub(crate) fn parse_exit_status(text: &str) -> Result<u8, InvalidValue> {
+    text.parse().map_err(|_| InvalidValue("write a number from 0 to 255"))
+}
+
+pub(crate) fn parse_failures(text: &str) -> Result<NonZeroU32, InvalidValue> {
+    text.parse().map_err(|_| InvalidValue("write a number from 1 on"))
+}
+
+/// Parses a line for `sh -c`.
+pub(crate) fn parse_line(text: &str) -> Result<String, InvalidValue> {
+    let is_empty = text.trim().is_empty();
+    if is_empty { Err(InvalidValue("write a line for sh -c, like './drain --now'")) } else { Ok(text.into()) }
+}
+
+/// Parses the folder of local wake-ups, and fails if it is unfit.
+pub(crate) fn parse_local_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
+    let dir = text.parse::<LocalDir>()?;
+    dir.check()?;
+    Ok(dir)
+}
+
+/// Parses an address to listen at. No name is looked up except `localhost`.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, InvalidValue> {
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let local = local.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    local.or_else(|| text.parse().ok()).ok_or(InvalidValue(
+        "write an address of this machine and a port, like 127.0.0.1:8080, [::1]:8080, localhost:8080, or \
+         0.0.0.0:8080 for all networks",
+    ))
+}
+
+/// A text that is not a duration.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum NotADuration {
+    /// A number alone.
+    #[error("{0} of what? Write {0}s for seconds, {0}ms, {0}m or {0}h")]
+    NoUnit(String),
+    /// Anything else.
+    #[error("write a duration like 20s, 500ms, 1.5s or 1h30m, at most 100 years (units: ms, s, m, h, d)")]
+    Malformed,
+}
+
+/// 100 years. Larger ones could overflow an `Instant`.
+const MAX: Duration = Duration::from_hours(100 * 365 * 24);
+
+/// Parses a duration.
+///
+/// # Errors
+/// [`NotADuration`].
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, NotADuration> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(NotADuration::NoUnit(text.into()));
+    }
+    text.parse::<Span>()
+        .and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
+        .and_then(Duration::try_from)
+        .ok()
+        .filter(|duration| *duration <= MAX)
+        .ok_or(NotADuration::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_fractions_and_sums_are_parsed() {
+        let texts = ["0", "500ms", "1.5s", "20s", "2m", "1m30s", "1h30m", "1d2h3m4s5ms", "36500d"];
+        let millis = texts.map(|text| parse_duration(text).unwrap().as_millis());
+        let expected = [0, 500, 1_500, 20_000, 120_000, 90_000, 5_400_000, 93_784_005, 36_500 * 86_400_000];
+        assert_eq!(millis, expected);
+    }
+
+    #[test]
+    fn number_without_unit_is_refused_with_a_hint() {
+        let refusal = parse_duration("20").unwrap_err();
+        assert_eq!(refusal, NotADuration::NoUnit("20".into()));
+        assert!(refusal.to_string().contains("Write 20s"), "{refusal}");
+        assert_eq!(parse_duration("1.5"), Err(NotADuration::NoUnit("1.5".into())));
+    }
+
+    #[test]
+    fn malformed_and_too_long_durations_are_refused() {
+        let malformed = ["", "s", "-1s", "1s ago", "1s1s", "1s1m", "1m30", "s20", "1M", "1mo", "1y", "nan"];
+        let long = ["99999999999999999999s", "18446744073709551615d", "36501d", "876000h1ms"];
+        for text in malformed.into_iter().chain(long) {
+            assert_eq!(parse_duration(text), Err(NotADuration::Malformed), "{text:?}");
+        }
+    }
 }

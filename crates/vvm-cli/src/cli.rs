@@ -3,23 +3,136 @@
 #[cfg(test)]
 mod documented;
 mod generated;
-mod modifiers;
-#[cfg(test)]
-mod run_book;
 
 use crate::{
-    announce::say,
-    args::{Cli, Command},
+    announce::{self, say},
+    args::{STAGE_DEMOTE, STAGE_HOST, STAGE_RELEASE, STAGES},
     contained::conclude,
-    exit, log,
+    demo::{self, DemoArgs, DemoCandidateArgs, DemoWorkerArgs},
+    doctor::{self, DoctorArgs},
+    elect::{self, ElectArgs},
+    exit, guardian,
+    history::{self, HistoryArgs},
+    init_storage::{self, InitStorageArgs},
+    pause::{self, PauseArgs, ResumeArgs},
+    release,
+    run::{self, OnExit, RunArgs},
     settings::{self, Refusal, Settled},
+    status::{self, StatusArgs},
+    step_down::{self, StepDownArgs},
+    watch::{self, WatchArgs},
 };
 use clap::{
-    FromArgMatches as _,
-    error::{ContextKind, ContextValue, ErrorKind},
+    Arg, ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    error::{ContextKind, ContextValue, Error, ErrorKind},
+    parser::ValueSource,
 };
-use std::{ffi::OsString, process::ExitCode};
+use generated::{CompletionsArgs, ManArgs};
+use std::{ffi::OsString, process::ExitCode, sync::LazyLock};
 use vvm_storage::StorageUrl;
+
+/// Leader election for commands: run a program on exactly one of several machines.
+#[derive(Debug, Parser)]
+#[command(name = "vvm", version = VERSION.as_str())]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Describes a command line that has only the command `name`, if that is one that runs for long.
+    /// [`FromArgMatches`](clap::FromArgMatches) understands its matches, too.
+    pub(crate) fn with_command_alone(name: &str) -> Option<clap::Command> {
+        let of_run = |name| RunArgs::augment_args(clap::Command::new(name));
+        let of_elect = |name| ElectArgs::augment_args(clap::Command::new(name));
+        let described = match name {
+            "run" => of_run("run"),
+            "elect" => of_elect("elect"),
+            STAGE_HOST => of_run(STAGE_HOST).hide(true),
+            STAGE_RELEASE => of_run(STAGE_RELEASE).hide(true),
+            STAGE_DEMOTE => of_elect(STAGE_DEMOTE).hide(true),
+            _ => return None,
+        };
+        Some(clap::Command::new("vvm").subcommand_required(true).subcommand(described))
+    }
+}
+
+/// The version, and the storages that this binary has.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let storages = vvm_storage::url::schemes().collect::<Vec<_>>().join(", ");
+    format!("{} (storages: {storages})", env!("CARGO_PKG_VERSION"))
+});
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Elect(ElectArgs),
+    Status(StatusArgs),
+    Watch(WatchArgs),
+    Doctor(DoctorArgs),
+    History(HistoryArgs),
+    StepDown(StepDownArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Demo(DemoArgs),
+    InitStorage(InitStorageArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    DemoCandidate(DemoCandidateArgs),
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
+    #[command(hide = true, name = STAGE_HOST)]
+    StageHost(RunArgs),
+    #[command(hide = true, name = STAGE_RELEASE)]
+    StageRelease(RunArgs),
+    #[command(hide = true, name = STAGE_DEMOTE)]
+    StageDemote(ElectArgs),
+}
+
+/// Returns the command line, with `--config` in each command that has settings.
+fn described() -> clap::Command {
+    let cli = Cli::command();
+    let names = cli.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
+    names.into_iter().fold(cli, |cli, name| cli.mut_subcommand(name, with_config))
+}
+
+/// Returns the command line with the command of `words` alone, if that one runs for long: what the
+/// description of all commands has taken of a process's memory is not given back. `None` also if one of the
+/// `variables` may be a misspelled setting.
+fn described_alone(words: &[OsString], variables: &settings::Variables) -> Option<clap::Command> {
+    let name = words.get(1)?.to_str()?;
+    let cli = Cli::with_command_alone(name)?.mut_subcommand(name, with_config);
+    let mut names = variables.iter().filter_map(|(name, _)| name.to_str());
+    let are_known =
+        names.all(|name| !name.starts_with(settings::PREFIX) || settings::is_known_variable(&cli, name));
+    (are_known || STAGES.contains(&name)).then_some(cli)
+}
+
+fn with_config(command: clap::Command) -> clap::Command {
+    let config = Arg::new(settings::CONFIG)
+        .long(settings::CONFIG)
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(std::path::PathBuf))
+        .help("Read settings from a TOML file: the key is an option's name, as in ttl = \"20s\"")
+        .long_help(
+            "Read settings from a TOML file: the key is an option's name, as in ttl = \"20s\"; the command \
+             is command = [\"CMD\", \"ARG\"]\n\n\
+             Every option is also a variable: VVM_TTL for --ttl, VVM_CONFIG for --config. The command line \
+             overrides the environment, the environment overrides the file. A switch is true or false.",
+        );
+    match command.get_name() {
+        name if STAGES.contains(&name) => command.arg(config.hide(true)),
+        _ if settings::has_settings(&command) => command.arg(config),
+        _ => command,
+    }
+}
+
+/// Returns the setting that `name` may be a misspelling of.
+fn nearest_option(name: &str) -> Option<String> {
+    settings::nearest(&described(), &[], name).map(str::to_owned)
+}
 
 /// Runs `vvm`.
 pub(crate) fn main() -> ExitCode {
@@ -34,42 +147,42 @@ pub(crate) fn main() -> ExitCode {
         Err(refusal) => return refuse(&refusal, &words),
     };
     if matches!(cli.command, Command::Run(_) | Command::Elect(_))
-        && let Err(refusal) = log::check()
+        && let Err(refusal) = announce::check_filter()
     {
         say!("{refusal}");
         return exit::MISUSE.into();
     }
     match cli.command {
-        Command::Run(run) => crate::guardian::main(&run, &settled),
-        Command::Elect(elect) => crate::elect::main(&elect, &settled),
-        Command::Status(status) => crate::status::main(&status),
-        Command::Watch(watch) => crate::watch::main(&watch),
-        Command::Doctor(doctor) => crate::doctor::main(&doctor),
-        Command::History(history) => crate::history::main(&history),
-        Command::StepDown(step_down) => crate::operate::step_down(&step_down),
-        Command::Pause(pause) => crate::operate::pause(&pause),
-        Command::Resume(resume) => crate::operate::resume(&resume),
-        Command::Demo(demo) => crate::demo::main(&demo),
-        Command::InitStorage(init) => crate::init_storage::main(&init),
+        Command::Run(run) => guardian::main(&run, &settled),
+        Command::Elect(elect) => elect::main(&elect, &settled),
+        Command::Status(status) => status::main(&status),
+        Command::Watch(watch) => watch::main(&watch),
+        Command::Doctor(doctor) => doctor::main(&doctor),
+        Command::History(history) => history::main(&history),
+        Command::StepDown(step_down) => step_down::main(&step_down),
+        Command::Pause(pause) => pause::pause(&pause),
+        Command::Resume(resume) => pause::resume(&resume),
+        Command::Demo(demo) => demo::main(&demo),
+        Command::InitStorage(init) => init_storage::main(&init),
         Command::Completions(completions) => generated::completions(&completions),
         Command::Man(man) => generated::man(&man),
-        Command::DemoCandidate(candidate) => crate::demo::candidate_main(&candidate),
-        Command::DemoWorker(worker) => crate::demo::worker_main(&worker),
-        Command::StageHost(run) => crate::run::main(run),
-        Command::StageRelease(run) => crate::stage_release::main(&run),
-        Command::StageDemote(elect) => crate::elect::demote(&elect),
+        Command::DemoCandidate(candidate) => demo::candidate_main(&candidate),
+        Command::DemoWorker(worker) => demo::worker_main(&worker),
+        Command::StageHost(run) => run::main(run),
+        Command::StageRelease(run) => release::main(&run),
+        Command::StageDemote(elect) => elect::demote(&elect),
     }
 }
 
 /// Parses `words`, completed by `variables` and the settings file.
 fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
-    if let Some(alone) = settings::described_alone(&words, variables)
+    if let Some(alone) = described_alone(&words, variables)
         && let Ok(read) = read_as(alone, words.clone(), variables)
     {
         return Ok(read);
     }
     // Refusals and help know all commands.
-    read_as(settings::described(), words, variables)
+    read_as(described(), words, variables)
 }
 
 fn read_as(
@@ -87,8 +200,8 @@ fn read_as(
     })?;
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
-        modifiers::check(&matches, |option| !settled.origins.has(option))?;
-        modifiers::check_password(&matches, |option| !settled.origins.has(option))?;
+        check_modifiers(&matches, |option| !settled.origins.has(option))?;
+        check_password(&matches, |option| !settled.origins.has(option))?;
         Cli::from_arg_matches(&matches)
     });
     match cli.map_err(|refusal| refusal.format(&mut described)) {
@@ -108,7 +221,7 @@ fn suggest(refusal: &mut clap::Error) {
         && refusal.get(ContextKind::SuggestedArg).is_none()
         && let Some(ContextValue::String(unknown)) = refusal.get(ContextKind::InvalidArg)
         && let Some(unknown) = unknown.strip_prefix("--")
-        && let Some(nearest) = settings::nearest_option(unknown)
+        && let Some(nearest) = nearest_option(unknown)
     {
         refusal.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{nearest}")));
     }
@@ -192,23 +305,79 @@ fn unreadable(words: &[OsString]) -> Option<String> {
     })
 }
 
+/// Each modifier, and the option that it modifies.
+const MODIFIERS: [(&str, &str); 7] = [
+    ("restart_backoff", RESTART),
+    ("restart_backoff_max", RESTART),
+    ("restart_limit", RESTART),
+    ("pre_stop_timeout", "pre_stop"),
+    ("check_interval", "check"),
+    ("check_timeout", "check"),
+    ("check_failures", "check"),
+];
+
+/// The option that must have the value `restart`.
+const RESTART: &str = "on_exit";
+
+/// Checks the modifiers in `matches`, a whole command line. Those for which `is_typed` is false come from
+/// the environment or a settings file, which several commands may share: they may have no effect.
+///
+/// # Errors
+/// If a typed modifier has no effect.
+fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
+    let Some((_, run)) = matches.subcommand().filter(|(name, _)| *name == "run") else { return Ok(()) };
+    for (modifier, modified) in MODIFIERS {
+        let is_given = run.value_source(modifier) == Some(ValueSource::CommandLine);
+        let has_effect = match modified {
+            RESTART => run.get_one::<OnExit>(RESTART) == Some(&OnExit::Restart),
+            modified => run.contains_id(modified),
+        };
+        let modifier = modifier.replace('_', "-");
+        if is_given && !has_effect && is_typed(&modifier) {
+            let missing =
+                if modified == RESTART { "on-exit restart".into() } else { modified.replace('_', "-") };
+            let what = format!("--{modifier} has no effect without --{missing}: add that, or leave it out\n");
+            let mut refusal = Error::raw(ErrorKind::MissingRequiredArgument, what);
+            refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{modified}")));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a typed storage with a password. The environment and a settings file may have one.
+fn check_password(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
+    const REFUSAL: &str = "--storage has a password, and all users of this machine can read a command line: \
+        put the URL into the environment (VVM_STORAGE) or a settings file, or the password alone into \
+        VVM_STORAGE_PASSWORD, a file (password_file=PATH) or ~/.pgpass\n";
+    // What a stage is handed was checked before.
+    let command = matches.subcommand().filter(|(name, _)| !STAGES.contains(name));
+    let Some((_, command)) = command else { return Ok(()) };
+    let storage = command.try_get_one::<String>("storage").ok().flatten();
+    match storage {
+        Some(url) if is_typed("storage") && vvm_storage::url::has_password(url) => {
+            Err(Error::raw(ErrorKind::ValueValidation, REFUSAL))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::STAGES;
 
     #[test]
     fn command_described_alone_is_parsed_as_among_all_commands() {
         for command in ["run", "elect"].into_iter().chain(STAGES) {
             let hooks = ["--on-lead", "true", "--on-loss", "true"];
-            let is_elect = ["elect", crate::args::STAGE_DEMOTE].contains(&command);
+            let is_elect = ["elect", STAGE_DEMOTE].contains(&command);
             let rest = if is_elect { &hooks[..] } else { &["--on-exit=restart", "--", "true", "-x"] };
             let words = ["vvm", command, "--storage=sqlite:x.db", "--name", "n"].into_iter();
             let words = words.chain(rest.iter().copied()).map(OsString::from).collect::<Vec<_>>();
             let variables = vec![("VVM_TTL".into(), "7s".into()), ("HOME".into(), "/".into())];
-            let alone = settings::described_alone(&words, &variables).unwrap();
+            let alone = described_alone(&words, &variables).unwrap();
             let alone = read_as(alone, words.clone(), &variables).unwrap();
-            let among_all = read_as(settings::described(), words, &variables).unwrap();
+            let among_all = read_as(described(), words, &variables).unwrap();
             assert_eq!(format!("{alone:?}"), format!("{among_all:?}"));
         }
     }
@@ -216,7 +385,7 @@ mod tests {
     #[test]
     fn misspelled_variable_is_looked_for_among_all_commands() {
         let words = ["vvm", "run"].map(OsString::from);
-        let alone = |name: &str| settings::described_alone(&words, &vec![(name.into(), "7s".into())]);
+        let alone = |name: &str| described_alone(&words, &vec![(name.into(), "7s".into())]);
         assert!(alone("VVM_TTL").is_some() && alone("TLT").is_some());
         assert!(alone("VVM_TLT").is_none());
     }

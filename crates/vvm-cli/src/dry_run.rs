@@ -1,6 +1,9 @@
 //! `--dry-run`: reads the storage and prints what would be done. Creates and settles nothing.
 
-use crate::{args::CandidateArgs, inspection::inspect, operate::Refusal};
+use crate::{
+    args::CandidateArgs,
+    inspection::{Refusal, inspect},
+};
 use ielections::{AcquireError, Entry, Holder, Slot, Timing, TtlStorage as _, timing::Jitter};
 use std::{fmt, io};
 use vvm_clock::{Instant, Span};

@@ -2,15 +2,17 @@
 
 use crate::{
     announce::say,
-    args::HistoryArgs,
+    args::{TargetArgs, parse_slots},
     calendar::{Moment, Span},
+    inspection::{Refusal, operate},
     liveness::{Liveness, Observation},
-    operate::{Refusal, conclude},
 };
+use clap::Args;
 use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
+    num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
@@ -27,7 +29,7 @@ struct Line {
 }
 
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
-    conclude(args.target.pair(), Purpose::Look, async |inspector| {
+    operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         let Some(documents) = storage.documents() else {
             return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));
@@ -105,17 +107,38 @@ fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
+/// Show past leaderships: the last 64 of each slot, with their leaders, times and ends.
+///
+/// Leaders of vvm run, vvm elect and programs with a vvm_host::Host write it beside their record. Programs
+/// that lead without a Host write nothing. Times are those of the leaders' wall clocks.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm history --storage sqlite:/var/lib/payroll/leader.db --name payroll
+
+Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
+refused; 71 the system refused; 75 this storage keeps no history")]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Only this slot
+    #[arg(long, value_name = "N", value_parser = parse_slots)]
+    pub(crate) slot: Option<NonZeroU32>,
+    /// As JSON: one array with an object for each leadership
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::liveness::tests::record;
+    use ielections::{Epoch, Vacant};
 
     #[test]
     fn quotes_stay_and_control_sequences_are_escaped() {
         assert_eq!(printable("can't run \"a\u{1b}[2J\""), "can't run \"a\\u{1b}[2J\"");
     }
-
-    use crate::liveness::tests::record;
-    use ielections::{Epoch, Vacant};
 
     #[test]
     fn leadership_without_recorded_end_is_ended_by_what_its_slot_shows() {

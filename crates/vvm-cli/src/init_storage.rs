@@ -1,6 +1,12 @@
 //! `vvm init-storage`: creates the file, table or keyspace of a storage.
 
-use crate::{args::InitStorageArgs, async_runtime, inspection::conclude};
+use crate::{
+    args::{parse_any_storage, parse_ttl},
+    inspection::conclude,
+    runtime,
+};
+use clap::Args;
+use ielections::Ttl;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
@@ -10,12 +16,37 @@ use vvm_clock::{Clock, SystemClock};
 use vvm_host::operate::InspectError;
 use vvm_storage::{StorageUrl, url::file_and_owner};
 
+/// Create the keyspace and table that a storage on a cluster needs.
+///
+/// Needs to run once per storage, by a user with the permission to create them. May be repeated, also
+/// concurrently: what exists is checked and left unchanged. SQLite files do not need it.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
+  vvm init-storage --storage dynamodb://eu-west-1/elections
+  vvm init-storage --storage postgres://vvm@db1,db2/elections --max-ttl 60s
+  vvm init-storage --storage etcd://etcd1,etcd2,etcd3/elections
+  vvm init-storage --storage k8s://batch
+  vvm init-storage --storage 's3://bucket/elections?region=eu-west-1'
+
+Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
+refused")]
+pub(crate) struct InitStorageArgs {
+    /// The storage, as given to vvm run later; replication=N sets the number of copies
+    #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
+    pub(crate) storage: String,
+    /// The largest TTL of any candidate, for postgres: (default 20s; run it again to raise it)
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
+    pub(crate) max_ttl: Option<Ttl>,
+}
+
 pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
     init(args).map_or_else(|refusal| conclude(&refusal).into(), |()| ExitCode::SUCCESS)
 }
 
 fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
-    let runtime = async_runtime::start().map_err(InspectError::system)?;
+    let runtime = runtime::start().map_err(InspectError::system)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().map_err(InspectError::system)?);
     let mut url = args.storage.clone();
     if let Some(max_ttl) = args.max_ttl {

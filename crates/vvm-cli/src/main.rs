@@ -1,12 +1,8 @@
 //! The `vvm` binary: `run`, `elect`, the commands for operators, and the demo.
 #![forbid(unsafe_code)]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("vvm needs Linux: containment uses parent-death signals and process descriptors");
-
 mod announce;
 mod args;
-mod async_runtime;
 mod calendar;
 mod cli;
 mod contained;
@@ -21,21 +17,22 @@ mod init_storage;
 mod inspection;
 mod leadership;
 mod liveness;
-mod log;
-mod notes;
-mod operate;
-mod report;
+mod pause;
+mod release;
 mod result_file;
 mod run;
+mod runtime;
 mod service_manager;
 mod settings;
-mod signals;
-mod stage_release;
 mod status;
+mod step_down;
 mod terminal_view;
 mod watch;
 
 use std::process::ExitCode;
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("vvm needs Linux: containment uses parent-death signals and process descriptors");
 
 /// Starts no thread before the command is known: the guardian stays single-threaded for its whole life, and a
 /// parent-death signal is bound to the thread that spawned the child.

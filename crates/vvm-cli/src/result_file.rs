@@ -1,19 +1,168 @@
-//! Writes the result file. A regular file is replaced as a whole; anything else is opened and written to.
+//! The result file: the outcome of a `vvm run`, apart from the status of its command.
 //!
-//! A rename would turn a FIFO or a device into a regular file, and a symlink into a copy. So the rename is
-//! beside the target of a symlink, and only if that is a regular file or absent.
+//! A regular file is replaced as a whole; anything else is opened and written to. A rename would turn a FIFO
+//! or a device into a regular file, and a symlink into a copy. So the rename is beside the target of a
+//! symlink, and only if that is a regular file or absent.
 
+use crate::leadership::Farewell;
+use ielections::{Epoch, Holder, Incarnation};
 use rustix::{
     fs::{Access, AtFlags, CWD, OFlags, PROC_SUPER_MAGIC, accessat, statfs},
     io::Errno,
 };
+use serde::Serialize;
 use std::{
+    fmt,
     fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, Write as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
+use vvm_clock::Instant;
+use vvm_containment::{Ended, Level};
+
+/// The outcome of a `vvm run`. The file has these names in `snake_case`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// The command ended by itself.
+    WorkerEnded,
+    /// A stop was requested, and the command has stopped.
+    Stopped,
+    /// A stop was requested before this process led.
+    StoppedWhileWaiting,
+    /// Leadership was lost, and the command has stopped.
+    Lost,
+    /// The command failed its checks, and has been stopped.
+    Unhealthy,
+    /// Leadership was not acquired in time.
+    NotAcquired,
+    /// Another process leads (`--try`).
+    LeaderSeen,
+    /// The storage refused, and trying again does not help.
+    StorageRefused,
+    /// The storage has another configuration of this name.
+    Conflict,
+    /// There is no such command.
+    CommandNotFound,
+    /// The command can't be executed.
+    CommandNotExecutable,
+    /// The arguments are wrong, or don't fit the storage.
+    Misuse,
+    /// The operating system refused a resource.
+    SystemRefused,
+    /// Killed at the deadline.
+    Deadline,
+    /// The host process died.
+    HostDied,
+    /// The keeper of the command died: the host releases nothing, the guardian does.
+    KeeperDied,
+    /// The guardian died. Only logged: readers of the file have seen the guardian's end.
+    GuardianDied,
+}
+
+impl Outcome {
+    /// Returns its name in the file.
+    pub(crate) fn word(self) -> String {
+        // A unit variant is a string.
+        serde_json::to_value(self).ok().and_then(|word| word.as_str().map(Into::into)).unwrap_or_default()
+    }
+}
+
+/// For people, followed by a reason.
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::WorkerEnded => "ended",
+            Self::Stopped => "stopped",
+            Self::StoppedWhileWaiting => "stopped while waiting for leadership",
+            Self::Lost => "leadership lost, the command has been stopped",
+            Self::Unhealthy => "unhealthy, the command has been stopped",
+            Self::NotAcquired | Self::LeaderSeen | Self::StorageRefused | Self::Conflict | Self::Misuse => {
+                "not leading"
+            }
+            Self::CommandNotFound | Self::CommandNotExecutable => "command not started",
+            Self::SystemRefused => "failed",
+            Self::Deadline => "killed at the deadline",
+            Self::HostDied => "the host process died",
+            Self::KeeperDied => "the keeper of the command died",
+            Self::GuardianDied => "the guardian died, the command has been killed",
+        })
+    }
+}
+
+/// The contents of the file.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub(crate) struct Report {
+    outcome: Option<Outcome>,
+    /// The exit status of `vvm`; none if it died of a signal.
+    exit_status: Option<u8>,
+    /// The signal that `vvm` died of.
+    signal: Option<i32>,
+    pub(crate) reason: Option<String>,
+    worker_exit_status: Option<u8>,
+    worker_signal: Option<i32>,
+    /// The level of containment in force.
+    containment: Option<String>,
+    name: String,
+    holder: String,
+    slot: Option<u32>,
+    epoch: Option<u64>,
+    incarnation: Option<String>,
+    /// The kill deadline in force when the host ended without reporting, in nanoseconds since boot.
+    kill_deadline_ns: Option<u64>,
+    /// When the guardian saw that end, on the same clock.
+    host_ended_ns: Option<u64>,
+}
+
+impl Report {
+    pub(crate) fn new(outcome: Outcome, name: &str, holder: &Holder) -> Self {
+        Self { outcome: Some(outcome), name: name.into(), holder: holder.as_str().into(), ..Self::default() }
+    }
+
+    pub(crate) fn contained(&mut self, level: Level) {
+        self.containment = Some(level.to_string());
+    }
+
+    pub(crate) fn ending(&mut self, farewell: Farewell) {
+        match farewell {
+            Farewell::Exit(status) => self.exit_status = Some(status),
+            Farewell::DieOf(signal) => self.signal = Some(signal.as_raw()),
+        }
+    }
+
+    pub(crate) fn of_worker(&mut self, ended: Ended) {
+        match ended {
+            Ended::Exited(status) => self.worker_exit_status = Some(status),
+            Ended::Signalled(number) => self.worker_signal = Some(number),
+        }
+    }
+
+    /// Adds the last leadership.
+    pub(crate) fn leading(&mut self, slot: u32, epoch: Epoch, incarnation: Incarnation) {
+        self.slot = Some(slot);
+        self.epoch = Some(epoch.get());
+        self.incarnation = Some(incarnation.to_string());
+    }
+
+    /// Adds the kill deadline in force, and when the guardian saw the host's end.
+    pub(crate) fn with_deadline(&mut self, deadline: Instant, ended: Instant) {
+        self.kill_deadline_ns = Some(deadline.as_nanos());
+        self.host_ended_ns = Some(ended.as_nanos());
+    }
+
+    /// Writes it to the result file.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Unwritable> {
+        // Numbers and strings: every value can be written as JSON.
+        let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        text.push(b'\n');
+        write(path, &text)
+    }
+}
 
 /// The most symlinks that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -211,4 +360,114 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use std::{
+        os::unix::{fs::symlink, net::UnixListener},
+        process::Command,
+    };
+
+    const TEXT: &[u8] = b"{}\n";
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    /// Checks and writes.
+    fn put(path: &Path) -> Result<(), Unwritable> {
+        check(path, &[])?;
+        write(path, TEXT)
+    }
+
+    fn refusal(path: &Path) -> String {
+        check(path, &[]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn regular_file_is_replaced_whole() {
+        let folder = folder();
+        let path = folder.path().join("result");
+        fs::write(&path, "of an earlier run, and longer").unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        put(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), TEXT);
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before, "a reader of the old file has all of it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn symlinks_stay_and_their_target_is_replaced_or_made() {
+        let folder = folder();
+        fs::create_dir(folder.path().join("there")).unwrap();
+        for existing in [true, false] {
+            let target = folder.path().join("there/result");
+            let (first, second) = (folder.path().join("first"), folder.path().join("there/second"));
+            symlink("there/second", &first).unwrap();
+            symlink("result", &second).unwrap();
+            if existing {
+                fs::write(&target, "of an earlier run").unwrap();
+            }
+            put(&first).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), TEXT);
+            for link in [first, second] {
+                assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{}", link.display());
+                fs::remove_file(link).unwrap();
+            }
+            fs::remove_file(target).unwrap();
+        }
+    }
+
+    #[test]
+    fn fifo_without_a_reader_is_not_waited_for() {
+        let folder = folder();
+        let path = folder.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        check(&path, &[]).unwrap();
+        let refusal = write(&path, TEXT).unwrap_err().to_string();
+        assert!(refusal.contains("no process reads it"), "{refusal}");
+        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
+    }
+
+    /// Checks `place` before it writes: with a mistake there, a write would replace the device.
+    #[test]
+    fn null_device_is_opened_and_stays_a_device() {
+        let null = Path::new("/dev/null");
+        assert_eq!(place(null).unwrap(), Place::Opened);
+        put(null).unwrap();
+        assert!(fs::symlink_metadata(null).unwrap().file_type().is_char_device());
+    }
+
+    #[test]
+    fn folders_sockets_missing_folders_and_circular_symlinks_are_refused_early() {
+        let folder = folder();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        symlink(&one, &other).unwrap();
+        symlink(&other, &one).unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for (path, why) in [
+            (folder.path().to_path_buf(), "name a file"),
+            (socket, "block device or a socket"),
+            (folder.path().join("missing/result"), "a folder that exists"),
+            (one, "name a file"),
+        ] {
+            assert!(refusal(&path).contains(why), "{}", refusal(&path));
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let table = [
+            (io::ErrorKind::StorageFull, "make room"),
+            (io::ErrorKind::QuotaExceeded, "make room"),
+            (io::ErrorKind::PermissionDenied, "let this user write"),
+            (io::ErrorKind::ReadOnlyFilesystem, "mounted to be written"),
+            (io::ErrorKind::NotFound, "a folder that exists"),
+        ];
+        for (kind, way_out) in table {
+            let text = Unwritable { path: "result".into(), cause: Cause::System(kind) }.to_string();
+            assert!(text.contains(way_out), "{text}");
+            assert!(!text.contains("entity not found") && !text.contains("no storage space"), "{text}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! The guardian sends it, because the manager knows only that process. A standby is ready: otherwise the
 //! manager would take it for a service that does not start.
 
-use crate::notes::{Activity, HostState};
+use crate::leadership::{Activity, HostState};
 use std::{
     env,
     ffi::OsStr,

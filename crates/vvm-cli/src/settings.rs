@@ -5,23 +5,21 @@
 //! to the host, because the file may change.
 
 mod file;
-mod options;
-mod origin;
-
-use file::FileRefusal;
-pub(crate) use options::{HANDED_ON, PREFIX, described, described_alone, nearest_option};
-pub(crate) use origin::Origins;
 
 use crate::{
     announce::say,
     args::{CandidateArgs, STAGES},
 };
-use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
-use file::File;
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+use file::{File, FileRefusal};
 use ielections::Holder;
-use options::{CONFIG, NAMED_FILE, Setting};
 use serde::{Deserialize, Serialize};
 use std::{
+    error::Error as _,
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
@@ -108,13 +106,13 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let Some((command, matches)) = matches
         .subcommand()
         .and_then(|(name, matches)| Some((cli.find_subcommand(name)?, matches)))
-        .filter(|(command, _)| options::has_settings(command))
+        .filter(|(command, _)| has_settings(command))
     else {
         return Ok(settled);
     };
     warn_of_misspelled(cli, variables);
     let is_typed = |option: &Setting<'_>| matches.value_source(option.id()) == Some(ValueSource::CommandLine);
-    let mut taken = options::of(command).filter(is_typed).collect::<Vec<_>>();
+    let mut taken = of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
         Some((path, named_by)) => Some(File::read(path, named_by, (cli, command))?),
@@ -122,7 +120,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     };
     for is_in_file in [false, true] {
         let above = taken.clone();
-        for option in options::of(command) {
+        for option in of(command) {
             let found = match &file {
                 _ if !is_in_file => of_variable(&option, variables)?,
                 Some(file) => file.values(&option)?,
@@ -139,7 +137,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
             settled.added.options.extend(values.iter().map(|value| option.word(value)));
         }
     }
-    if options::takes_a_command(command) && matches.get_raw("command").is_none() {
+    if takes_a_command(command) && matches.get_raw("command").is_none() {
         settled.added.command = file.as_ref().and_then(File::command);
     }
     Ok(settled)
@@ -186,10 +184,207 @@ fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<Fou
 /// the environment, too.
 fn warn_of_misspelled(cli: &Command, variables: &Variables) {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
-    for name in names.filter(|name| !options::is_known_variable(cli, name)) {
+    for name in names.filter(|name| !is_known_variable(cli, name)) {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        if let Some(nearest) = options::nearest(cli, &[], &rest.to_lowercase().replace('_', "-")) {
-            say!("{name} is no setting: did you mean {}?", options::variable_of(nearest));
+        if let Some(nearest) = nearest(cli, &[], &rest.to_lowercase().replace('_', "-")) {
+            say!("{name} is no setting: did you mean {}?", variable_of(nearest));
         }
+    }
+}
+
+/// The prefix of all variables of `vvm`.
+pub(crate) const PREFIX: &str = "VVM_";
+
+/// The option that names the settings file.
+pub(crate) const CONFIG: &str = "config";
+
+/// The variable that names the settings file.
+pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
+
+/// The variable by which the guardian hands settings to the stages that it starts.
+pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
+
+/// The key of the command to run, which is no option.
+pub(crate) const COMMAND: &str = "command";
+
+/// Variables of `vvm` that are no options.
+const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
+const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
+
+/// Whether a command has settings: it is not hidden, and works on a storage.
+pub(crate) fn has_settings(command: &Command) -> bool {
+    !command.is_hide_set() && command.get_arguments().any(|arg| arg.get_long() == Some("storage"))
+}
+
+/// Whether a command runs another one, given after `--`.
+pub(crate) fn takes_a_command(command: &Command) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == COMMAND && arg.is_last_set())
+}
+
+/// An option that is a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Setting<'cli> {
+    arg: &'cli Arg,
+    name: &'cli str,
+}
+
+/// Returns the settings of a command.
+pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
+    command
+        .get_arguments()
+        .filter_map(|arg| Some(Setting { name: arg.get_long()?, arg }))
+        .filter(|option| !["help", "version", CONFIG].contains(&option.name))
+        // The setting of this name is the duration of `vvm pause`. The switch belongs to one call.
+        .filter(|option| !(option.name == "wait" && option.is_switch()))
+}
+
+/// Returns the settings of all commands, some more than once.
+fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
+    cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
+}
+
+/// Returns the settings of the name `name`, each with its command.
+pub(crate) fn named<'cli>(
+    cli: &'cli Command,
+    name: &str,
+) -> impl Iterator<Item = (&'cli Command, Setting<'cli>)> {
+    let commands = cli.get_subcommands().filter(|command| has_settings(command));
+    commands
+        .flat_map(|command| of(command).map(move |option| (command, option)))
+        .filter(move |it| it.1.name == name)
+}
+
+impl<'cli> Setting<'cli> {
+    /// Returns the name in a file, and on the command line without the dashes.
+    pub(crate) fn name(&self) -> &'cli str {
+        self.name
+    }
+
+    /// Returns clap's identifier.
+    pub(crate) fn id(&self) -> &'cli str {
+        self.arg.get_id().as_str()
+    }
+
+    /// Returns the name of the variable.
+    pub(crate) fn variable(&self) -> String {
+        variable_of(self.name)
+    }
+
+    /// Whether it has no value.
+    pub(crate) fn is_switch(&self) -> bool {
+        matches!(self.arg.get_action(), ArgAction::SetTrue)
+    }
+
+    /// Whether its value may be a number without a unit.
+    pub(crate) fn takes_number(&self) -> bool {
+        let names = self.arg.get_value_names().unwrap_or_default();
+        names.iter().flat_map(|name| name.split('|')).any(|name| ["N", "0", "DURATION"].contains(&name))
+    }
+
+    /// Returns why the option of `command` refuses `value`, if it does.
+    pub(crate) fn refusal(&self, command: &Command, value: &OsStr) -> Option<String> {
+        let words = [OsString::from("vvm"), self.word(value)];
+        // Other refusals are about the rest of a command line.
+        let refusal = command.clone().try_get_matches_from(words).err()?;
+        match (refusal.kind(), refusal.get(ContextKind::ValidValue)) {
+            (ErrorKind::ValueValidation, _) => {
+                refusal.source().map(|cause| format!("invalid value: {cause}"))
+            }
+            (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) => {
+                Some(format!("invalid value: possible values: {}", valid.join(", ")))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns an example of a value.
+    pub(crate) fn example(&self) -> String {
+        let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+        let named = || self.arg.get_value_names().and_then(|names| Some(names.first()?.to_string()));
+        default.or_else(named).unwrap_or_default()
+    }
+
+    /// Whether the two conflict.
+    pub(crate) fn excludes(&self, other: &Setting<'_>, command: &Command) -> bool {
+        let lists = |one: &Arg, other: &Arg| command.get_arg_conflicts_with(one).contains(&other);
+        lists(self.arg, other.arg) || lists(other.arg, self.arg)
+    }
+
+    /// Returns it as one word of a command line.
+    pub(crate) fn word(&self, value: &OsStr) -> OsString {
+        let mut word = OsString::from(format!("--{}", self.name));
+        if !self.is_switch() {
+            word.push("=");
+            word.push(value);
+        }
+        word
+    }
+}
+
+/// Returns the variable of the option `name`.
+pub(crate) fn variable_of(name: &str) -> String {
+    format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
+}
+
+/// Whether any part of `vvm` reads this variable.
+pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
+    OTHERS.contains(&name)
+        || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || of_all(cli).any(|option| option.variable() == name)
+}
+
+/// Returns the setting, or one of the `others`, that `name` may be a misspelling of.
+pub(crate) fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
+    let names = of_all(cli).map(|option| option.name()).chain(others.iter().copied());
+    let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);
+    graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
+}
+
+/// Returns how similar two names are; above zero one may be meant by the other. Clap's measure alone misses
+/// two letters that changed places in a short name, as in `tyr`.
+fn likeness(known: &str, name: &str) -> f64 {
+    (strsim::jaro(known, name) - 0.7).max(strsim::normalized_damerau_levenshtein(known, name) - 0.6)
+}
+
+/// The origin of each setting, as `is set by VVM_TTL`, by the option's name.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Origins(Vec<(String, String)>);
+
+impl Origins {
+    pub(crate) fn note(&mut self, option: &str, origin: String) {
+        self.0.push((option.to_owned(), origin));
+    }
+
+    /// Whether the option `name` is not on the command line.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// Returns a sentence for each option that `refusal` names and that is not on the command line.
+    pub(crate) fn of_refusal(&self, refusal: &clap::Error) -> Vec<String> {
+        let concerned = [ContextKind::InvalidArg, ContextKind::PriorArg].into_iter();
+        let concerned = concerned.filter_map(|kind| refusal.get(kind)).flat_map(|value| match value {
+            ContextValue::String(one) => vec![one.clone()],
+            ContextValue::Strings(many) => many.clone(),
+            _ => Vec::new(),
+        });
+        // As in "--ttl <DURATION>".
+        let names = concerned.filter_map(|shown| {
+            let name = shown.strip_prefix("--")?;
+            Some(name.split([' ', '=', '[']).next()?.to_owned())
+        });
+        let of = |name: String| self.sentences().nth(self.0.iter().position(|(known, _)| *known == name)?);
+        names.filter_map(of).collect()
+    }
+
+    /// Returns one sentence about all settings that are not on the command line, if there are any: for a
+    /// refusal that does not name an option.
+    pub(crate) fn all(&self) -> Option<String> {
+        let all = self.sentences().collect::<Vec<_>>().join(", ");
+        (!all.is_empty()).then_some(all)
+    }
+
+    fn sentences(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(name, origin)| format!("--{name} {origin}"))
     }
 }

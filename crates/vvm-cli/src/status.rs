@@ -1,26 +1,25 @@
 //! `vvm status`: which process leads each slot. Creates, claims and settles nothing.
 
-mod instances;
-
 use crate::{
     announce::say,
-    args::StatusArgs,
+    args::TargetArgs,
     calendar::{Moment, Span},
     exit,
     inspection::{conclude, inspect},
     liveness::{Liveness, Observation},
     terminal_view::{Palette, Row, Style, palette_of_standard_output},
 };
-use ielections::{Slot, TtlStorage as _};
-use primary_only::DocumentedInstance;
+use clap::Args;
+use ielections::{ReadError, Scan, Slot, TtlStorage as _};
+use primary_only::{DocumentedInstance, DocumentedState};
 use serde::Serialize;
 use std::{
-    io::{self, Write as _},
+    io::{self, Write},
     process::ExitCode,
     time::Duration,
 };
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, Pause, Requests, Stage, StepDown};
 
 /// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -111,7 +110,7 @@ async fn look(
     }
     let mut lines = Vec::with_capacity(keys.len());
     for ((key, (state, slot)), shown) in keys.iter().zip(&seen).zip(by_server_clock) {
-        let instances = if args.instances { Some(instances::read(storage, key).await?) } else { None };
+        let instances = if args.instances { Some(read_instances(storage, key).await?) } else { None };
         let line = Line::of(key, *state, slot, &requests);
         let age_ms = shown.map(millis).or(line.age_ms);
         lines.push(Line { instances, age_ms, by_server_clock: shown.is_some(), ..line });
@@ -227,5 +226,91 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
     if lines.iter().any(|line| line.by_server_clock) {
         say!("AGE is by the clock of the storage's server");
     }
-    instances::show(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
+    show_instances(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
+}
+
+/// Show which process leads each slot.
+///
+/// A slot is led if its record was written less than its TTL ago, and stale if not. If the storage can't
+/// prove the age of a record, this command waits for the next renewal: a healthy leader renews after a
+/// quarter of the TTL, and after a TTL without a renewal the slot is stale. A free slot shows the epoch of
+/// its last leadership.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm status --storage sqlite:/var/lib/payroll/leader.db --name payroll --json
+
+Exit status: 0; 64 wrong arguments; 66 no such storage or name; 69 the storage
+refused or can't be reached; 71 the system refused. With --exit-status, the
+worst slot counts: 0 led; 1 free, or the name is paused; 2 stale; 3 held, with
+--no-wait")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Don't wait for renewals: a slot is "held" if the age of its record is unknown
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// For monitoring: exit with the state of the worst slot (see below)
+    #[arg(long)]
+    pub(crate) exit_status: bool,
+    /// As JSON: one array with an object for each slot
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also show the documents of the instances of primary-only services
+    #[arg(long)]
+    pub(crate) instances: bool,
+}
+
+/// How many characters of a state the table shows. JSON has all.
+const SHOWN: usize = 100;
+
+/// Returns all instances in the order of their ids; none if the storage keeps no documents.
+async fn read_instances(
+    storage: &ElectionsTtlStorage,
+    key: &ElectionKey,
+) -> Result<Vec<DocumentedInstance>, ReadError> {
+    let Some(documents) = storage.documents() else { return Ok(Vec::new()) };
+    // A scan after this sees every batch (sentence 6 of the contract).
+    documents.fence_state(key).await?;
+    let mut scan = Scan { limit: usize::MAX, ..Scan::default() };
+    let mut instances = Vec::new();
+    loop {
+        let page = documents.scan_documents(key, &scan).await?;
+        instances.extend(page.documents.iter().filter_map(DocumentedInstance::of));
+        match page.next {
+            Some(next) => scan.after = Some(next),
+            None => return Ok(instances),
+        }
+    }
+}
+
+/// Prints a table of the instances, if they were read.
+fn show_instances<'a>(
+    out: &mut impl Write,
+    slots: impl Iterator<Item = (u32, Option<&'a [DocumentedInstance]>)>,
+) -> io::Result<()> {
+    let read = slots.filter_map(|(slot, instances)| Some((slot, instances?))).collect::<Vec<_>>();
+    if read.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:>4}  {:16}  {:24}  {:>9}  STATE", "SLOT", "COLLECTION", "INSTANCE", "VERSION")?;
+    for (slot, instances) in read {
+        for DocumentedInstance { collection, instance, version, state, .. } in instances {
+            // A document may contain anything, control sequences of terminals included.
+            let (collection, instance) = (collection.escape_debug(), instance.escape_debug());
+            let state = match state {
+                DocumentedState::Readable { state, .. } => state.to_string(),
+                DocumentedState::Unreadable { problem } => format!("unreadable: {problem}"),
+            };
+            let cut = if state.chars().nth(SHOWN).is_some() { "…" } else { "" };
+            let state = state.chars().take(SHOWN).collect::<String>();
+            writeln!(
+                out,
+                "{slot:>4}  {:16}  {:24}  {version:>9}  {state}{cut}",
+                collection.to_string(),
+                instance.to_string()
+            )?;
+        }
+    }
+    Ok(())
 }

@@ -2,30 +2,32 @@
 //!
 //! `look` reads, `slots` remembers what was seen, `change` is a difference, `draw` the picture.
 
-mod change;
+mod changes;
 mod draw;
-mod look;
-mod slots;
 
 use crate::{
-    args::WatchArgs,
+    args::{InvalidValue, TargetArgs, parse_duration},
     inspection::{conclude, inspect},
-    signals::{Signals, ends_a_candidate},
+    runtime::{Signals, ends_a_candidate},
     terminal_view::{Palette, Screen, palette_of_standard_output},
 };
+use changes::Slots;
+use clap::Args;
 use draw::Scene;
-use look::Looks;
+use ielections::{ReadError, Slot};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::Signal,
 };
-use slots::Slots;
 use std::{
+    error::Error,
     future::pending,
     io::{self, Write as _},
+    num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
+use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_containment::Readable;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
@@ -132,5 +134,90 @@ fn pressed_key() -> Option<u8> {
         Ok(0) => Some(ESCAPE),
         Ok(_) => Some(key[0]),
         Err(_) => None,
+    }
+}
+
+/// Watch the leaders: live on a terminal, otherwise one line for each change.
+///
+/// It only reads, and sees what a standby sees: records and their renewals. It shows when a renewal was last
+/// seen, and what that leaves of the TTL before a standby may take over. The time that a leader has left is
+/// known to the leader alone (--http, /metrics). A crash shows as renewals that stop.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm watch --storage sqlite:/var/lib/payroll/leader.db --name payroll
+
+On a terminal, q or Ctrl-C quits. NO_COLOR is respected.
+
+Exit status: 0; 64 wrong arguments; 66 no such storage; 69 the storage refused;
+71 the system refused")]
+pub(crate) struct WatchArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// How often to read the storage
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_poll)]
+    pub(crate) interval: Duration,
+    /// Print one JSON object a line for each change
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_poll(text: &str) -> Result<Duration, Box<dyn Error + Send + Sync>> {
+    let interval = parse_duration(text)?;
+    if interval < Duration::from_millis(100) {
+        return Err(
+            InvalidValue("write 100ms or more: each read costs the storage as much as a standby's").into()
+        );
+    }
+    Ok(interval)
+}
+
+/// What one look found.
+struct Found {
+    slots: Vec<(u32, Slot)>,
+    paused: Option<Paused>,
+}
+
+/// A pause that stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Paused {
+    by: String,
+    /// In Unix time.
+    since: Duration,
+}
+
+/// One look.
+struct Look {
+    found: Result<Found, ReadError>,
+    /// The slot count, once it is settled.
+    settled: Option<NonZeroU32>,
+    at: Instant,
+    /// The same moment in Unix time.
+    wall: Duration,
+}
+
+/// A source of looks.
+struct Looks<'watch>(&'watch StorageInspector);
+
+impl Looks<'_> {
+    /// Looks at `due`, or at once if that is past.
+    async fn at(&self, due: Instant, mut settled: Option<NonZeroU32>) -> Look {
+        self.0.clock.sleep_until(due).await;
+        let found = self.read(&mut settled).await;
+        Look { found, settled, at: self.0.clock.now(), wall: SystemWallClock.since_unix_epoch() }
+    }
+
+    async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
+        let StorageInspector { storage, cluster, .. } = self.0;
+        if settled.is_none() {
+            *settled = storage.slot_count(cluster).await?;
+        }
+        let keys = self.0.keys_of(*settled);
+        let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
+        let slots = keys.iter().map(|key| key.slot.get().get()).zip(slots).collect();
+        let paused = requests.pause.as_ref();
+        let paused =
+            paused.map(|pause| Paused { by: pause.by().to_owned(), since: pause.since_unix_epoch() });
+        Ok(Found { slots, paused })
     }
 }

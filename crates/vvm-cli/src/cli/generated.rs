@@ -2,21 +2,22 @@
 //!
 //! The program prints them itself, so that a packager needs no build step.
 
-use crate::{
-    announce::say,
-    args::{CompletionsArgs, ManArgs},
-    exit, settings,
-};
-use clap::{Command, builder::Resettable};
+use crate::{announce::say, exit};
+use clap::{Args, Command, builder::Resettable};
+use clap_complete::Shell;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
 
 pub(super) fn completions(args: &CompletionsArgs) -> ExitCode {
+    write(&script(args.shell))
+}
+
+fn script(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut for_people(), "vvm", &mut text);
-    write(&text)
+    clap_complete::generate(shell, &mut for_people(), "vvm", &mut text);
+    text
 }
 
 pub(super) fn man(args: &ManArgs) -> ExitCode {
@@ -58,7 +59,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
 
 /// Returns the command line without hidden commands.
 fn for_people() -> Command {
-    let cli = settings::described();
+    let cli = super::described();
     let visible = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let described = Command::new("vvm").version(env!("CARGO_PKG_VERSION")).subcommand_required(true);
     described.about(cli.get_about().cloned().unwrap_or_default()).subcommands(visible)
@@ -82,4 +83,35 @@ fn write(text: &[u8]) -> ExitCode {
 fn refuse(refusal: &io::Error) -> ExitCode {
     say!("can't write: {refusal}");
     exit::SYSTEM.into()
+}
+
+/// Print a completion script for a shell.
+///
+/// For bash, write it to a folder that bash-completion reads; for zsh, to a folder of $fpath, as _vvm; for
+/// fish, to its folder of completions.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm completions bash > /usr/share/bash-completion/completions/vvm
+  vvm completions zsh > /usr/share/zsh/vendor-completions/_vvm
+
+Exit status: 0; 64 wrong arguments; 71 the system refused")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Print a manual page in roff, of vvm or of one of its commands.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm man > /usr/share/man/man1/vvm.1
+  vvm man run > /usr/share/man/man1/vvm-run.1
+
+Exit status: 0; 64 wrong arguments; 71 the system refused")]
+pub(crate) struct ManArgs {
+    /// The command; without it, vvm itself
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
 }

@@ -1,11 +1,12 @@
 //! [`Candidate`]: one `vvm run` after another, and the log of their workers.
 
 use super::{
+    DemoCandidateArgs,
     timeline::{CandidateId, Event, What},
     work::WorkPeriod,
     worker::Log,
 };
-use crate::{announce::say, args::DemoCandidateArgs, exit, leadership::is_ours};
+use crate::{announce::say, exit, leadership::is_ours};
 use ielections::Ttl;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use serde_json::Value;

@@ -116,7 +116,8 @@ pub(super) fn seconds(span: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::*;
+    use crate::demo::sample;
 
     /// Returns the results of the sample with the events of `what` at another moment, or without them.
     fn results(what: impl Fn(What) -> bool, at: Option<u64>) -> Results {

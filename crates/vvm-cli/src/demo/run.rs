@@ -7,7 +7,7 @@ use super::{
     timeline::{CandidateId, Event, Timeline, What},
     view::{Output, Scene},
 };
-use crate::signals::{Signals, ends_a_candidate};
+use crate::runtime::{Signals, ends_a_candidate};
 use ielections::{ReadError, Ttl};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -162,7 +162,8 @@ fn last_events(scene: &Scene<'_>, most: usize) -> impl Iterator<Item = Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::*;
+    use crate::demo::sample;
 
     fn plain(millis: u64, columns: usize) -> Vec<String> {
         let timeline = sample::until(millis);

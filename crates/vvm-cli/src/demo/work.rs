@@ -56,7 +56,11 @@ pub(super) fn are_complete(periods: &[WorkPeriod]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, CandidateId::A, CandidateId::B, *};
+    use super::*;
+    use crate::demo::{
+        sample,
+        timeline::CandidateId::{A, B},
+    };
 
     /// Returns the work of workers with a line each millisecond: candidate, process, epoch, from, until.
     fn work(workers: &[(CandidateId, i32, u64, u64, u64)]) -> Vec<WorkPeriod> {

@@ -3,11 +3,11 @@
 //! A line has a fixed width that divides a page: the kernel copies it whole or not at all, even if its writer
 //! is killed.
 
+use super::DemoWorkerArgs;
 use crate::{
     announce::say,
-    args::DemoWorkerArgs,
     exit,
-    signals::{Signals, asks_to_stop},
+    runtime::{Signals, asks_to_stop},
 };
 use ielections::Epoch;
 use rustix::{
@@ -118,7 +118,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::*;
+    use crate::demo::sample;
 
     #[test]
     fn line_of_fixed_width_is_read_as_written_whole_and_undamaged_or_not_at_all() {

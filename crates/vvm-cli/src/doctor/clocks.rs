@@ -3,7 +3,7 @@
 //! Elections compare two readings of one clock on one machine, and rely on the clock rates of two machines
 //! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
 
-use super::finding::{Finding, Health};
+use super::{Finding, Health};
 use crate::calendar::Span;
 use std::{io, time::Duration};
 use vvm_clock::Readings;

@@ -1,29 +1,124 @@
-//! The thread that runs the hooks one at a time, even if the rest of the process hangs.
+//! [`HookService`]: the hooks of one leadership. The record is released when the on-loss hook has ended.
 
-use super::{
-    demoter::Demoter,
-    hook_error::HookError,
-    order::{Inbox, Order},
-    to_demoter::{Hook, ToDemoter},
-    trigger::HookTrigger,
+use super::demoter::{Demoter, Hook, ToDemoter};
+use crate::{
+    announce::{say, say_text},
+    exit,
+    leadership::Leadership,
 };
-use crate::{announce::say, exit, leadership::Leadership};
+use async_trait::async_trait;
+use ielections::{Holder, Loss};
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
 };
 use std::{
+    collections::VecDeque,
     ffi::OsString,
     io,
-    os::{fd::AsFd as _, unix::process::CommandExt as _},
-    process::{Child, Command, Stdio},
-    sync::Arc,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 use tokio::sync::oneshot;
-use vvm_clock::SystemClock;
-use vvm_deadman::Trigger;
+use vvm_clock::{Instant, Span, SystemClock};
+use vvm_deadman::{Subject, Trigger};
+use vvm_host::status::{HostStatus, Role, WhyStopping};
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+/// Runs the hooks.
+#[derive(Clone, Debug)]
+pub(super) struct HookService {
+    pub(super) name: String,
+    pub(super) holder: Holder,
+    /// Variables that hooks do not get.
+    pub(super) withheld: &'static [&'static str],
+    pub(super) hooks: Arc<Hooks>,
+    /// Why the first on-lead hook failed, if one did.
+    pub(super) failed: Arc<OnceLock<HookError>>,
+    /// Why the last on-loss hook failed, if it did: the machine may not be demoted.
+    pub(super) loss_failed: Arc<Mutex<Option<HookError>>>,
+    pub(super) status: Arc<HostStatus>,
+}
+
+impl HookService {
+    /// Returns why the last on-loss hook failed, if it did.
+    pub(super) fn loss_failure(&self) -> Option<HookError> {
+        self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs the on-loss hook, and records for status and history how it ended.
+    async fn lose(&self, slot: u32, loss: Option<&Loss>, led: &Result<(), HookError>) {
+        let name = &self.name;
+        let lost = loss.map(|loss| format!("no longer leading: {loss}; ")).unwrap_or_default();
+        say_text!("{name} slot {slot}: {lost}running the on-loss hook");
+        let outcome = self.hooks.lose().await;
+        let why = match (led, loss) {
+            (Err(failure), _) if *failure != HookError::Overtaken => format!("the on-lead hook {failure}"),
+            (_, Some(loss)) => WhyStopping::Lost(loss.clone()).to_string(),
+            (_, None) => self.why_stopping(),
+        };
+        match &outcome {
+            Ok(()) => {
+                say_text!("{name} slot {slot}: the on-loss hook has succeeded");
+                if led.is_err() {
+                    self.status.work_ended(why);
+                }
+            }
+            // The thread has printed it.
+            Err(failure) => self.status.work_ended(format!("{why}; the on-loss hook {failure}")),
+        }
+        *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+    }
+
+    /// Returns why this leadership ends.
+    fn why_stopping(&self) -> String {
+        match self.status.role() {
+            Role::Stopping { why, .. } => why.to_string(),
+            role => role.to_string(),
+        }
+    }
+}
+
+#[async_trait]
+impl Service<ElectionKey> for HookService {
+    fn name(&self) -> &str {
+        "hooks"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let leadership = Leadership::new(&self.name, &self.holder, &cx.slot, &cx.standing);
+        say_text!("{leadership}");
+        let environment = leadership.environment(std::env::vars_os(), self.withheld);
+        let led = tokio::select! {
+            biased;
+            led = self.hooks.lead(&leadership, environment) => led,
+            // The next order kills the hook.
+            () = cx.stop.cancelled() => Ok(()),
+        };
+        Ok(Box::pin(async move {
+            match &led {
+                Ok(()) => cx.stop.cancelled().await,
+                Err(failure) => {
+                    // The first one counts.
+                    let _ = self.failed.set(failure.clone());
+                }
+            }
+            self.lose(leadership.slot, cx.standing.loss(), &led).await;
+            Ok(())
+        }))
+    }
+}
 
 /// The shell lines of the hooks.
 #[derive(Clone, Debug)]
@@ -224,4 +319,127 @@ fn kill(child: &mut Child) {
     // Fails if it has ended already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
+}
+
+/// A hook that failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum HookError {
+    #[error("could not be started: {0}")]
+    System(io::ErrorKind),
+    #[error("ended with {0}")]
+    Failed(ExitStatus),
+    #[error("took longer than --hook-timeout {} and was killed", Span(*.0))]
+    TooLong(Duration),
+    #[error("was killed because the leadership ended")]
+    Overtaken,
+}
+
+/// An order to the thread.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Run the on-lead hook, in this environment.
+    Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
+    /// Run the on-loss hook. A running hook is killed first.
+    Lose { done: oneshot::Sender<Result<(), HookError>> },
+    /// End.
+    End,
+}
+
+/// Orders and the kill deadline.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    /// Readable if there is an order.
+    pub(super) wake: OwnedFd,
+    /// Readable from the deadline on. Its clock counts suspend.
+    pub(super) timer: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    orders: VecDeque<Order>,
+    deadline: Option<Instant>,
+}
+
+impl Inbox {
+    /// Makes an empty inbox.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self {
+            state: Mutex::default(),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
+        })
+    }
+
+    /// Adds an order.
+    pub(super) fn order(&self, order: Order) {
+        self.state().orders.push_back(order);
+        // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Removes the next order.
+    pub(super) fn take(&self) -> Option<Order> {
+        // First: an order that comes after this makes it readable again.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.state().orders.pop_front()
+    }
+
+    /// Whether the next order ends a running hook.
+    pub(super) fn is_impatient(&self) -> bool {
+        matches!(self.state().orders.front(), Some(Order::Lose { .. } | Order::End))
+    }
+
+    /// Replaces the deadline.
+    ///
+    /// # Errors
+    /// If the kernel refuses. The old deadline is then still in force.
+    pub(super) fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let mut state = self.state();
+        let at = deadline.map_or(Duration::ZERO, |at| {
+            // Zero would disarm; the first nanosecond after boot is as much in the past.
+            Duration::from_nanos(at.as_nanos().clamp(1, i64::MAX as u64))
+        });
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: at.as_secs() as i64, tv_nsec: at.subsec_nanos().into() },
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        state.deadline = deadline;
+        Ok(())
+    }
+
+    /// Whether the deadline has passed at `now`.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        self.state().deadline.is_some_and(|at| now >= at)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The deadman's trigger: hands the deadline to the thread, which then runs the on-loss hook and ends the
+/// process, and to the demoter. The system's trigger would end the process without the hook. A thread,
+/// because the async runtime may hang.
+#[derive(Debug)]
+pub(super) struct HookTrigger {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) demoter: Arc<Demoter>,
+}
+
+impl Trigger for HookTrigger {
+    fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
+        let earliest = earliest.map(|(at, _)| at);
+        self.demoter.tell(ToDemoter::Deadline(earliest));
+        self.inbox.set_deadline(earliest)
+    }
+
+    fn now(&self) -> Instant {
+        SystemClock::read()
+    }
 }

@@ -2,11 +2,14 @@
 
 use crate::{
     announce,
-    signals::{Caught, Signals, asks_to_stop, ends_a_candidate},
+    leadership::{Activity, HostState, ToGuardian},
+    runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
 };
+use ielections::Ttl;
 use rustix::process::Signal;
 use std::{
-    io,
+    convert::Infallible,
+    future, io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -17,8 +20,12 @@ use vvm_containment::{
     ForwardedSignal, Guardian, Readable, Received, SignalForCommand, SignalSource, ToSupervisor,
     terminal_is_gone,
 };
-use vvm_host::operate::{At, Request, StopRequests};
-use vvm_host::status::{HostStatus, WhyStopping};
+use vvm_host::{
+    StopRequested,
+    operate::{At, Request, StopRequests},
+    status::{HostStatus, IdleUntil, Role, WhyStopping},
+};
+use vvm_orch::BoxError;
 
 /// Signals that wait to be forwarded to the command. Further ones merge, as pending signals do.
 const SIGNALS: usize = 64;
@@ -191,4 +198,74 @@ fn tells_of_lost_terminal(source: SignalSource) -> bool {
         SignalSource::Shell => terminal_is_gone(),
         SignalSource::Process => false,
     }
+}
+
+/// The guardian did not confirm the kill deadline in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the guardian does not answer (stopped by Ctrl-Z?), so the command would not be contained")]
+pub(super) struct GuardianSilent;
+
+/// The kill deadline of this process, and the one that the guardian has confirmed.
+#[derive(Clone, Debug)]
+pub(super) struct GuardianDeadline {
+    pub(super) deadline: watch::Receiver<Option<Instant>>,
+    pub(super) in_force: watch::Receiver<Option<Instant>>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ttl: Ttl,
+}
+
+impl GuardianDeadline {
+    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process
+    /// would kill what the command leaves behind if guardian and host were stopped together.
+    ///
+    /// # Errors
+    /// [`GuardianSilent`] after TTL/4, and `StopRequested` when `stop` is cancelled.
+    pub(super) async fn is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
+        let deadline = *self.deadline.borrow();
+        let mut in_force = self.in_force.clone();
+        tokio::select! {
+            biased;
+            // The sender lives as long as this process.
+            _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
+            () = stop.cancelled() => Err(StopRequested.into()),
+            // As long as an acquisition counts as fresh.
+            () = self.clock.sleep(self.ttl.get() / 4) => Err(GuardianSilent.into()),
+        }
+    }
+}
+
+/// Sends each change, as long as it is polled.
+///
+/// # Cancel safety
+/// May be dropped at any time.
+pub(super) async fn send_changes(status: Arc<HostStatus>, guardian: Guardian) -> Infallible {
+    let mut roles = status.roles();
+    loop {
+        if let Some(state) = state(&roles.borrow_and_update()) {
+            // A guardian that does not read misses this one, and gets the next.
+            guardian.note(ToGuardian::State(state).into());
+        }
+        if roles.changed().await.is_err() {
+            return future::pending().await;
+        }
+    }
+}
+
+/// Returns the state of a role; none before the storage is open.
+fn state(role: &Role) -> Option<HostState> {
+    let activity = match role {
+        Role::Opening => return None,
+        Role::Campaigning => Activity::Waiting,
+        Role::Starting(_) | Role::Leading(_) => Activity::Leading,
+        Role::Idling { idle, .. } => match idle.until {
+            IdleUntil::Restart { .. } => Activity::Restarting,
+            IdleUntil::Release => Activity::Holding,
+        },
+        // After a loss or the command's end another campaign may follow.
+        Role::Stopping { why: WhyStopping::Asked, .. } => Activity::StoppingForGood,
+        Role::Stopping { .. } => Activity::Stopping,
+        Role::Ended { .. } => Activity::Ended,
+    };
+    let leading = role.leadership().map(|leading| (leading.slot, leading.standing.epoch()));
+    Some(HostState { activity, leading })
 }

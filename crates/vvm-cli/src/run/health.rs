@@ -1,9 +1,17 @@
 //! [`Health`]: runs the checks of `--check`, and counts failures.
 
-mod page;
-
-use crate::args::{Check, WorkArgs};
-use std::{fmt, io, sync::Arc, time::Duration};
+use super::args::WorkArgs;
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use vvm_clock::{Clock, Span};
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
 use vvm_host::status::HostStatus;
@@ -36,7 +44,7 @@ enum Failure {
     #[error("it could not be started: {0}")]
     System(io::ErrorKind),
     #[error(transparent)]
-    Page(#[from] page::Failure),
+    Page(#[from] PageFailure),
 }
 
 /// For people.
@@ -91,9 +99,198 @@ impl Health {
             },
             Check::Http(page) => tokio::select! {
                 biased;
-                looked = page::get(page) => Ok(looked?),
+                looked = get(page) => Ok(looked?),
                 () = self.clock.sleep_until(limit) => Err(Failure::TimedOut(self.timeout)),
             },
+        }
+    }
+}
+
+/// Why a page is not healthy.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum PageFailure {
+    #[error("{address}: {cause}")]
+    Unreachable { address: SocketAddr, cause: io::ErrorKind },
+    #[error("it answers {0}, not 2xx")]
+    Refused(u16),
+    #[error("its answer is not HTTP")]
+    NotHttp,
+}
+
+/// The most bytes that are read: more than a status line has, so that a line without end is no wait.
+const FIRST_LINE: u64 = 4096;
+
+/// Gets the page from the first of its addresses that answers.
+///
+/// # Errors
+/// If there is no answer, or one that is not 2xx.
+///
+/// # Cancel safety
+/// May be dropped at any time.
+pub(super) async fn get(page: &Page) -> Result<(), PageFailure> {
+    let mut last = PageFailure::NotHttp;
+    for address in &page.addresses {
+        let answer = ask(*address, page).await;
+        match answer {
+            Ok(answer) => return judge(&answer),
+            Err(cause) => last = PageFailure::Unreachable { address: *address, cause: cause.kind() },
+        }
+    }
+    Err(last)
+}
+
+async fn ask(address: SocketAddr, page: &Page) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address).await?;
+    let Page { authority, path, .. } = page;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: vvm\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let mut from = stream.take(FIRST_LINE);
+    while !answer.contains(&b'\n') && from.read_buf(&mut answer).await? > 0 {}
+    Ok(answer)
+}
+
+fn judge(answer: &[u8]) -> Result<(), PageFailure> {
+    let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).map_err(|_| PageFailure::NotHttp)?;
+    let mut words = line.split(' ');
+    let version = words.next().filter(|version| version.starts_with("HTTP/1."));
+    let status =
+        version.and_then(|_| words.next()?.trim_end().parse::<u16>().ok()).ok_or(PageFailure::NotHttp)?;
+    if (200..300).contains(&status) { Ok(()) } else { Err(PageFailure::Refused(status)) }
+}
+
+/// How to check the health of the command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Check {
+    /// This line for `sh -c` must exit with 0.
+    Command(String),
+    /// This page must answer 2xx.
+    Http(Page),
+}
+
+/// A page of a server on this machine or at an IP address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Page {
+    /// To be tried in this order.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// As given, for the `Host` header.
+    pub(crate) authority: String,
+    /// Begins with a slash.
+    pub(crate) path: String,
+}
+
+/// A text that is no check.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum NotACheck {
+    #[error("there is no TLS here: write \"curl -fsS {0}\", which sh -c runs")]
+    Tls(String),
+    #[error("the host of an http URL must be localhost or an IP address; for names write \"curl -fsS {0}\"")]
+    Named(String),
+    #[error("a URL has no spaces and no control characters")]
+    Unreadable,
+    #[error("write a command or an http URL")]
+    Empty,
+}
+
+const HTTP: u16 = 80;
+
+impl FromStr for Check {
+    type Err = NotACheck;
+
+    fn from_str(text: &str) -> Result<Self, NotACheck> {
+        if text.trim().is_empty() {
+            return Err(NotACheck::Empty);
+        }
+        if text.starts_with("https://") {
+            return Err(NotACheck::Tls(text.into()));
+        }
+        let Some(rest) = text.strip_prefix("http://") else { return Ok(Self::Command(text.into())) };
+        if rest.contains(|one: char| one.is_whitespace() || one.is_control()) {
+            return Err(NotACheck::Unreadable);
+        }
+        // A fragment is for browsers.
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let addresses = addresses(authority).ok_or_else(|| NotACheck::Named(text.into()))?;
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self::Http(Page { addresses, authority: authority.into(), path }))
+    }
+}
+
+fn addresses(authority: &str) -> Option<Vec<SocketAddr>> {
+    if let Ok(address) = authority.parse() {
+        return Some(vec![address]);
+    }
+    let bare = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Some(vec![SocketAddr::new(address, HTTP)]);
+    }
+    let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let port = port.map_or(Some(HTTP), |port| port.parse().ok())?;
+    let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+    (host == "localhost").then(|| here.map(|address| SocketAddr::new(address, port)).into())
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(line) => out.write_str(line),
+            Self::Http(Page { authority, path, .. }) => write!(out, "http://{authority}{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_2xx_is_healthy() {
+        let table: [(&[u8], _); 7] = [
+            (b"HTTP/1.1 200 OK\r\nContent", Ok(())),
+            (b"HTTP/1.0 204\r\n", Ok(())),
+            (b"HTTP/1.1 301 Moved\r\n", Err(PageFailure::Refused(301))),
+            (b"HTTP/1.1 503 Busy\r\n", Err(PageFailure::Refused(503))),
+            (b"SSH-2.0-OpenSSH\r\n", Err(PageFailure::NotHttp)),
+            (b"", Err(PageFailure::NotHttp)),
+            (b"HTTP/1.1 \xff\r\n", Err(PageFailure::NotHttp)),
+        ];
+        for (answer, expected) in table {
+            assert_eq!(judge(answer), expected, "{}", answer.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn urls_with_localhost_or_an_ip_address_are_parsed() {
+        let table = [
+            ("http://localhost:8080/ready?deep=1", "127.0.0.1:8080", "/ready?deep=1"),
+            ("http://127.0.0.1", "127.0.0.1:80", "/"),
+            ("http://[::1]:90#top", "[::1]:90", "/"),
+            ("http://[::1]/x", "[::1]:80", "/x"),
+            ("http://10.0.0.7:1?x", "10.0.0.7:1", "/?x"),
+        ];
+        for (text, address, path) in table {
+            let Ok(Check::Http(page)) = text.parse() else { panic!("{text}") };
+            assert_eq!((page.addresses[0], page.path.as_str()), (address.parse().unwrap(), path), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_write() {
+        let table = [
+            ("https://localhost/", "no TLS here: write \"curl -fsS https://localhost/\""),
+            ("http://example.org/", "write \"curl -fsS http://example.org/\""),
+            ("http://localhost:port/", "localhost or an IP"),
+            ("http://me@localhost/", "localhost or an IP"),
+            ("http:///", "localhost or an IP"),
+            ("http://localhost/a b", "no spaces"),
+            (" ", "write a command"),
+        ];
+        for (text, way_out) in table {
+            let refusal = text.parse::<Check>().unwrap_err().to_string();
+            assert!(refusal.contains(way_out), "{text}: {refusal}");
         }
     }
 }

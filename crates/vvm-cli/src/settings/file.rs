@@ -1,15 +1,12 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::{
-    Found,
-    options::{self, COMMAND, CONFIG, Setting},
-};
+use super::{COMMAND, CONFIG, Found, Setting, named, nearest};
 use clap::Command;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs, io,
-    io::Read as _,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 use toml::{Spanned, Value};
@@ -109,9 +106,9 @@ impl File {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            key if options::named(cli, key).next().is_some() => {
+            key if named(cli, key).next().is_some() => {
                 // A command may refuse what another one takes. The refusal of `own` counts, if it has one.
-                let mut named = options::named(cli, key).collect::<Vec<_>>();
+                let mut named = named(cli, key).collect::<Vec<_>>();
                 named.sort_by_key(|(command, _)| command.get_name() != own.get_name());
                 let checked = named.into_iter().map(|(command, option)| {
                     let values = self.values(&option)?.map(|(values, _)| values).unwrap_or_default();
@@ -121,7 +118,7 @@ impl File {
                 checked.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))
             }
             key => {
-                let way_out = match options::nearest(cli, &[COMMAND], &key.replace('_', "-")) {
+                let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {
                     Some(nearest) => format!("did you mean {nearest}?"),
                     None => "a key is an option of vvm without its dashes, as in vvm run --help".to_owned(),
                 };

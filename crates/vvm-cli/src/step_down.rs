@@ -4,16 +4,19 @@
 //! that this command has withdrawn before the leader began will never take effect. An interrupted command
 //! withdraws too: a request left behind would be granted whenever its standby starts.
 
-use super::request::{INTERVAL, Refusal, conclude, new_ask, print};
 use crate::{
     announce::say,
-    args::StepDownArgs,
+    args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
     calendar::Span,
-    signals::{Signals, ends_a_candidate},
+    inspection::{INTERVAL, Refusal, new_ask, operate, print},
+    runtime::{Signals, ends_a_candidate},
 };
-use ielections::{Entry, Epoch, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
+use clap::Args;
+use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
 use std::{
     cell::{Cell, RefCell},
+    error::Error,
+    num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
@@ -29,8 +32,8 @@ const FIRST_CHANCE: Duration = Duration::from_secs(5);
 /// often.
 const ANSWER: Duration = Duration::from_secs(5);
 
-pub(crate) fn step_down(args: &StepDownArgs) -> ExitCode {
-    conclude(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
+pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
+    operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
 
 /// A request that was written.
@@ -272,5 +275,114 @@ impl Requested<'_> {
     }
 }
 
+/// Ask a leader to hand its slot over, to a given standby or to any.
+///
+/// A standby accepts first: the one named by --to, or any. Then the leader stops its command as on TERM,
+/// releases the slot, and becomes a standby. The other candidates hold back for 5 s, so that the standby
+/// named by --to comes first. Without --to, only the old leader holds back. If no standby answers, or the
+/// leader does not, the request is withdrawn and nothing has changed.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm step-down --storage sqlite:/var/lib/payroll/leader.db --name payroll --to machine-2
+
+Exit status: 0 done; 75 refused, nothing has changed; 76 the leader stepped
+down, but the requested state is not reached yet; 64 wrong arguments; 66 no
+such storage or name; 69 the storage refused; 71 the system refused")]
+pub(crate) struct StepDownArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// The slot; required if there are several
+    #[arg(long, value_name = "N", value_parser = parse_slots)]
+    pub(crate) slot: Option<NonZeroU32>,
+    /// The next leader: the --holder of a standby
+    #[arg(long, value_name = "HOLDER", value_parser = parse_to)]
+    pub(crate) to: Option<Holder>,
+    #[command(flatten)]
+    pub(crate) wake: WakeArgs,
+    /// How long to wait for the next leader
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+}
+
+fn parse_to(text: &str) -> Result<Holder, Box<dyn Error + Send + Sync>> {
+    let to = parse_holder(text)?;
+    if to.as_str().len() > StepDown::MAX_TO_BYTES {
+        return Err(format!("write at most {} bytes", StepDown::MAX_TO_BYTES).into());
+    }
+    Ok(to)
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::liveness::tests::record;
+    use async_trait::async_trait;
+    use futures_util::future::BoxFuture;
+    use std::{
+        fmt,
+        num::NonZeroU32,
+        sync::{Arc, Mutex},
+    };
+    use vvm_clock::SystemClock;
+    use vvm_storage::{ClusterName, Partition, SysVvmStorage, mem::MemDatabase, testing::Layer};
+
+    /// Runs a future before one of the reads.
+    struct Interleaved {
+        beneath: Arc<dyn SysVvmStorage>,
+        before: Mutex<(u32, Option<BoxFuture<'static, ()>>)>,
+    }
+
+    impl fmt::Debug for Interleaved {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.beneath.fmt(out)
+        }
+    }
+
+    #[async_trait]
+    impl Layer for Interleaved {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.beneath
+        }
+
+        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+            let due = {
+                let mut before = self.before.lock().unwrap();
+                before.0 = before.0.wrapping_sub(1);
+                if before.0 == 0 { before.1.take() } else { None }
+            };
+            if let Some(due) = due {
+                due.await;
+            }
+            self.beneath.read(at).await
+        }
+    }
+
+    /// The former order of the reads called a hand-over between two of them a loss.
+    #[tokio::test]
+    async fn handover_before_any_of_the_reads_is_never_a_loss() {
+        for number in 1..=4 {
+            let clock = Arc::new(SystemClock::start().unwrap());
+            let beneath: Arc<dyn SysVvmStorage> = MemDatabase::new(clock).open();
+            let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&beneath)));
+            let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
+            let (former, next) = (record("former", 1, 1), record("next", 2, 1));
+            storage.insert_if_not_exist(&key, Default::default(), &former).await.unwrap();
+            let asked = storage.ask_step_down(&key, former.epoch, None, Ttl::DEFAULT, new_ask()).await;
+            let Ok(Advanced::Done(request)) = asked else { panic!("{asked:?}") };
+            let (of, at, stands, leader) = (storage, key.clone(), request.clone(), former.clone());
+            let handover = Box::pin(async move {
+                of.advance_step_down(&at.cluster, &stands, Stage::Begun).await.unwrap();
+                of.compare_and_delete(&at, leader.incarnation(), leader.epoch).await.unwrap();
+                let vacant = ielections::Vacant { last_epoch: Some(leader.epoch) };
+                of.insert_if_not_exist(&at, vacant, &next).await.unwrap();
+            });
+            let interleaved = Interleaved { beneath, before: Mutex::new((number, Some(handover))) };
+            let storage = ElectionsTtlStorage::new(Arc::new(interleaved).into_storage());
+            let found = progress(&storage, &key, former.epoch, &request).await.unwrap();
+            // Three reads: a hand-over after them is seen by the next look.
+            let expected = if number < 4 { Progress::Begun } else { Progress::Stands(request) };
+            assert_eq!(found, expected, "before read {number}");
+        }
+    }
+}

@@ -1,24 +1,26 @@
 //! [`ExitReason`]: why a `vvm run` ends, with its outcome and exit status.
 
 use super::{
-    guardian_deadline::GuardianSilent,
+    args::RunArgs,
+    command::{LeadershipRun, WorkEnd, Worked},
+    control::GuardianSilent,
     health::Unhealthy,
-    leadership_run::{LeadershipRun, WorkEnd, Worked},
 };
 use crate::{
-    args::RunArgs,
+    announce::{say, say_text},
     contained::{NotStarted, describe},
     exit,
-    notes::Farewell,
-    report::Outcome,
-    signals,
+    leadership::{Farewell, Leadership, ToGuardian},
+    result_file::{Outcome, Report},
+    runtime,
 };
-use ielections::AcquireError;
+use ielections::{AcquireError, Holder, Standing};
 use rustix::process::Signal;
-use std::{fmt, sync::Arc};
-use vvm_containment::{Ended, Supervised, Unproven};
+use std::{fmt, path::PathBuf, sync::Arc};
+use vvm_containment::{Ended, Guardian, Level, Supervised, Unproven};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
+use vvm_storage::ElectionKey;
 
 /// What happened if the guardian did not confirm a deadline until it passed.
 pub(super) const GUARDIAN_LAPSED: &str =
@@ -86,7 +88,7 @@ impl ExitReason {
     }
 
     fn signalled(outcome: Outcome, signal: Signal, what: &str) -> Self {
-        let text = Some(format!("by {}{what}", signals::name(signal)));
+        let text = Some(format!("by {}{what}", runtime::name(signal)));
         Self { outcome, farewell: Farewell::DieOf(signal), text }
     }
 
@@ -190,5 +192,94 @@ impl fmt::Display for ExitReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.outcome.fmt(out)?;
         self.text.iter().try_for_each(|text| write!(out, ": {text}"))
+    }
+}
+
+/// Reports what this process does.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    pub(super) name: String,
+    pub(super) holder: Holder,
+    pub(super) level: Level,
+    pub(super) statuses: ExitStatuses,
+    pub(super) result_file: Option<PathBuf>,
+    pub(super) guardian: Guardian,
+}
+
+impl Reporter {
+    pub(super) fn waits(&self) {
+        let Self { name, holder, level, .. } = self;
+        say_text!("{name}: waiting for leadership as {holder}, containment: {level}");
+    }
+
+    /// Returns the leadership of this name and holder.
+    pub(super) fn leadership(&self, slot: &ElectionKey, standing: &Standing) -> Leadership {
+        Leadership::new(&self.name, &self.holder, slot, standing)
+    }
+
+    pub(super) fn leads(&self, leadership: &Leadership) {
+        say_text!("{leadership}");
+        // The guardian reports it if this process dies.
+        self.guardian.note(ToGuardian::Leading(leadership.into()).into());
+    }
+
+    /// Reports the end of a campaign, and returns its exit reason.
+    pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
+        let reason = ExitReason::of(cause, run, self.statuses);
+        self.announce(&reason, run);
+        // After the guardian's death the next `vvm run` may write the same file already.
+        if let Some(path) = &self.result_file
+            && reason.outcome != Outcome::GuardianDied
+        {
+            let report = self.report(&reason, run);
+            report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+        }
+        reason
+    }
+
+    /// Tells the guardian how `vvm` is to end.
+    pub(super) fn part(&self, farewell: Farewell) {
+        self.guardian.note(ToGuardian::Farewell(farewell).into());
+    }
+
+    /// Tells the guardian that this process only has to exit: it is left behind if it hangs in the kernel.
+    pub(super) fn finished(&self) {
+        self.guardian.finished();
+    }
+
+    /// Reports `cause` and ends this process at once, without a release (I6): the guardian kills what is left
+    /// of the command. After the keeper's death the guardian releases the record, else it expires.
+    pub(super) fn end_process(&self, run: &LeadershipRun, cause: &Cause) -> ! {
+        if matches!(cause, Cause::Unproven(_)) {
+            // Before the farewell, which says that nothing is left to release.
+            self.guardian.note(ToGuardian::Unproven.into());
+        }
+        self.part(self.campaign_ended(run, cause).farewell);
+        // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
+        signal_hook::low_level::exit(exit::SYSTEM.into())
+    }
+
+    fn announce(&self, reason: &ExitReason, run: &LeadershipRun) {
+        let name = self.name.as_str();
+        let leadership = run.leadership.get();
+        let (slot, epoch) = (leadership.map(|it| it.slot), leadership.map(|it| it.epoch.get()));
+        say_text!("{name}{}: {reason}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
+        let (event, holder) = ("concluded", self.holder.as_str());
+        let (outcome, reason) = (reason.outcome.word(), reason.text.as_deref());
+        tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason);
+    }
+
+    fn report(&self, reason: &ExitReason, run: &LeadershipRun) -> Report {
+        let mut report = Report::new(reason.outcome, &self.name, &self.holder);
+        report.contained(self.level);
+        report.ending(reason.farewell);
+        report.reason.clone_from(&reason.text);
+        if let Some(leadership) = run.leadership.get() {
+            report.leading(leadership.slot, leadership.epoch, leadership.incarnation);
+        }
+        if let Some(ended) = run.worked.get().and_then(|worked| worked.last.ended) {
+            report.of_worker(ended);
+        }
+        report
     }
 }

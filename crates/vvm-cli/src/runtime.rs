@@ -1,7 +1,9 @@
 //! Starts a tokio runtime of one thread.
 
+use rustix::process::Signal;
 use std::{io, os::fd::OwnedFd};
 use tokio::runtime::{Builder, Runtime};
+pub(crate) use vvm_containment::{Caught, Signals, asks_to_stop, signal_name as name};
 
 /// The descriptors of a runtime: epoll, its waker, and with signals two sockets and a copy of one.
 const DESCRIPTORS: usize = 8;
@@ -15,4 +17,10 @@ pub(crate) fn start() -> io::Result<Runtime> {
         (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)).collect();
     drop(room?);
     Builder::new_current_thread().enable_all().build()
+}
+
+/// Whether `signal` ends a `vvm` that has no command to forward it to. Closing a terminal ends a candidate,
+/// too; USR1 and USR2 are for a command alone.
+pub(crate) fn ends_a_candidate(signal: Signal) -> bool {
+    asks_to_stop(signal) || matches!(signal, Signal::HUP | Signal::QUIT)
 }

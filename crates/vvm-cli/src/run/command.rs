@@ -2,28 +2,33 @@
 //! no process of it is left. Only then the record is released (I6).
 
 use super::{
-    backoff::Backoff,
-    command_starter::CommandStarter,
-    control::Control,
-    exit_reason::Cause,
-    guardian_deadline::GuardianDeadline,
-    health::Health,
-    leadership_run::{LeadershipRun, WorkEnd, Worked},
-    reporter::Reporter,
+    args::{OnExit, RunArgs, WorkArgs},
+    control::{Control, GuardianDeadline},
+    health::{Health, Unhealthy},
+    outcome::{Cause, Reporter},
 };
 use crate::{
     announce::say_text,
-    args::{OnExit, RunArgs},
     contained::{NotStarted, describe},
     exit,
     leadership::Leadership,
 };
 use async_trait::async_trait;
 use ielections::Standing;
-use std::{pin::pin, sync::Arc, time::Duration};
+use rustix::process::Pid;
+use std::{
+    os::fd::OwnedFd,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
-use vvm_containment::{Controls, Ended, Supervised, Supervision, Unproven};
+use vvm_containment::{
+    CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
+    Unproven, spawn,
+};
 use vvm_host::status::{HostStatus, Idle, IdleUntil, WhyStopping};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -285,5 +290,147 @@ impl LeadershipWork {
         self.runner.status.work_ended(describe(&last));
         // A leadership has one end.
         let _ = self.runner.run.worked.set(Worked { last, end });
+    }
+}
+
+/// Waiting ends and killing begins this long before the kill deadline. Killing and reaping fifty processes
+/// takes 10 ms on an idle machine; the rest is for a busy one, and for the release.
+const KILLING: Duration = Duration::from_millis(200);
+
+/// At most this part of a short TTL: a third of the 0.15 TTL in which services must stop after a loss.
+const KILLING_SHARE: u32 = 20;
+
+/// `--pre-stop` leaves the command this part of the TTL to stop in: half of the 0.15 TTL after a loss.
+const LEAST_TO_STOP_SHARE: u32 = 13;
+
+/// Starts the command, each time in the same way.
+#[derive(Debug)]
+pub(super) struct CommandStarter {
+    pub(super) run: Arc<RunArgs>,
+    /// The standard input of the command.
+    pub(super) input: OwnedFd,
+    /// The process group that the command shares with the guardian.
+    pub(super) terminal_group: Option<Pid>,
+    pub(super) containment: Containment,
+    /// Readable when the guardian has ended.
+    pub(super) guardian_process: Arc<OwnedFd>,
+    pub(super) on_event: OnEvent,
+    /// The kill deadline, which each renewal moves.
+    pub(super) deadline: watch::Receiver<Option<Instant>>,
+}
+
+impl CommandStarter {
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// If the system refuses. No process of the command runs then.
+    pub(super) fn start(&self, leadership: &Leadership) -> Result<Starting, NotStarted> {
+        let run = &self.run;
+        let credentials = vvm_storage::url::credentials(&run.candidate.storage);
+        let withheld = if run.keep_credentials { &[] } else { credentials };
+        let order = CommandSpec {
+            command: &run.command,
+            environment: leadership.environment(std::env::vars_os(), withheld),
+            helpers: &run.work.helpers(),
+            input: &self.input,
+            guardian: &self.guardian_process,
+            group: self.terminal_group,
+            containment: &self.containment,
+            deadline: self.deadline.clone(),
+            on_event: self.on_event.clone(),
+        };
+        Ok(spawn(&order)?)
+    }
+
+    /// Returns how long the steps of a stop may take.
+    pub(super) fn timeouts(&self) -> StopTimeouts {
+        let ttl = self.run.candidate.ttl.get();
+        StopTimeouts {
+            pre_stop_timeout: self.run.work.pre_stop_timeout,
+            least_to_stop: ttl / LEAST_TO_STOP_SHARE,
+            stop_timeout: self.run.stop_timeout,
+            killing: KILLING.min(ttl / KILLING_SHARE),
+        }
+    }
+}
+
+/// The delays before restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    /// Returns the delays that the options ask for.
+    pub(super) fn of(work: &WorkArgs) -> Self {
+        Self::new(work.restart_backoff, work.restart_backoff_max)
+    }
+
+    fn new(first: Duration, longest: Duration) -> Self {
+        let first = first.min(longest);
+        Self { first, longest, next: first }
+    }
+
+    /// Returns the delay after a run of this length.
+    pub(super) fn after_a_run_of(&mut self, length: Duration) -> Duration {
+        if length > self.longest {
+            self.next = self.first;
+        }
+        let wait = self.next;
+        self.next = wait.saturating_mul(2).min(self.longest);
+        wait
+    }
+}
+
+/// The record of one campaign and of the leadership that followed, if any.
+#[derive(Debug, Default)]
+pub(super) struct LeadershipRun {
+    /// Set when a slot is won.
+    pub(super) leadership: OnceLock<Leadership>,
+    /// Set when the command has ended for the last time and no process of it is left.
+    pub(super) worked: OnceLock<Worked>,
+    /// Set when the command has failed its checks.
+    pub(super) unhealthy: OnceLock<Unhealthy>,
+}
+
+/// How the work of a leadership ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Worked {
+    /// The last run of the command.
+    pub(super) last: Supervised,
+    pub(super) end: WorkEnd,
+}
+
+/// What ended the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WorkEnd {
+    /// The command ended by itself, and is not to be restarted.
+    Finished,
+    /// The command was stopped.
+    Stopped,
+    /// A stop came between two runs of the command.
+    BetweenRuns,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_doubles_up_to_the_longest_and_a_long_run_resets_it() {
+        let secs = Duration::from_secs;
+        let mut backoff = Backoff::new(secs(1), secs(5));
+        let waits = [0, 0, 5, 0].map(|length| backoff.after_a_run_of(secs(length)));
+        assert_eq!(waits, [1, 2, 4, 5].map(secs));
+        assert_eq!(backoff.after_a_run_of(secs(6)), secs(1));
+        assert_eq!(backoff.after_a_run_of(secs(0)), secs(2));
+    }
+
+    #[test]
+    fn first_delay_is_at_most_the_longest() {
+        let mut backoff = Backoff::new(Duration::from_secs(9), Duration::from_secs(2));
+        assert_eq!(backoff.after_a_run_of(Duration::ZERO), Duration::from_secs(2));
     }
 }

@@ -3,31 +3,30 @@
 //! `requests::may_work` of `vvm-host` says what a successful pause guarantees, and why. The part of this
 //! command is the order: it writes the pause, and then sees by linearizable reads that each slot is clear.
 
-use super::{
-    occupied::Occupied,
-    request::{INTERVAL, Refusal, conclude, new_ask, print},
-};
 use crate::{
     announce::say,
-    args::{PauseArgs, ResumeArgs, Wait},
+    args::{NotADuration, TargetArgs, WakeArgs, parse_duration, parse_text},
     calendar::{Moment, Span},
+    inspection::{INTERVAL, Refusal, new_ask, operate, print},
+    liveness::{Liveness, Observation},
 };
-use ielections::{Holder, ReadError, WriteError};
+use clap::Args;
+use ielections::{Holder, ReadError, TtlStorage, WriteError};
 use std::{process::ExitCode, time::Duration};
-use vvm_clock::{SystemWallClock, WallClock as _};
+use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_host::operate::{Purpose, StorageInspector};
-use vvm_storage::Pause;
+use vvm_storage::{ElectionKey, Pause};
 
 /// How often a write is sent whose outcome is unknown, and the pause in between.
 const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
-    conclude(args.target.pair(), Purpose::Ask, async |inspector| pause_and_wait(inspector, args).await)
+    operate(args.target.pair(), Purpose::Ask, async |inspector| pause_and_wait(inspector, args).await)
 }
 
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    conclude(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
+    operate(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }
 
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
@@ -153,4 +152,128 @@ fn user_name() -> Option<String> {
         let name = fields.next()?;
         (fields.nth(1)? == id).then(|| name.to_owned())
     })
+}
+
+/// Stop all leaders and keep candidates from leading, for maintenance.
+///
+/// Leaders stop their command as on TERM, release their slot, and wait with all candidates until vvm resume.
+/// After this command has succeeded, no command runs until then: candidates check for a pause before they
+/// start anything. Programs that use elections without a vvm_host::Host ignore a pause.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm pause --storage sqlite:/var/lib/payroll/leader.db --name payroll --reason 'new schema'
+
+Exit status: 0 no command runs; 76 paused, but a leader has not stopped yet;
+64 wrong arguments; 66 no such storage or name; 69 the storage refused;
+71 the system refused")]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// The reason, shown to operators
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
+    pub(crate) reason: Option<String>,
+    /// The author of the pause, shown to operators [default: USER@HOSTNAME]
+    #[arg(long, value_name = "AUTHOR", value_parser = parse_text)]
+    pub(crate) by: Option<String>,
+    /// How long to wait until all commands have stopped, or no
+    #[arg(long, value_name = "DURATION|no", default_value = "60s", value_parser = parse_wait)]
+    pub(crate) wait: Wait,
+    #[command(flatten)]
+    pub(crate) wake: WakeArgs,
+}
+
+/// End a pause: candidates may lead again.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Example:
+  vvm resume --storage sqlite:/var/lib/payroll/leader.db --name payroll
+
+Exit status: 0, also if it was not paused; 64 wrong arguments; 66 no such
+storage or name; 69 the storage refused; 71 the system refused")]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) wake: WakeArgs,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    No,
+    For(Duration),
+}
+
+fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
+    if text == "no" { Ok(Wait::No) } else { parse_duration(text).map(Wait::For) }
+}
+
+/// Slots in which a leader may still work.
+struct Occupied(Vec<(ElectionKey, Observation)>);
+
+impl Occupied {
+    /// Starts with all of `slots`.
+    fn new(slots: Vec<ElectionKey>) -> Self {
+        Self(slots.into_iter().map(|key| (key, Observation::default())).collect())
+    }
+
+    /// Reads each slot that is left, and drops those that are free or stale. The leader of a stale record is
+    /// dead (I1), and no candidate takes it over while the name is paused.
+    ///
+    /// # Errors
+    /// When the storage fails. Slots that were not read are kept.
+    async fn look(
+        &mut self,
+        storage: &dyn TtlStorage<ElectionKey>,
+        clock: &dyn Clock,
+    ) -> Result<(), ReadError> {
+        let mut place = 0;
+        while let Some((key, observation)) = self.0.get_mut(place) {
+            let slot = storage.get(key).await?;
+            match observation.add(&slot, clock.now()) {
+                Liveness::Free | Liveness::Stale => drop(self.0.swap_remove(place)),
+                Liveness::Led | Liveness::Held => place += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether no leader works.
+    fn is_clear(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the leaders that were seen, for people.
+    fn leaders(&self) -> String {
+        let leaders = self.0.iter().filter_map(|(key, observation)| {
+            let entry = observation.record()?;
+            Some(format!("{} leads slot {} (epoch {})", entry.holder, key.slot, entry.epoch))
+        });
+        let leaders = leaders.collect::<Vec<_>>();
+        if leaders.is_empty() { "the storage does not answer".into() } else { leaders.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::testing::mock::{Fault, FaultyStorage, Verb};
+    use std::{num::NonZeroU32, sync::Arc};
+    use vvm_clock::SystemClock;
+    use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+
+    #[tokio::test]
+    async fn slot_that_could_not_be_read_stays_occupied() {
+        let clock = Arc::new(SystemClock::start().unwrap());
+        let beneath = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(clock.clone()).open()));
+        let storage = FaultyStorage::new(beneath, clock.clone());
+        let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
+        storage.fail_next(Verb::Get, Fault::NotApplied);
+        let mut occupied = Occupied::new(vec![key]);
+        occupied.look(&storage, &*clock).await.unwrap_err();
+        assert!(!occupied.is_clear());
+        occupied.look(&storage, &*clock).await.unwrap();
+        assert!(occupied.is_clear());
+    }
 }
