@@ -9,7 +9,7 @@
 mod variants;
 
 use crate::{
-    ci::{limit, scratch},
+    ci::{limit, needs::scratch_variable},
     workspace::{Workspace, cargo},
 };
 use std::{
@@ -191,7 +191,7 @@ impl Copy {
         let mut command = cargo();
         command.args([verb, "--quiet", "--locked", "--profile", "broken", "--target-dir"]);
         command.arg(self.folder.join("target")).current_dir(self.tree());
-        command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
+        command.envs(scratch_variable());
         command
     }
 
