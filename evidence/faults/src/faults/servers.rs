@@ -6,7 +6,6 @@ use super::{
     fault::{Event, Fault},
     network::{Protocol, Tls},
 };
-use rustix::process::Signal;
 use servers::{
     cassandra,
     dynamodb::DynamoDbLocal,
