@@ -1,16 +1,15 @@
-//! [`Elections`]: acquires leaderships, and ends when all of them are handed back. With what a caller chooses: slots
-//! and terms of a candidacy, settings of the engine.
+//! [`Elections`]: acquires leaderships, and ends when all of them are handed back.
 
-pub use crate::protocol::{AcquireTimeout, RenewalAttempts, Terms};
+pub use crate::{
+    candidacy::{AcquireError, Candidacy, EngineSettings},
+    protocol::{AcquireTimeout, RenewalAttempts, Terms},
+};
 
 use crate::{
-    Env, Epoch, Holder, Key, Leadership, TtlStorage,
+    Env, Key, Leadership, TtlStorage,
     engine::{self, EngineHandle},
-    storage::Cause,
 };
-use std::{fmt::Display, num::NonZeroUsize, sync::Arc, time::Duration};
-use vvm_clock::Span;
-use vvm_deadman::ArmError;
+use std::{sync::Arc, time::Duration};
 
 /// Campaigns for leaderships on one storage.
 ///
@@ -70,86 +69,4 @@ impl<K: Key> Elections<K> {
     pub async fn cleanup(&self) {
         self.engine.cleanup().await;
     }
-}
-
-/// The slots that a candidate campaigns for, and its terms.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Candidacy<K> {
-    /// Any one of these.
-    pub slots: Vec<K>,
-    /// Holder, TTL and time limit.
-    pub terms: Terms,
-}
-
-/// Settings of an engine, beyond its environment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EngineSettings {
-    /// How many storage calls may be in flight at once (I11). Renewals go first.
-    pub max_in_flight: NonZeroUsize,
-    /// How often one renewal is tried.
-    pub renewal_attempts: RenewalAttempts,
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        // Enough for 20,000 renewals a second at round trips of 10 ms; few enough not to overload a database.
-        const MAX_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
-        Self { max_in_flight: MAX_IN_FLIGHT, renewal_attempts: RenewalAttempts::default() }
-    }
-}
-
-/// No leadership was acquired. The campaign left no record in the storage, or one that expires within a TTL.
-#[derive(Debug, thiserror::Error)]
-pub enum AcquireError {
-    /// Until the time limit, every slot was taken or the storage was unreachable.
-    #[error("no slot was acquired in time{}", detail(": ", last_failure))]
-    TimedOut {
-        /// The last failure of a storage call, if one failed.
-        last_failure: Option<String>,
-    },
-    /// Every slot has a live leader ([`AcquireTimeout::UntilLeaderSeen`](crate::AcquireTimeout)).
-    #[error("every slot has a live leader{}", detail(", among them ", leader))]
-    LeaderSeen {
-        /// One of them.
-        leader: Option<Holder>,
-    },
-    /// The elections are closing or closed.
-    #[error("the elections are closing")]
-    Closing,
-    /// The candidacy names no slot.
-    #[error("the candidacy names no slot: name at least one")]
-    NoSlots,
-    /// The TTL is shorter than the storage's round trips allow.
-    #[error("a TTL of {} is too short for this storage: at least {}", Span(*ttl), Span(*least))]
-    TtlTooShort {
-        /// The TTL of the candidacy.
-        ttl: Duration,
-        /// The driver's minimum ([`Limits::min_ttl`](crate::Limits)).
-        least: Duration,
-    },
-    /// The storage refuses for good. Retrying is pointless until the operator corrects the cause.
-    #[error("the storage refuses for good: {0}")]
-    Refused(#[source] Cause),
-    /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. The
-    /// leader of a forgotten epoch may still be at work. Acquiring again after the longest TTL in use is
-    /// safe.
-    #[error(
-        "the storage went back in time: it showed {} before and {} now; was it restored from a backup?",
-        Epoch::or_none(*seen),
-        Epoch::or_none(*found)
-    )]
-    EpochWentBack {
-        /// The largest epoch that the candidate has seen.
-        seen: Option<Epoch>,
-        /// The epoch that a linearizable read found after that.
-        found: Option<Epoch>,
-    },
-    /// The kill deadline could not be armed; the record was released.
-    #[error("the kill deadline could not be armed: {0}")]
-    Deadman(#[from] ArmError),
-}
-
-/// Formats an optional part of a message.
-fn detail(before: &str, detail: &Option<impl Display>) -> String {
-    detail.as_ref().map(|detail| format!("{before}{detail}")).unwrap_or_default()
 }

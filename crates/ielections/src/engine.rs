@@ -11,7 +11,7 @@ mod leading;
 
 use crate::{AcquireError, Candidacy, EngineSettings, Env, Key, Leadership, Loss, TtlStorage};
 use actors::{Engine, Event, Kind};
-use calls::{Call, Command, Reply};
+use calls::{Command, Reply};
 use std::{
     fmt,
     pin::Pin,
@@ -36,7 +36,7 @@ pub(crate) fn start<K: Key>(
     let spawn = Arc::clone(&env.spawn);
     let commands = Arc::new(commands);
     let hinted = Arc::new(AtomicBool::new(false));
-    let engine = actors::Engine::new(storage, calls::call, env, settings, Arc::downgrade(&commands));
+    let engine = Engine::new(storage, env, settings, Arc::downgrade(&commands));
     let task = EngineTask::new(engine, received, Arc::clone(&hinted));
     spawn.spawn("elections", Box::pin(task));
     EngineHandle { commands, next_ticket: AtomicU64::new(0), hinted }
@@ -104,8 +104,8 @@ impl<K> Drop for Withdrawal<'_, K> {
     }
 }
 
-struct EngineTask<K: Key, C> {
-    engine: Engine<K, C>,
+struct EngineTask<K: Key> {
+    engine: Engine<K>,
     commands: UnboundedReceiver<Command<K>>,
     /// A hint is among the commands.
     hinted: Arc<AtomicBool>,
@@ -121,8 +121,8 @@ const ROUND: usize = 64;
 /// How many rounds run before the task yields: a storage that answers at once would keep it busy for ever.
 const ROUNDS: usize = 32;
 
-impl<K: Key, C: Call> EngineTask<K, C> {
-    fn new(engine: Engine<K, C>, commands: UnboundedReceiver<Command<K>>, hinted: Arc<AtomicBool>) -> Self {
+impl<K: Key> EngineTask<K> {
+    fn new(engine: Engine<K>, commands: UnboundedReceiver<Command<K>>, hinted: Arc<AtomicBool>) -> Self {
         Self { engine, commands, hinted, has_handles: true, cleanups: Vec::new() }
     }
 
@@ -216,7 +216,7 @@ impl<K: Key, C: Call> EngineTask<K, C> {
     }
 }
 
-impl<K: Key, C: Call> Engine<K, C> {
+impl<K: Key> Engine<K> {
     /// Delivers an event to an actor, unless it has ended.
     fn deliver(&mut self, id: usize, event: Event) {
         let Some(actor) = self.actors.get_mut(id) else { return };
@@ -245,9 +245,9 @@ impl<K: Key, C: Call> Engine<K, C> {
 }
 
 /// The calls are in a collection that pins them. Everything else may move.
-impl<K: Key, C> Unpin for EngineTask<K, C> {}
+impl<K: Key> Unpin for EngineTask<K> {}
 
-impl<K: Key, C: Call> Future for EngineTask<K, C> {
+impl<K: Key> Future for EngineTask<K> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -268,7 +268,7 @@ impl<K: Key, C: Call> Future for EngineTask<K, C> {
 
 /// A task can end while leases are held, for example because its runtime is shut down. Nothing renews them
 /// then, so each leader gets a loss, and its deadline stays armed (I4).
-impl<K: Key, C> Drop for EngineTask<K, C> {
+impl<K: Key> Drop for EngineTask<K> {
     fn drop(&mut self) {
         self.engine.lose_all(&Loss::EngineEnded);
     }

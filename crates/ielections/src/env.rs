@@ -1,7 +1,7 @@
 //! [`Env`]: time, deadman, randomness and spawning, which a simulation replaces.
 
 #[cfg(feature = "tokio-rt")]
-pub use crate::system::{EnvError, OsEntropy, TokioSpawn};
+pub use this_process::{EnvError, OsEntropy, TokioSpawn};
 
 use std::{fmt::Debug, pin::Pin, sync::Arc};
 use vvm_clock::{Clock, WallClock};
@@ -42,4 +42,136 @@ pub struct Env {
     pub entropy: Arc<dyn Entropy>,
     /// Runs the engine.
     pub spawn: Arc<dyn Spawn>,
+}
+
+/// The environment of a real process: the randomness of the operating system and a tokio runtime.
+#[cfg(feature = "tokio-rt")]
+mod this_process {
+    use super::{Entropy, Env, Spawn, Task};
+    use std::{
+        fmt, io,
+        sync::{Arc, Mutex, PoisonError},
+    };
+    use vvm_clock::{SystemClock, SystemWallClock};
+    use vvm_deadman::{ArmError, Deadman, SystemOptions};
+
+    impl Env {
+        /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the
+        /// current tokio runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each
+        /// process.
+        ///
+        /// # Errors
+        /// [`EnvError`], for example outside a tokio runtime.
+        pub fn this_process() -> Result<Self, EnvError> {
+            let runtime = tokio::runtime::Handle::try_current().map_err(EnvError::NoRuntime)?;
+            let deadman = Deadman::system(SystemOptions::default()).map_err(EnvError::Deadman)?;
+            Self::with_deadman(deadman, runtime).map_err(EnvError::Clock)
+        }
+
+        /// [`Env::this_process`], for a process that chooses its deadman and its runtime.
+        ///
+        /// # Errors
+        /// As [`SystemClock::start`].
+        pub fn with_deadman(deadman: Deadman, runtime: tokio::runtime::Handle) -> io::Result<Self> {
+            Ok(Self {
+                clock: Arc::new(SystemClock::start()?),
+                wall: Arc::new(SystemWallClock),
+                deadman,
+                entropy: Arc::new(OsEntropy::default()),
+                spawn: Arc::new(TokioSpawn::on(runtime)),
+            })
+        }
+    }
+
+    /// The environment could not be made.
+    #[derive(Debug, thiserror::Error)]
+    pub enum EnvError {
+        /// The call was not made on a tokio runtime.
+        #[error("elections need a tokio runtime: {0}")]
+        NoRuntime(#[source] tokio::runtime::TryCurrentError),
+        /// The deadman's thread or timer could not be started.
+        #[error(transparent)]
+        Deadman(ArmError),
+        /// The clock's thread or timer could not be started.
+        #[error("the clock could not be started: {0}")]
+        Clock(#[source] io::Error),
+    }
+
+    /// The randomness of the operating system, read in blocks: a system call for each of the three numbers of a
+    /// campaign would be most of the cost of an uncontended acquisition.
+    ///
+    /// A process that forks without `exec` would repeat the rest of a block. This crate does not fork.
+    #[derive(Default)]
+    pub struct OsEntropy(Mutex<Block>);
+
+    struct Block {
+        bytes: [u8; Block::BYTES],
+        used: usize,
+    }
+
+    impl Block {
+        /// The most that one `getrandom(2)` returns without interruption (its manual page).
+        const BYTES: usize = 256;
+    }
+
+    impl Default for Block {
+        fn default() -> Self {
+            Self { bytes: [0; Self::BYTES], used: Self::BYTES }
+        }
+    }
+
+    impl Entropy for OsEntropy {
+        /// # Panics
+        /// If the operating system has no randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
+        /// might repeat must not be used.
+        fn fill(&self, bytes: &mut [u8]) {
+            let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for part in bytes.chunks_mut(Block::BYTES) {
+                if Block::BYTES - block.used < part.len() {
+                    if let Err(error) = getrandom::fill(&mut block.bytes) {
+                        panic!("the operating system gives no randomness: {error}");
+                    }
+                    block.used = 0;
+                }
+                part.copy_from_slice(&block.bytes[block.used..][..part.len()]);
+                block.used += part.len();
+            }
+        }
+    }
+
+    impl fmt::Debug for OsEntropy {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            // The rest of the block must not be printed.
+            out.write_str("OsEntropy")
+        }
+    }
+
+    /// Runs tasks on a tokio runtime.
+    #[derive(Clone, Debug)]
+    pub struct TokioSpawn(tokio::runtime::Handle);
+
+    impl TokioSpawn {
+        /// On `runtime`.
+        pub fn on(runtime: tokio::runtime::Handle) -> Self {
+            Self(runtime)
+        }
+    }
+
+    impl Spawn for TokioSpawn {
+        #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+        fn spawn(&self, _name: &'static str, task: Task) {
+            // Not detached: the task ends with its last handle and lease, and `cleanup` waits for that.
+            drop(self.0.spawn(task));
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn environment_outside_a_runtime_is_refused() {
+            assert!(matches!(Env::this_process(), Err(EnvError::NoRuntime(_))));
+        }
+    }
 }

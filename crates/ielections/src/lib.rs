@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
+mod candidacy;
 pub mod documents;
 pub mod elections;
 mod engine;
@@ -58,8 +59,6 @@ mod protocol;
 pub mod record;
 mod state;
 pub mod storage;
-#[cfg(feature = "tokio-rt")]
-mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod timing;

@@ -1,12 +1,7 @@
 //! [`Engine`]: all actors with their wake-ups, their queues and their calls. The event handlers of campaigns,
 //! leases and releases use it.
 
-use super::{
-    calls::Calls,
-    calls::Timers,
-    calls::{Answer, Command},
-    calls::{Call, Reply, Request},
-};
+use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers};
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, EngineSettings, Env,
     Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing,
@@ -30,9 +25,8 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use vvm_clock::Instant;
 use vvm_deadman::Armed;
 
-pub(super) struct Engine<K: Key, C> {
+pub(super) struct Engine<K: Key> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
-    make_call: MakeCall<K, C>,
     pub(super) env: Env,
     pub(super) settings: EngineSettings,
     /// For the leaderships. Weak, so that the task ends when no handle is left.
@@ -45,7 +39,7 @@ pub(super) struct Engine<K: Key, C> {
     /// Actors whose wake-up has moved in this round. The timer queue is updated at the end of the round: a
     /// storage in memory has answered most calls by then, and their time limits need no timer.
     moved: Vec<usize>,
-    pub(super) calls: Calls<C>,
+    pub(super) calls: Calls,
     renewals: VecDeque<usize>,
     others: VecDeque<usize>,
     /// Leases with a confirmed renewal that the deadman does not have yet.
@@ -56,10 +50,7 @@ pub(super) struct Engine<K: Key, C> {
     text: String,
 }
 
-/// Makes a call out of a request. A field, so that the engine's type contains the type of the call.
-pub(super) type MakeCall<K, C> = fn(Arc<dyn TtlStorage<K>>, usize, Request<K>, Limit) -> C;
-
-impl<K: Key, C> Engine<K, C> {
+impl<K: Key> Engine<K> {
     /// Ends every leadership with `loss`, unless it has ended already.
     pub(super) fn lose_all(&self, loss: &Loss) {
         for (_, actor) in &self.actors {
@@ -70,10 +61,9 @@ impl<K: Key, C> Engine<K, C> {
     }
 }
 
-impl<K: Key, C: Call> Engine<K, C> {
+impl<K: Key> Engine<K> {
     pub(super) fn new(
         storage: Arc<dyn TtlStorage<K>>,
-        make_call: MakeCall<K, C>,
         env: Env,
         settings: EngineSettings,
         commands: Weak<UnboundedSender<Command<K>>>,
@@ -83,7 +73,6 @@ impl<K: Key, C: Call> Engine<K, C> {
         let now = env.clock.now();
         Self {
             storage,
-            make_call,
             env,
             settings,
             commands,
@@ -92,7 +81,7 @@ impl<K: Key, C: Call> Engine<K, C> {
             tickets: BTreeMap::new(),
             timers,
             moved: Vec::new(),
-            calls: Calls::new(),
+            calls: Calls::default(),
             renewals: VecDeque::new(),
             others: VecDeque::new(),
             confirmed: Vec::new(),
@@ -183,7 +172,7 @@ impl<K: Key, C: Call> Engine<K, C> {
         }
         let withdrawn = if request.is_read() { self.withdrawable(id) } else { None };
         let limit = Limit { clock: Arc::clone(&self.env.clock), timeout, withdrawn };
-        self.calls.push((self.make_call)(Arc::clone(&self.storage), id, request, limit));
+        self.calls.push(Box::pin(calls::call(Arc::clone(&self.storage), id, request, limit)));
     }
 
     /// Lets a read end with its campaign (I10). A write runs for its whole time.
@@ -282,10 +271,7 @@ impl<K> Leading<K> {
     }
 }
 
-/// For a storage that keeps no documents.
-pub(super) struct NoPartition;
-
-/// For a storage that keeps documents.
+/// The documents of a slot that is led, if the storage keeps any.
 pub(super) struct KeyPartition<K: Key> {
     pub(super) key: K,
     pub(super) storage: Weak<dyn TtlStorage<K>>,
@@ -349,29 +335,4 @@ impl<K: Key> Partition for KeyPartition<K> {
             drop(commands.send(Command::Shown { lease: self.lease, epoch, incarnation, slot }));
         }
     }
-}
-
-#[async_trait]
-impl Partition for NoPartition {
-    fn limits(&self) -> Option<DocumentLimits> {
-        None
-    }
-
-    async fn write(&self, _: &Fence, _: &[DocumentWrite]) -> Result<BatchOutcome, WriteError> {
-        Err(Ended.into())
-    }
-
-    async fn fence_state(&self) -> Result<FenceState, ReadError> {
-        Err(Ended.into())
-    }
-
-    async fn document(&self, _: &DocumentId) -> Result<Option<Document>, ReadError> {
-        Err(Ended.into())
-    }
-
-    async fn scan(&self, _: &Scan) -> Result<Page, ReadError> {
-        Err(Ended.into())
-    }
-
-    fn report(&self, _: Epoch, _: Incarnation, _: Slot) {}
 }

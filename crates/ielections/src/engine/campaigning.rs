@@ -1,11 +1,8 @@
 //! Campaigns: from the command to a leadership, or to the deletion of what the campaign left.
 
 use super::{
-    actors::Engine,
-    actors::{Campaigning, Event, Kind, Leading, Releasing, Turn},
-    actors::{KeyPartition, NoPartition},
-    calls::{Answer, Grant},
-    calls::{Call, Reply, Request},
+    actors::{Campaigning, Engine, Event, KeyPartition, Kind, Leading, Releasing, Turn},
+    calls::{Answer, Grant, Reply, Request},
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,
@@ -19,7 +16,7 @@ use tokio::sync::oneshot;
 use vvm_clock::Instant;
 use vvm_deadman::Subject;
 
-impl<K: Key, C: Call> Engine<K, C> {
+impl<K: Key> Engine<K> {
     pub(super) fn begin_campaign(
         &mut self,
         ticket: u64,
@@ -151,9 +148,6 @@ impl<K: Key, C: Call> Engine<K, C> {
 
     fn standing(&self, id: usize, key: &K, entry: &Entry, sent_at: Instant) -> Standing {
         let clock = Arc::clone(&self.env.clock);
-        if self.storage.documents().is_none() {
-            return Standing::new(entry, sent_at, clock, NoPartition);
-        }
         let (storage, commands) = (Arc::downgrade(&self.storage), Weak::clone(&self.commands));
         Standing::new(entry, sent_at, clock, KeyPartition { key: key.clone(), storage, lease: id, commands })
     }

@@ -2,7 +2,7 @@
 
 use super::{
     actors::{Engine, Event, Kind, Releasing, Turn},
-    calls::{Call, Reply, Request},
+    calls::{Reply, Request},
 };
 use crate::{
     Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
@@ -12,7 +12,7 @@ use std::mem;
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
-impl<K: Key, C: Call> Engine<K, C> {
+impl<K: Key> Engine<K> {
     pub(super) fn lease_event(&mut self, id: usize, event: Event) {
         let event = match event {
             Event::Woken => LeaseEvent::Woken,
@@ -147,7 +147,7 @@ impl<K: Key, C: Call> Engine<K, C> {
     }
 }
 
-impl<K: Key, C: Call> Engine<K, C> {
+impl<K: Key> Engine<K> {
     /// Turns the actor into the release of its record.
     pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
         self.wake_at(id, Instant::NEVER);

@@ -128,6 +128,11 @@ impl<K: Key> FaultyStorage<K> {
         self.state().counts.clone()
     }
 
+    /// The number of calls so far.
+    pub fn calls(&self) -> usize {
+        self.state().log.len()
+    }
+
     /// All calls, in order.
     pub fn log(&self) -> Vec<Logged> {
         self.state().log.clone()
