@@ -88,7 +88,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let mut network = Network::new(CANDIDATES, servers.protocol(), Arc::clone(&counts), clock.clone());
+    let mut network = Network::new(CANDIDATES, servers.protocol(), Arc::clone(&counts), clock);
     for candidate in 0..CANDIDATES {
         for server in servers.servers() {
             let proxy_address = servers.proxy_address(candidate, server);
@@ -99,7 +99,7 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
     }
     let leaderships = Arc::new(LeadershipLog::default());
     let pace = watch::Sender::new(Pace::Normal);
-    let candidates = enter(&*servers, &runtime, &clock, &leaderships, &counts, &network, &pace, seed)?;
+    let candidates = enter(&*servers, &runtime, &network, &leaderships, &pace, seed)?;
     let mut schedule = Schedule::new(servers.faults(), seed);
     let mut run = Run {
         interruption: &interruption,
@@ -132,10 +132,8 @@ pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
 fn enter(
     servers: &dyn FaultyServers,
     runtime: &Runtime,
-    clock: &SystemClock,
-    leaderships: &Arc<LeadershipLog>,
-    counts: &Arc<Counts>,
     network: &Network,
+    leaderships: &Arc<LeadershipLog>,
     pace: &watch::Sender<Pace>,
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
@@ -145,7 +143,7 @@ fn enter(
             if candidate.is_none() {
                 vvm_storage::init_storage(&url).await?;
             }
-            vvm_storage::open(&url, Arc::new(clock.clone())).await
+            vvm_storage::open(&url, Arc::new(network.clock.clone())).await
         };
         // A server that has just started may take too long.
         let mut attempts = 1..5;
@@ -167,8 +165,8 @@ fn enter(
             storage: open(Some(number))?,
             direct: direct.clone(),
             leaderships: Arc::clone(leaderships),
-            counts: Arc::clone(counts),
-            clock: clock.clone(),
+            counts: Arc::clone(&network.counts),
+            clock: network.clock.clone(),
             pace: pace.subscribe(),
             rng: fastrand::Rng::with_seed(seed ^ number as u64),
             write: network.write_of(number),

@@ -76,8 +76,8 @@ pub(super) struct Network {
     conditions: Vec<watch::Sender<Conditions>>,
     writes: Vec<Arc<WriteUnderWay>>,
     proxies: JoinSet<()>,
-    counts: Arc<Counts>,
-    clock: SystemClock,
+    pub(super) counts: Arc<Counts>,
+    pub(super) clock: SystemClock,
     protocol: Protocol,
 }
 

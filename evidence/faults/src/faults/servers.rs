@@ -107,6 +107,9 @@ impl Act {
     }
 }
 
+/// Returns the URL of a storage at these addresses.
+type UrlAt = dyn Fn(&[SocketAddr]) -> String;
+
 /// One server, or three.
 pub(super) struct Servers {
     name: String,
@@ -114,8 +117,7 @@ pub(super) struct Servers {
     addresses: Vec<SocketAddr>,
     /// `None` if the proxies listen at the addresses of the servers.
     front: Option<Front>,
-    /// Returns the URL of a storage at these addresses.
-    url: Box<dyn Fn(&[SocketAddr]) -> String>,
+    url: Box<UrlAt>,
     /// Does something to the server with this index. Owns the servers.
     act: Box<dyn FnMut(usize, Act) -> Result<(), String>>,
     stopped: Vec<usize>,
