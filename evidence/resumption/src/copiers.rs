@@ -3,7 +3,7 @@
 use crate::{Args, LONGEST_COPY, LONGEST_LEADERSHIP, PAUSE, PIECE, TTL_MS};
 use fastrand::Rng;
 use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
-use resumable_copy::progress::Progress;
+use resumable_copy::Progress;
 use std::{
     env,
     error::Error,

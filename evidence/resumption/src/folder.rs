@@ -1,7 +1,7 @@
 //! The folder that is copied: filled with random files, and compared at the end.
 
 use fastrand::Rng;
-use resumable_copy::plan::Plan;
+use resumable_copy::Plan;
 use std::{collections::BTreeMap, error::Error, fs, os::unix::fs::MetadataExt as _, path::Path};
 
 /// How many files, and the longest in bytes: about four thousand steps, and files of one piece and of many.

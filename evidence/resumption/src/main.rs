@@ -8,7 +8,7 @@ mod folder;
 use clap::Parser;
 use copiers::Copiers;
 use fastrand::Rng;
-use resumable_copy::{plan::Plan, progress::Progress, step};
+use resumable_copy::{Plan, Progress, step};
 use std::{collections::BTreeMap, error::Error, path::PathBuf, process::ExitCode, time::Duration};
 use vvm_clock::SystemClock;
 
