@@ -562,3 +562,30 @@ fn used(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report;
+
+    #[test]
+    fn ours_is_compared_with_the_best_of_the_others_and_a_missing_event_is_last() {
+        let program = |name: &str, how| {
+            let (name, title) = (name.to_owned(), name.to_owned());
+            ComparedProgram { name, title, program: PathBuf::new(), how }
+        };
+        let theirs = || How::Etcdctl { endpoint: String::new() };
+        let ours = || How::Vvm { storage: String::new() };
+        let programs =
+            [program("a", theirs()), program("b", theirs()), program("c", ours()), program("d", ours())];
+        let samples = [f64::INFINITY, 4.0, 5.0, 3.0];
+        let figures = compare("x", Unit::Seconds, &programs, |at| vec![samples[at]]);
+        let mut out = Vec::new();
+        report::table(&mut out, &figures).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert!(lines[0].contains("never") && !lines[0].contains("met"), "{text}");
+        assert!(lines[2].contains("median ≤ 4.00 s: not met"), "{text}");
+        assert!(lines[3].contains("median ≤ 4.00 s: met"), "{text}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
-use resumable_copy::{plan::Plan, progress::Progress, step};
+use resumable_copy::{Plan, Progress, step};
 use std::{
     collections::BTreeMap,
     env,

@@ -1,6 +1,6 @@
 //! The folder: one lock for all processes, one file per cell.
 
-use crate::driver_error::DriverError;
+use crate::DriverError;
 use std::{
     fs::{self, File, TryLockError},
     io,

@@ -3,20 +3,27 @@
 //! It is complete: `tests/suites.rs` runs the suites of records, documents and elections on it. SQLite does
 //! the same job better. Read it beside `docs/contributing/new-storage.md`.
 //!
-//! - `folder`: the lock and the files.
-//! - `driver_error`: what each failure means to an election.
+//! `folder.rs` has the lock and the files. What each failure means to an election is the most important table of a
+//! backend:
+//!
+//! | error | of a write | of a read |
+//! |---|---|---|
+//! | closed | `Fatal` | `Fatal` |
+//! | locked by another process, failed before the rename | `NotApplied` | `Unavailable` |
+//! | failed at or after the rename, the runtime ended | `Unknown` | `Unavailable` |
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "readers of the example have a tokio runtime of their own")]
 
-mod driver_error;
 mod folder;
 
 use async_trait::async_trait;
-use driver_error::DriverError;
 use folder::{Folder, Locked};
 use ielections::{ReadError, WriteError};
 use std::{io, path::Path, sync::Arc, time::Duration};
-use tokio::{sync::RwLock, task::spawn_blocking};
+use tokio::{
+    sync::RwLock,
+    task::{JoinError, spawn_blocking},
+};
 use vvm_storage::{
     Partition,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag},
@@ -102,4 +109,38 @@ impl CellStorage for FilesStorage {
 /// A value is its own tag, because no value of a cell repeats.
 fn tag(value: &[u8]) -> Tag {
     Tag::new(value)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    #[error("this handle is closed: open another one")]
+    Closed,
+    #[error("another process has kept the folder locked for a second: look for one that is stopped or hangs")]
+    Busy,
+    #[error("the folder can't be used: {0}")]
+    NotBegun(#[source] io::Error),
+    #[error("a cell may or may not have been written: {0}")]
+    MaybeDone(#[source] io::Error),
+    #[error("a call ended before its work: {0}")]
+    Lost(#[source] JoinError),
+}
+
+impl DriverError {
+    pub(crate) fn into_write_error(self) -> WriteError {
+        match self {
+            Self::Closed => WriteError::Fatal(self.into()),
+            Self::Busy | Self::NotBegun(_) => WriteError::NotApplied(self.into()),
+            // (I7) Every error that leaves the outcome open.
+            Self::MaybeDone(_) | Self::Lost(_) => WriteError::Unknown(self.into()),
+        }
+    }
+
+    pub(crate) fn into_read_error(self) -> ReadError {
+        match self {
+            Self::Closed => ReadError::Fatal(self.into()),
+            Self::Busy | Self::NotBegun(_) | Self::MaybeDone(_) | Self::Lost(_) => {
+                ReadError::Unavailable(self.into())
+            }
+        }
+    }
 }

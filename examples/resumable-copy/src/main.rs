@@ -8,7 +8,7 @@
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
-use resumable_copy::{job::Copies, plan::Plan, progress::Progress};
+use resumable_copy::{Copies, Plan, Progress};
 use std::{
     error::Error, io::IsTerminal as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc,
     time::Duration,
@@ -50,7 +50,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(tracing_level()).with_writer(std::io::stderr).init();
+    let level = tracing_subscriber::filter::LevelFilter::WARN;
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
     match run(Args::parse()).await {
         Ok(status) => status,
         Err(error) => {
@@ -58,10 +59,6 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn tracing_level() -> tracing_subscriber::filter::LevelFilter {
-    tracing_subscriber::filter::LevelFilter::WARN
 }
 
 async fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {

@@ -1,9 +1,6 @@
 //! One step of a copy: a piece of one file.
 
-use crate::{
-    plan::{File, Plan},
-    progress::Progress,
-};
+use crate::{File, Plan, Progress};
 use std::{
     fs, io,
     os::unix::fs::FileExt as _,
