@@ -8,7 +8,7 @@
 mod variants;
 
 use crate::{
-    ci::{limit, scratch},
+    ci::{limit, needs::scratch_variable},
     workspace::{Workspace, cargo},
 };
 use std::{
@@ -169,7 +169,7 @@ impl Copy {
         let mut command = cargo();
         command.args([verb, "--quiet", "--locked", "--profile", "broken", "--target-dir"]);
         command.arg(self.folder.join("target")).current_dir(self.tree());
-        command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
+        command.envs(scratch_variable());
         command
     }
 

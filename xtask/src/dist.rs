@@ -1,25 +1,23 @@
 //! `cargo xtask dist`: builds what a release has, twice if asked for, and tries it.
 //!
+//! The Debian package, the wheel and the image are written here, and not by cargo-deb, maturin and a Containerfile:
+//! these write one archive each of files that are made here anyway.
+//!
 //! Every file follows from a commit and the toolchain: none has a time, an owner or a folder of this machine.
 //! docs/installing.md is the page for users.
 
+mod archives;
 mod build;
-mod contents;
-mod deb;
-mod draft;
-mod image;
-mod licences;
-mod source;
-mod tarball;
 mod trial;
-mod wheel;
 
-use contents::Made;
-use draft::{DistError, output};
-use source::{Libc, Source};
-use std::process::Command;
-use tarball::File;
-use tarball::sha256;
+use crate::workspace::WorkspaceError;
+use archives::{File, sha256};
+use build::{Libc, Made, Source};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Options of `cargo xtask dist`.
 #[derive(Debug, clap::Args)]
@@ -38,9 +36,6 @@ pub(crate) struct Options {
     #[arg(long = "try", id = "try", value_name = "KIND", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "all")]
     trial: Option<trial::Kind>,
-    /// Build nothing: make a draft of a release on GitHub, with the files that are there.
-    #[arg(long, conflicts_with_all = ["try", "reproduce", "prepare"])]
-    draft: bool,
 }
 
 /// Returns whether everything could be built, is the same, or works.
@@ -56,10 +51,6 @@ pub(crate) fn run(options: &Options) -> bool {
 
 fn carry_out(options: &Options) -> Result<(), DistError> {
     let source = Source::read(options.libc)?;
-    let packages = source.root.join("target/packages");
-    if options.draft {
-        return draft::create(&source, &packages);
-    }
     if let Some(kind) = options.trial {
         return trial::run(&source, &source.packages(), kind);
     }
@@ -69,7 +60,7 @@ fn carry_out(options: &Options) -> Result<(), DistError> {
     if options.prepare {
         prepare(&source)?;
     }
-    let made = contents::make(&source)?;
+    let made = build::make(&source)?;
     print!("{made}");
     if options.reproduce {
         compare(&source, &made)?;
@@ -94,7 +85,7 @@ fn prepare(source: &Source) -> Result<(), DistError> {
 fn compare(source: &Source, made: &Made) -> Result<(), DistError> {
     let folder = tempfile::Builder::new().prefix("vvm-second-build-").tempdir()?;
     let copy = source.copy_to(folder.path())?;
-    let second = contents::make(&copy)?;
+    let second = build::make(&copy)?;
     let differing = differing(&made.files, &second.files);
     if differing.is_empty() {
         let folders = (source.root.display(), copy.root.display());
@@ -111,6 +102,76 @@ fn differing(first: &[File], second: &[File]) -> Vec<String> {
     let of_first = first.iter().filter(|file| lacks(second, file));
     let of_second = second.iter().filter(|file| lacks(first, file));
     of_first.chain(of_second).map(name).collect()
+}
+
+/// Why a release can't be built, differs, or does not work.
+#[derive(Debug, thiserror::Error)]
+enum DistError {
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error("{}: {cause}", path.display())]
+    File { path: PathBuf, cause: io::Error },
+    #[error("`{program}` could not be started: {cause}")]
+    Start { program: String, cause: io::Error },
+    #[error("`{command}` failed ({status}):\n{said}")]
+    Failed { command: String, status: String, said: String },
+    #[error("an archive could not be written: {0}")]
+    Archive(#[from] io::Error),
+    #[error("a wheel could not be written: {0}")]
+    Zip(#[from] zip::result::ZipError),
+    #[error("`cargo metadata` answered something that is not understood: {0}")]
+    Answer(#[from] serde_json::Error),
+    #[error("machines are x86_64 and aarch64, and this one is {0}")]
+    Machine(String),
+    #[error("the work tree has changes, which a build from the commit lacks: commit them first\n{0}")]
+    Changed(String),
+    #[error("two builds differ in {0}")]
+    Differs(String),
+    #[error("`{0}` is not there: run `cargo xtask dist` first")]
+    Missing(String),
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// That it can't be read, with its path.
+fn read(path: &Path) -> Result<Vec<u8>, DistError> {
+    fs::read(path).map_err(|cause| DistError::File { path: path.into(), cause })
+}
+
+/// Writes a file, and its folder if need be.
+///
+/// # Errors
+/// That it can't be written, with its path.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), DistError> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder.and_then(|()| fs::write(path, bytes)).map_err(|cause| DistError::File { path: path.into(), cause })
+}
+
+/// Runs a command to its end and returns its output.
+///
+/// # Errors
+/// That it could not be started or failed, with what it said.
+fn output(command: &mut Command) -> Result<Vec<u8>, DistError> {
+    let ended = command.output().map_err(|cause| DistError::Start { program: line(command), cause })?;
+    if ended.status.success() {
+        return Ok(ended.stdout);
+    }
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    Err(DistError::Failed { command: line(command), status: ended.status.to_string(), said })
+}
+
+/// Returns a command as a person would write it.
+fn line(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+?".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("'{word}'") }
 }
 
 #[cfg(test)]

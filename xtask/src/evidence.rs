@@ -1,73 +1,48 @@
 //! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is
-//! measured.
-//!
-//! What lives here: which command runs which package. What they measure and what they ask for stands there.
+//! measured. And `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md`, at a small
+//! size. There the programs are those that the tests build, without optimisation: a small run shows that a
+//! command works, and no figure.
 
-pub(crate) mod smoke;
-
-use crate::workspace::{Workspace, cargo};
-use std::ffi::OsString;
+use crate::{
+    ci::{
+        limit,
+        needs::{Need, Server, scratch_variable},
+    },
+    workspace::{Workspace, cargo},
+};
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+use vvm_clock::SystemClock;
 
 /// How a package is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Profile {
+    /// Not optimised: where servers take the time, the build would take more of it.
+    Dev,
     /// Optimised.
     Release,
     /// As it is given to others, which takes longer: for figures.
     Dist,
 }
 
-impl Profile {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Dist => "dist",
-        }
-    }
+/// Builds the programs of `package` with features, of which there may be none, for evidence that starts them.
+pub(crate) fn build(profile: Profile, package: &str, features: &str) -> bool {
+    succeeds("build", profile, package, features, &[])
 }
 
-/// Builds the programs of `package`, for evidence that starts them.
-pub(crate) fn build(profile: Profile, package: &str) -> bool {
-    let build = ["build", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
-    succeeds(package, &build, &[])
+/// Runs `package` with features and `arguments`; whether it held.
+pub(crate) fn run(profile: Profile, package: &str, features: &str, arguments: &[OsString]) -> bool {
+    let arguments: Vec<OsString> = [OsString::from("--")].iter().chain(arguments).cloned().collect();
+    succeeds("run", profile, package, features, &arguments)
 }
 
-/// The same, with features, of which there may be none.
-pub(crate) fn build_with_features(profile: Profile, package: &str, features: &str) -> bool {
-    let build = ["build", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
-    succeeds(package, &[&build[..], &["--features", features]].concat(), &[])
-}
-
-/// Runs `package` with `arguments`; whether it held.
-pub(crate) fn run(profile: Profile, package: &str, arguments: &[OsString]) -> bool {
-    let run = ["run", "--quiet", "--profile", profile.name(), "--locked", "--package", package, "--"];
-    succeeds(package, &run, arguments)
-}
-
-/// The same, with features, of which there may be none.
-pub(crate) fn run_with_features(
-    profile: Profile,
-    package: &str,
-    features: &str,
-    arguments: &[OsString],
-) -> bool {
-    let run = ["run", "--quiet", "--profile", profile.name(), "--locked", "--package", package];
-    let run = [&run[..], &["--features", features, "--"]].concat();
-    succeeds(package, &run, arguments)
-}
-
-/// Runs `package` as it is built by default, not optimised: where servers take the time, the build would take
-/// more of it.
-pub(crate) fn run_plain(package: &str, arguments: &[OsString]) -> bool {
-    succeeds(package, &["run", "--quiet", "--locked", "--package", package, "--"], arguments)
-}
-
-/// Builds the programs of `package`, with the features that [`run_plain`] evidence needs.
-pub(crate) fn build_plain(package: &str, features: &str) -> bool {
-    succeeds(package, &["build", "--quiet", "--locked", "--package", package, "--features", features], &[])
-}
-
-fn succeeds(package: &str, command: &[&str], arguments: &[OsString]) -> bool {
+fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, arguments: &[OsString]) -> bool {
     let root = match Workspace::read() {
         Ok(workspace) => workspace.root,
         Err(error) => {
@@ -75,11 +50,247 @@ fn succeeds(package: &str, command: &[&str], arguments: &[OsString]) -> bool {
             return false;
         }
     };
-    match cargo().args(command).args(arguments).current_dir(root).status() {
+    let profile = match profile {
+        Profile::Dev => "dev",
+        Profile::Release => "release",
+        Profile::Dist => "dist",
+    };
+    let mut command = cargo();
+    command.args([verb, "--quiet", "--profile", profile, "--locked", "--package", package]);
+    match command.args(["--features", features]).args(arguments).current_dir(root).status() {
         Ok(status) => status.success(),
         Err(error) => {
             eprintln!("{package}: cargo could not be started: {error}");
             false
+        }
+    }
+}
+
+/// How a command of the page is run.
+enum How {
+    /// A program below `evidence/`, with arguments that make it small.
+    Small(&'static str, &'static [&'static str]),
+    /// `cargo xtask ci` runs it as this step of its own.
+    OwnStep(&'static str),
+}
+
+use How::{OwnStep, Small};
+
+/// The commands behind `cargo xtask`, as on the page.
+#[rustfmt::skip]
+const SMOKES: [(&str, How, Option<Need>); 40] = [
+    ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
+    ("sim --broken", OwnStep("broken variants"), None),
+    ("safety", Small("safety", &["--duration", "10", "--fault-ms", "2500", MILD]), None),
+    ("safety --kills 1000", Small("safety", &["--kills", "3", "--fault-ms", "2500", MILD]), None),
+    ("safety --old vvm-c18d1f6", Small("safety", &["--old=vvm", "--duration=10", MILD]), None),
+    ("safety --old vvm-c18d1f6 --dynamodb-local", Small("safety", &OLD_ON_DYNAMODB), JAVA),
+    ("safety fugitives", Small("safety", &[LEASE, "fugitives", "--trials=1", "--only=own session; "]), None),
+    ("deadman", Small("deadman-trials", &["--trials", "5", MILD]), None),
+    ("resume", Small("resumption", &["--kills", "2", "--ttl-ms", "2000"]), None),
+    ("resume --kills 100 --cassandra 3", Small("resumption", &["--kills", "2", "--cassandra", "1"]), JAVA),
+    ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
+    ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
+    ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
+    ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
+    ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
+    ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
+    ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
+    ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
+    ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
+    ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
+    ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
+    ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
+    ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
+    ("test-timed --planted", Small("timed", &["--quick"]), None),
+    ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
+    ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
+    ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
+    ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
+    ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
+    ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
+    ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
+    ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
+    ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
+    ("bench --cassandra 3", Small("bench", &["--quick", "--cassandra", "1"]), JAVA),
+    ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
+    ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
+    ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
+    ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
+    ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
+    ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
+];
+
+const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
+const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
+const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });
+const NAMESPACES: Option<Need> = Some(Need { server_at: None, server: Server::InNamespaces });
+const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
+
+/// How late may be what a busy machine delays: a small run shows no figure.
+const MILD: &str = "--at-most-ms=1000";
+
+/// From the kill deadline to the end of the lease, with the TTL of 1 s.
+const LEASE: &str = "--at-most-ms=200";
+
+const OLD_ON_DYNAMODB: [&str; 4] = ["--old=vvm", "--dynamodb-local", "--duration=10", MILD];
+
+const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
+
+const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
+
+const SHORT: &str = "--duration=20";
+
+/// Runs all of them. With `all`, a command that this machine can't run has failed.
+///
+/// # Errors
+/// Names the commands that failed, or says why none could be run.
+pub(crate) fn smoke(all: bool) -> Result<(), String> {
+    let root = Workspace::read().map_err(|error| error.to_string())?.root;
+    build_all(&root)?;
+    let (mut runs, mut left_out) = (Vec::new(), 0);
+    for (command, how, need) in &SMOKES {
+        match how {
+            OwnStep(step) => println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`"),
+            Small(program, arguments) => match need.and_then(Need::missing) {
+                Some(missing) => {
+                    println!("==> cargo xtask {command}: LEFT OUT: {missing}");
+                    left_out += 1;
+                }
+                None => runs.push(Run { command, program, arguments }),
+            },
+        }
+    }
+    // Runs with faults mostly wait, and judge no duration.
+    let at_once = |one: &Run<'_>, next: &Run<'_>| one.program == "faults" && next.program == "faults";
+    let groups = runs.chunk_by(at_once).flat_map(|group| group.chunks(2));
+    let failed: Vec<&str> = groups.flat_map(|group| carry_out(group, &root)).collect();
+    println!("evidence: {} commands, {} failed, {left_out} left out", SMOKES.len(), failed.len());
+    if !failed.is_empty() {
+        return Err(format!("failed: `{}`", failed.join("`, `")));
+    }
+    if all && left_out > 0 {
+        return Err(format!("{left_out} commands were left out"));
+    }
+    Ok(())
+}
+
+/// A command that this machine can run.
+struct Run<'a> {
+    command: &'a str,
+    program: &'a str,
+    arguments: &'a [&'a str],
+}
+
+/// Carries out some at once, and prints what each took, and the output of those that failed. Returns these.
+fn carry_out<'a>(runs: &[Run<'a>], root: &Path) -> Vec<&'a str> {
+    let ends: Vec<Result<Duration, String>> = thread::scope(|scope| {
+        let begun: Vec<_> = runs.iter().map(|run| scope.spawn(move || run.carry_out(root))).collect();
+        let ended = begun.into_iter().map(|run| run.join());
+        ended.map(|ended| ended.unwrap_or_else(|_| Err("panicked".into()))).collect()
+    });
+    let mut failed = Vec::new();
+    for (run, end) in runs.iter().zip(ends) {
+        let small = format!("{} {}", run.program, run.arguments.join(" "));
+        match end {
+            Ok(took) => println!("==> cargo xtask {}: {small}: ok, {:.1} s", run.command, took.as_secs_f64()),
+            Err(why) => {
+                println!("==> cargo xtask {}: {small}\n{why}\n<== FAILED\n", run.command);
+                failed.push(run.command);
+            }
+        }
+    }
+    failed
+}
+
+impl Run<'_> {
+    /// Returns the time that it took.
+    ///
+    /// # Errors
+    /// Its output and its status, if it failed.
+    fn carry_out(&self, root: &Path) -> Result<Duration, String> {
+        let mut command = Command::new(target(root).join(self.program));
+        command.args(self.arguments).current_dir(root).envs(scratch_variable());
+        let (began, mut text) = (SystemClock::read(), String::new());
+        let ended = limit::watch(&mut command, limit::STEP, |line| {
+            text.push_str(line);
+            text.push('\n');
+            false
+        });
+        let took = SystemClock::read().since(began);
+        match ended {
+            Ok(status) if status.success() => Ok(took),
+            Ok(status) => Err(format!("{text}{status}, after {:.1} s", took.as_secs_f64())),
+            Err(error) => Err(format!("{} can't be run: {error}", self.program)),
+        }
+    }
+}
+
+/// Builds the programs with the packages and features of the tests, so that these share their dependencies.
+fn build_all(root: &Path) -> Result<(), String> {
+    let build = ["build", "--quiet", "--locked", "--workspace", "--all-features", "--all-targets"];
+    match cargo().args(build).current_dir(root).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the programs can't be built, for the reason above".into()),
+        Err(error) => Err(format!("cargo could not be started: {error}")),
+    }
+}
+
+fn target(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("debug")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CommandLine;
+    use clap::Parser as _;
+    use std::collections::BTreeSet;
+
+    const PAGE: &str = include_str!("../../docs/contributing/evidence.md");
+
+    /// The second column of each row.
+    fn commands_of_the_page() -> BTreeSet<&'static str> {
+        let cells = PAGE.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+        cells.filter_map(|cell| cell.strip_prefix("`cargo xtask ")?.strip_suffix('`')).collect()
+    }
+
+    #[test]
+    fn every_command_of_the_page_is_run_and_no_other() {
+        let run: BTreeSet<&str> = SMOKES.iter().map(|(command, ..)| *command).collect();
+        assert_eq!(run, commands_of_the_page());
+    }
+
+    #[test]
+    fn every_row_of_the_page_has_claim_command_figure_amount_and_date() {
+        let rows = PAGE.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim "));
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            assert_eq!(cells.len(), 5, "{row}");
+            assert!(cells[1].starts_with("`cargo xtask "), "{row}");
+            assert!(cells.iter().all(|cell| !cell.is_empty()) && cells[4].starts_with("20"), "{row}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_page_is_understood() {
+        for command in commands_of_the_page() {
+            let line = ["xtask"].into_iter().chain(command.split(' '));
+            if let Err(error) = CommandLine::try_parse_from(line) {
+                panic!("{command}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn step_that_runs_a_command_in_ci_exists() {
+        let steps = include_str!("ci/steps.rs");
+        for (_, how, _) in &SMOKES {
+            if let OwnStep(step) = how {
+                // The step of a driver's server is named after the driver.
+                let name = step.find(" on a real server").map_or(*step, |at| &step[at..]);
+                assert!(steps.contains(name), "{step}");
+            }
         }
     }
 }

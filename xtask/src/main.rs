@@ -6,13 +6,12 @@ mod broken;
 mod ci;
 mod dist;
 mod evidence;
-mod inconclusive;
 mod test_timed;
 mod tidy;
 mod workspace;
 
 use clap::{Args, Parser, Subcommand};
-use evidence::Profile::{Dist, Release};
+use evidence::Profile::{Dev, Dist, Release};
 use std::{ffi::OsString, process::ExitCode};
 
 /// The drivers of servers.
@@ -124,6 +123,12 @@ impl Passed {
             .join(",")
     }
 
+    /// Builds `program`, and runs the evidence about it, both with these drivers.
+    fn run_beside(&self, profile: evidence::Profile, program: &str, package: &str, drivers: &str) -> bool {
+        evidence::build(profile, program, drivers)
+            && evidence::run(profile, package, drivers, &self.arguments)
+    }
+
     fn texts(&self) -> impl Iterator<Item = &str> {
         self.arguments.iter().filter_map(|argument| argument.to_str())
     }
@@ -136,48 +141,40 @@ fn main() -> ExitCode {
         Command::Sim(passed) if passed.arguments.first().is_some_and(|first| first == "--broken") => {
             broken::run(passed.arguments.get(1..).unwrap_or_default())
         }
-        Command::Sim(passed) => evidence::run(Release, "simulation", &passed.arguments),
-        Command::Safety(passed) => {
-            let features = passed.drivers();
-            evidence::build_with_features(Release, "vvm-cli", &features)
-                && evidence::run_with_features(Release, "safety", &features, &passed.arguments)
-        }
+        Command::Sim(passed) => evidence::run(Release, "simulation", "", &passed.arguments),
+        Command::Safety(passed) => passed.run_beside(Release, "vvm-cli", "safety", &passed.drivers()),
         Command::Resume(passed) => {
-            let features = passed.drivers();
-            evidence::build_with_features(Release, "resumable-copy", &features)
-                && evidence::run_with_features(Release, "resumption", &features, &passed.arguments)
+            passed.run_beside(Release, "resumable-copy", "resumption", &passed.drivers())
         }
-        Command::Deadman(passed) => evidence::run(Release, "deadman-trials", &passed.arguments),
+        Command::Deadman(passed) => evidence::run(Release, "deadman-trials", "", &passed.arguments),
         Command::TestDrivers(passed) if passed.has("--story") || passed.has("--faults") => {
             // The story alone needs the program.
-            (!passed.has("--story") || evidence::build_plain("vvm-cli", ON_SERVERS))
-                && evidence::run_plain("faults", &passed.arguments)
+            (!passed.has("--story") || evidence::build(Dev, "vvm-cli", ON_SERVERS))
+                && evidence::run(Dev, "faults", "", &passed.arguments)
         }
-        Command::TestDrivers(passed) => evidence::run_plain("servers", &passed.arguments),
+        Command::TestDrivers(passed) => evidence::run(Dev, "servers", "", &passed.arguments),
         Command::Evidence(SmokeOptions { all, .. }) => {
-            evidence::smoke::run(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
+            evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
         }
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
-            evidence::run_with_features(Dist, "bench", &passed.drivers(), &passed.arguments)
+            evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
-        Command::Bench(passed) if passed.has("--beside-peers") => {
-            evidence::build_with_features(Dist, "vvm-cli", "etcd,kubernetes")
-                && evidence::run(Dist, "bench", &passed.arguments)
-        }
-        Command::Bench(passed) if passed.has("--between-machines") => {
-            evidence::build_with_features(Dist, "vvm-cli", "etcd,kubernetes,postgres")
-                && evidence::run(Dist, "bench", &passed.arguments)
-        }
-        Command::Bench(passed) if passed.names("--standbys") => {
-            evidence::build_with_features(Dist, "vvm-cli", "postgres")
-                && evidence::run_with_features(Dist, "bench", "postgres", &passed.arguments)
+        Command::Bench(passed) => {
+            // The features of `vvm`, and of the measurements.
+            let (program, own) = if passed.has("--beside-peers") {
+                ("etcd,kubernetes", "")
+            } else if passed.has("--between-machines") {
+                ("etcd,kubernetes,postgres", "")
+            } else if passed.names("--standbys") {
+                ("postgres", "postgres")
+            } else {
+                ("", "")
+            };
+            evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
         Command::Dist(options) => dist::run(&options),
         Command::Package => workspace::run(),
-        Command::Bench(passed) => {
-            evidence::build(Dist, "vvm-cli") && evidence::run(Dist, "bench", &passed.arguments)
-        }
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -2,20 +2,21 @@
 //! the tests in modules named `timed`.
 
 use crate::{
-    ci::scratch,
-    evidence,
-    inconclusive::Inconclusive,
+    ci::needs::scratch_variable,
+    evidence::{self, Profile},
     workspace::{Workspace, cargo},
 };
 use clap::Args;
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     ffi::OsString,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
+use tempfile::TempDir;
 use vvm_clock::{Instant, SystemClock};
 
 /// The options.
@@ -39,7 +40,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> bool {
     if options.planted {
         let attempts = ["--attempts".into(), OsString::from(options.attempts.to_string())];
-        return evidence::run_plain("timed", &attempts);
+        return evidence::run(Profile::Dev, "timed", "", &attempts);
     }
     match repeat(options) {
         Ok(held) => held,
@@ -63,7 +64,7 @@ fn repeat(options: &Options) -> Result<bool, String> {
         let mut inconclusive = Inconclusive::new().map_err(system)?;
         let tests = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast", "--quiet"];
         let mut command = freezer.as_ref().map_or_else(cargo, |freezer| freezer.enter(&cargo()));
-        command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
+        command.envs(scratch_variable());
         command.args(tests).args(["--", "timed::"]).env(timed::records::FOLDER, inconclusive.folder());
         let status = status(command.current_dir(&workspace.root), freezer.as_ref()).map_err(system)?;
         inconclusive.collect().map_err(system)?;
@@ -172,4 +173,96 @@ fn own_group() -> io::Result<PathBuf> {
     let mount =
         mounts.lines().find(is_unified).and_then(|line| line.split(' ').nth(1)).ok_or_else(missing)?;
     Ok(Path::new(mount).join(group))
+}
+
+/// How many tests of a run may have an inconclusive attempt. On two processors of a shared virtual machine that five builds kept
+/// busy, one to three of 55 timed tests had one; a run with more than eight says little about bounds.
+const MOST: usize = 8;
+
+/// The records of inconclusive attempts that the tests of a run write.
+#[derive(Debug)]
+pub(crate) struct Inconclusive {
+    folder: TempDir,
+    found: BTreeMap<String, Vec<String>>,
+}
+
+impl Inconclusive {
+    /// # Errors
+    /// If no folder can be created for them.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()?, found: BTreeMap::new() })
+    }
+
+    /// Returns the folder for records. Tests find it in the variable `timed::records::FOLDER`.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Reads the records that tests have written since the last call.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub(crate) fn collect(&mut self) -> io::Result<()> {
+        for (name, attempts) in timed::records::take(self.folder.path())? {
+            self.found.entry(name).or_default().extend(attempts);
+        }
+        Ok(())
+    }
+
+    /// Whether too many tests are inconclusive.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.found.len() > MOST
+    }
+}
+
+impl fmt::Display for Inconclusive {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.found.len();
+        if count == 0 {
+            return writeln!(out, "inconclusive attempts: none");
+        }
+        let verdict = if self.are_too_many() { format!(", over {MOST}: FAILED") } else { String::new() };
+        writeln!(out, "inconclusive attempts, in {count} tests{verdict}:")?;
+        for (name, attempts) in &self.found {
+            for attempt in attempts {
+                writeln!(out, "  {name}: {attempt}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(tests: usize) -> Inconclusive {
+        let mut inconclusive = Inconclusive::new().unwrap();
+        for test in 0..tests {
+            fs::write(
+                inconclusive.folder().join(test.to_string()),
+                format!("test {test}\tattempt 1: late\n"),
+            )
+            .unwrap();
+            inconclusive.collect().unwrap();
+        }
+        inconclusive
+    }
+
+    #[test]
+    fn attempts_of_eight_tests_are_listed_and_of_nine_fail_the_run() {
+        let (some, too_many) = (of(MOST), of(MOST + 1));
+        assert!(!some.are_too_many() && too_many.are_too_many());
+        assert!(some.to_string().contains("\n  test 0: attempt 1: late\n"), "{some}");
+        assert!(too_many.to_string().starts_with("inconclusive attempts, in 9 tests, over 8: FAILED:\n"));
+    }
+
+    #[test]
+    fn second_attempt_of_one_test_is_no_second_test() {
+        let mut inconclusive = of(1);
+        fs::write(inconclusive.folder().join("1"), "test 0\tattempt 2: late\n").unwrap();
+        inconclusive.collect().unwrap();
+        assert_eq!(inconclusive.found.len(), 1);
+        assert_eq!(inconclusive.to_string().lines().count(), 3);
+    }
 }

@@ -3,30 +3,27 @@
 //!
 //! Each stands beside `vvm` on its own server, and `vvm` on SQLite beside both.
 
-mod comparison;
-mod succession;
-
-use crate::process::{self, ResourcesError};
-use comparison::{Column, Comparison, Sample};
+use crate::{
+    process::{self, init_storage},
+    report::{Failure, Figure, Unit},
+};
 use harness::MemoryGroup;
 use rustix::process::{Pid, Signal, kill_process};
 use servers::{
-    client_go,
-    etcd::Etcd,
+    built::{CLIENT_GO, CLIENT_GO_VERSION},
+    etcd::{Cluster, Program},
     kubernetes::Kubernetes,
-    owned::{self, Owned},
+    owned::{self, Owned, StartError},
 };
 use std::{
     env,
-    error::Error,
     fs::{self, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     thread,
     time::Duration,
 };
-use succession::{Blow, Outcome};
+use vvm_clock::{Instant, SystemClock};
 
 /// The subcommand that makes this program the command of a trial.
 const WORK: &str = "peers-work";
@@ -34,18 +31,16 @@ const WORK: &str = "peers-work";
 /// When a command ends by itself: longer than any trial.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// An error of a trial, which may have a thread of its own.
-type Failure = Box<dyn Error + Send + Sync>;
-
-/// Runs all trials, and writes the table, or its samples.
+/// Runs all trials.
 ///
 /// # Errors
 /// A trial can't be run. Without etcd, the error names what to install.
-pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(), Failure> {
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (ttl, trials, watched) = if quick { (3, 1, 5) } else { (15, 3, 60) };
     let (ttl, watched) = (Duration::from_secs(ttl), Duration::from_secs(watched));
     let folder = tempfile::tempdir()?;
-    let etcd = Etcd::start()?;
+    let installed = Program::installed_with_client()?;
+    let etcd = Cluster::start(&installed, 1)?;
     let kubernetes = match start_kubernetes() {
         Ok(kubernetes) => Some(kubernetes),
         Err(error) => {
@@ -53,8 +48,11 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
             None
         }
     };
-    let mut programs =
-        vec![ComparedProgram::etcdctl(&etcd), ComparedProgram::vvm("etcd", &etcd.storage("bench"))?];
+    let addresses = etcd.addresses();
+    let mut programs = vec![
+        ComparedProgram::etcdctl(&addresses, installed.version()),
+        ComparedProgram::vvm("etcd", &format!("etcd://{addresses}/bench"))?,
+    ];
     if let Some((server, program)) = &kubernetes {
         programs.push(ComparedProgram::client_go(program, server));
         programs.push(ComparedProgram::vvm("k8s", &server.url("default"))?);
@@ -62,7 +60,7 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
     let file = format!("sqlite:{}?allow=overlay", folder.path().join("leader.db").display());
     programs.push(ComparedProgram::vvm("sqlite", &file)?);
 
-    let mut comparisons = Vec::new();
+    let mut figures = Vec::new();
     for blow in Blow::ALL {
         if blow == Blow::OutOfMemory
             && let Err(error) = MemoryGroup::of(&format!("bench-{}", std::process::id()))
@@ -71,28 +69,46 @@ pub(crate) fn run(out: &mut impl io::Write, quick: bool, json: bool) -> Result<(
             continue;
         }
         let outcomes = at_once(&programs, blow, folder.path(), ttl, trials)?;
-        let columns = |of: fn(&[Outcome]) -> Vec<Sample>| {
-            programs.iter().zip(&outcomes).map(|(program, all)| Column::of(program, of(all))).collect()
-        };
-        let seconds = columns(|all| all.iter().map(|one| Sample::of(one.took)).collect());
-        comparisons.push(Comparison::new(blow.title(), "s", seconds, blow.if_behind()));
-        let still = "  the former command was still at work, in trials";
-        let both = columns(|all| vec![Sample(Some(all.iter().filter(|one| one.both_ran).count() as f64))]);
-        comparisons.push(Comparison::new(still, "", both, "of a bug: report it"));
+        let title = format!("next command, TTL {} s, after {}", ttl.as_secs(), blow.title());
+        let seconds = |one: &Outcome| one.took.map_or(f64::INFINITY, |took| took.as_secs_f64());
+        figures.extend(compare(&title, Unit::Seconds, &programs, |at| {
+            outcomes[at].iter().map(seconds).collect()
+        }));
+        for (program, all) in programs.iter().zip(&outcomes) {
+            let both = all.iter().filter(|one| one.both_ran).count() as f64;
+            let name = format!("  the former command was still at work, in trials: {}", program.title());
+            let both = Figure::new(name, Unit::Count, vec![both]);
+            figures.push(if program.is_ours() { both.max_at_most(0.0) } else { both });
+        }
     }
-    comparisons.extend(succession::measure(&programs, folder.path(), ttl, watched)?);
-    if json {
-        comparison::json(out, &comparisons)?
-    } else {
-        comparison::table(out, ttl, &comparisons)?
-    }
-    Ok(())
+    figures.extend(waiting(&programs, folder.path(), ttl, watched)?);
+    Ok(figures)
 }
 
-fn start_kubernetes() -> Result<(Kubernetes, PathBuf), Box<dyn Error>> {
+/// Returns a figure for each program. The goal of ours is the median of the best of the others.
+fn compare(
+    what: &str,
+    unit: Unit,
+    programs: &[ComparedProgram],
+    samples: impl Fn(usize) -> Vec<f64>,
+) -> Vec<Figure> {
+    let figure = |(at, program): (usize, &ComparedProgram)| {
+        Figure::new(format!("{what}: {}", program.title()), unit, samples(at))
+    };
+    let figures: Vec<Figure> = programs.iter().enumerate().map(figure).collect();
+    let theirs = figures.iter().zip(programs).filter(|(_, program)| !program.is_ours());
+    let best = theirs.map(|(figure, _)| figure.median()).fold(f64::INFINITY, f64::min);
+    let judged = |(figure, program): (Figure, &ComparedProgram)| match program.is_ours() {
+        true => figure.median_at_most(best),
+        false => figure,
+    };
+    figures.into_iter().zip(programs).map(judged).collect()
+}
+
+fn start_kubernetes() -> Result<(Kubernetes, PathBuf), StartError> {
     // First, because it fails at once where kube-apiserver was never built.
     let server = Kubernetes::start()?;
-    Ok((server, client_go::program()?))
+    Ok((server, CLIENT_GO.build()?))
 }
 
 /// Runs so many trials of each program, all at the same time: they wait for most of it. Returns the outcomes
@@ -109,7 +125,7 @@ fn at_once(
             scope.spawn(move || {
                 let scene =
                     folder.join(format!("{}-{}-{number}", ComparedProgram::name(program), blow.name()));
-                succession::trial(program, blow, &scene, ttl)
+                trial(program, blow, &scene, ttl)
             })
         };
         let running: Vec<Vec<_>> = programs
@@ -135,13 +151,8 @@ pub(crate) fn work(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `vvm`, which was built into the folder of this program.
-fn vvm() -> io::Result<PathBuf> {
-    Ok(env::current_exe()?.with_file_name("vvm"))
-}
-
 /// A program that runs a command while it holds a lease.
-pub(crate) struct ComparedProgram {
+struct ComparedProgram {
     /// For names of elections, too: of small letters, digits and hyphens.
     name: String,
     title: String,
@@ -156,21 +167,21 @@ enum How {
 }
 
 /// A running candidate. Dropping it kills it and all its descendants.
-pub(crate) struct Candidate {
-    pub(crate) process: Owned,
+struct Candidate {
+    process: Owned,
 }
 
 impl ComparedProgram {
-    pub(crate) fn etcdctl(etcd: &Etcd) -> Self {
-        let how = How::Etcdctl { endpoint: etcd.endpoint() };
-        let title = format!("etcdctl ({})", etcd.version());
+    fn etcdctl(endpoint: &str, version: &str) -> Self {
+        let how = How::Etcdctl { endpoint: endpoint.to_owned() };
+        let title = format!("etcdctl ({version})");
         Self { name: "etcdctl".into(), title, program: "etcdctl".into(), how }
     }
 
     /// A candidate of client-go as `evidence/servers/client-go` has it.
-    pub(crate) fn client_go(program: &Path, server: &Kubernetes) -> Self {
+    fn client_go(program: &Path, server: &Kubernetes) -> Self {
         let how = How::ClientGo { kubeconfig: server.kubeconfig() };
-        let title = client_go::VERSION.to_owned();
+        let title = CLIENT_GO_VERSION.to_owned();
         Self { name: "client-go".into(), title, program: program.to_owned(), how }
     }
 
@@ -178,35 +189,28 @@ impl ComparedProgram {
     ///
     /// # Errors
     /// It can't be.
-    pub(crate) fn vvm(scheme: &str, storage: &str) -> Result<Self, Failure> {
-        let program = vvm()?;
-        let made = Command::new(&program)
-            .args(["init-storage", "--storage", storage])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
-        if !made.status.success() {
-            return Err(String::from_utf8_lossy(&made.stderr).into());
-        }
+    fn vvm(scheme: &str, storage: &str) -> Result<Self, Failure> {
+        init_storage(storage)?;
+        let program = env::current_exe()?.with_file_name("vvm");
         let how = How::Vvm { storage: storage.to_owned() };
         Ok(Self { name: format!("vvm-{scheme}"), title: format!("vvm ({scheme}:)"), program, how })
     }
 
     /// Its name and storage, for the table.
-    pub(crate) fn title(&self) -> &str {
+    fn title(&self) -> &str {
         &self.title
     }
 
-    pub(crate) fn name(&self) -> &str {
+    fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn is_ours(&self) -> bool {
+    fn is_ours(&self) -> bool {
         matches!(self.how, How::Vvm { .. })
     }
 
     /// Starts a candidate that runs the command of `scene` when it leads.
-    pub(crate) fn start(&self, scene: &Path, ttl: Duration, number: usize) -> io::Result<Candidate> {
+    fn start(&self, scene: &Path, ttl: Duration, number: usize) -> io::Result<Candidate> {
         let name = scene.file_name().unwrap_or_default();
         let mut command = owned::command(&self.program)?;
         match &self.how {
@@ -231,14 +235,14 @@ impl ComparedProgram {
     }
 
     /// The process that renews: the host of `vvm`, which its guardian has started.
-    pub(crate) fn renewing(&self, candidate: &ProcessTree) -> Option<Pid> {
+    fn renewing(&self, candidate: &ProcessTree) -> Option<Pid> {
         if self.is_ours() { candidate.with_argument("stage-host") } else { candidate.first() }
     }
 }
 
 impl Candidate {
     /// The candidate and all its descendants.
-    pub(crate) fn process_tree(&self) -> ProcessTree {
+    fn process_tree(&self) -> ProcessTree {
         ProcessTree::of(self.process.id().cast_signed())
     }
 }
@@ -273,35 +277,35 @@ impl ProcessTree {
     }
 
     /// The ancestor.
-    pub(crate) fn first(&self) -> Option<Pid> {
+    fn first(&self) -> Option<Pid> {
         self.0.first().copied()
     }
 
     /// The first one with this argument.
-    pub(crate) fn with_argument(&self, argument: &str) -> Option<Pid> {
+    fn with_argument(&self, argument: &str) -> Option<Pid> {
         self.0.iter().copied().find(|pid| words(*pid).iter().any(|word| word == argument.as_bytes()))
     }
 
     /// Sends a signal to the ancestor alone.
-    pub(crate) fn signal_first(&self, signal: Signal) {
+    fn signal_first(&self, signal: Signal) {
         if let Some(first) = self.0.first() {
             send(*first, signal);
         }
     }
 
     /// Sends a signal to each of them.
-    pub(crate) fn signal_all(&self, signal: Signal) {
+    fn signal_all(&self, signal: Signal) {
         self.0.iter().for_each(|pid| send(*pid, signal));
     }
 
     /// Stops all, then kills all, so that none reacts to the end of another.
-    pub(crate) fn kill_at_once(&self) {
+    fn kill_at_once(&self) {
         self.signal_all(Signal::STOP);
         self.signal_all(Signal::KILL);
     }
 
     /// Whether one of them is the command of this scene.
-    pub(crate) fn runs(&self, scene: &Path) -> bool {
+    fn runs(&self, scene: &Path) -> bool {
         let scene = scene.as_os_str().as_encoded_bytes();
         let is_work = |pid: &Pid| {
             let words = words(*pid);
@@ -311,17 +315,17 @@ impl ProcessTree {
     }
 
     /// Their proportional memory (PSS), in bytes: shared pages are divided among their users.
-    pub(crate) fn proportional_bytes(&self) -> Result<u64, ResourcesError> {
-        self.0.iter().map(|pid| process::proportional_bytes_of(pid.as_raw_pid())).sum()
+    fn proportional_bytes(&self) -> Result<u64, Failure> {
+        self.0.iter().map(|pid| Ok(process::memory_of(pid.as_raw_pid())?.proportional)).sum()
     }
 
     /// The sum of their resident memory, in bytes: shared pages count more than once.
-    pub(crate) fn resident_bytes(&self) -> Result<u64, ResourcesError> {
+    fn resident_bytes(&self) -> Result<u64, Failure> {
         self.0.iter().map(|pid| process::resident_bytes_of(&pid.to_string())).sum()
     }
 
     /// CPU time of all threads that run now.
-    pub(crate) fn cpu_time(&self) -> Result<Duration, ResourcesError> {
+    fn cpu_time(&self) -> Result<Duration, Failure> {
         self.0.iter().map(|pid| process::cpu_time_of(&pid.to_string())).sum()
     }
 }
@@ -335,4 +339,226 @@ fn words(pid: Pid) -> Vec<Vec<u8>> {
 fn send(pid: Pid, signal: Signal) {
     // It may have ended already.
     let _gone = kill_process(pid, signal);
+}
+
+/// How long a process may take to open its storage and lead.
+const STARTS: Duration = Duration::from_secs(30);
+
+/// How long the second one waits before the trial.
+const WAITED: Duration = Duration::from_millis(2500);
+
+/// Plus up to so many milliseconds at random, so that trials begin at different points between two looks, and
+/// not all at once.
+const SPREAD: u64 = 5000;
+
+/// When a trial is given up, in TTLs.
+const GIVES_UP: u32 = 3;
+
+/// How the holder is ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blow {
+    TermToOne,
+    TermToAll,
+    KillOne,
+    OutOfMemory,
+    Hang,
+    KillAll,
+}
+
+impl Blow {
+    const ALL: [Self; 6] =
+        [Self::TermToOne, Self::TermToAll, Self::KillOne, Self::OutOfMemory, Self::Hang, Self::KillAll];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::TermToOne => "TERM to the program",
+            Self::TermToAll => "TERM to all its processes",
+            Self::KillOne => "kill -9 of the program",
+            Self::OutOfMemory => "out of memory, for the process that renews",
+            Self::Hang => "hang: the process that renews is stopped",
+            Self::KillAll => "kill -9 of all its processes, as of a machine",
+        }
+    }
+
+    /// For the names of elections: of small letters and hyphens.
+    fn name(self) -> &'static str {
+        match self {
+            Self::TermToOne => "term",
+            Self::TermToAll => "term-all",
+            Self::KillOne => "kill",
+            Self::OutOfMemory => "memory",
+            Self::Hang => "hang",
+            Self::KillAll => "kill-all",
+        }
+    }
+
+    fn strike(self, holder: &ProcessTree, renewing: Pid, scene: &Path) -> Result<(), Failure> {
+        match self {
+            Self::TermToOne => holder.signal_first(Signal::TERM),
+            Self::TermToAll => holder.signal_all(Signal::TERM),
+            Self::KillOne => holder.signal_first(Signal::KILL),
+            Self::OutOfMemory => {
+                let name = scene.file_name().unwrap_or_default().display();
+                MemoryGroup::of(&format!("bench-{}-{name}", std::process::id()))?.exhaust(renewing);
+            }
+            Self::Hang => send(renewing, Signal::STOP),
+            Self::KillAll => holder.kill_at_once(),
+        }
+        Ok(())
+    }
+}
+
+/// The result of a trial.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// The time until the second one's command ran; `None` if it never did.
+    took: Option<Duration>,
+    /// Whether the first one's command still ran then.
+    both_ran: bool,
+}
+
+/// A command, from its line in the file.
+#[derive(Clone, Copy)]
+struct Work {
+    since: Instant,
+    process: i32,
+}
+
+fn trial(
+    compared_program: &ComparedProgram,
+    blow: Blow,
+    scene: &Path,
+    ttl: Duration,
+) -> Result<Outcome, Failure> {
+    let first = compared_program.start(scene, ttl, 1)?;
+    let Some(work) = wait_for_work(scene, 0, STARTS) else {
+        let log_end = first.process.log_end();
+        return Err(format!("{} does not run its command: {log_end}", compared_program.title()).into());
+    };
+    let second = compared_program.start(scene, ttl, 2)?;
+    SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..SPREAD)));
+    if works(scene).len() > 1 {
+        return Err(
+            format!("{}: two commands at once, and nothing has happened", compared_program.title()).into()
+        );
+    }
+    let holder = first.process_tree();
+    let Some(renewing) = compared_program.renewing(&holder) else {
+        return Err(format!("{} has no process that renews", compared_program.title()).into());
+    };
+    let struck = SystemClock::read();
+    blow.strike(&holder, renewing, scene)?;
+    let next = wait_for_work(scene, 1, ttl * GIVES_UP);
+    let both_ran = next.is_some() && acts(work.process);
+    // Ends the command that a killed program has left running.
+    holder.kill_at_once();
+    drop((first, second));
+    Ok(Outcome { took: next.map(|next| struck.until(next.since)), both_ran })
+}
+
+/// Waits until so many commands have begun, and returns the last.
+fn wait_for_work(scene: &Path, after: usize, patience: Duration) -> Option<Work> {
+    let began = SystemClock::read();
+    while SystemClock::read().since(began) < patience {
+        if let Some(work) = works(scene).get(after) {
+            return Some(*work);
+        }
+        // Between two looks. The command itself notes when it began.
+        SystemClock::block_for(Duration::from_millis(5));
+    }
+    None
+}
+
+fn works(scene: &Path) -> Vec<Work> {
+    let said = fs::read_to_string(scene).unwrap_or_default();
+    let work = |line: &str| {
+        let (since, process) = line.split_once(' ')?;
+        Some(Work { since: Instant::from_nanos(since.parse().ok()?), process: process.parse().ok()? })
+    };
+    // A line that is still being written has no line break.
+    said.split_inclusive('\n').filter_map(|line| work(line.strip_suffix('\n')?)).collect()
+}
+
+/// Whether a process runs. A zombie does not.
+fn acts(process: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    // The name may contain blanks and brackets; the last bracket ends it (proc(5)).
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+}
+
+/// How many candidates wait.
+const WAITING: usize = 3;
+
+/// Starting up is over by then.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// Measures one program after the other, not side by side.
+fn waiting(
+    programs: &[ComparedProgram],
+    folder: &Path,
+    ttl: Duration,
+    watched: Duration,
+) -> Result<Vec<Figure>, Failure> {
+    let all: Vec<Vec<Used>> =
+        programs.iter().map(|program| used(program, folder, ttl, watched)).collect::<Result<_, _>>()?;
+    let line = |title, unit, of: fn(&Used) -> f64| {
+        compare(title, unit, programs, |at| all[at].iter().map(of).collect())
+    };
+    let mut figures =
+        line("memory of a waiting candidate, sum of RSS", Unit::Megabytes, |used| used.resident as f64 / 1e6);
+    figures.extend(line("memory of a waiting candidate, PSS", Unit::Megabytes, |used| {
+        used.proportional as f64 / 1e6
+    }));
+    figures.extend(line("CPU of a waiting candidate, each minute", Unit::Milliseconds, |used| {
+        used.cpu.as_secs_f64() * 1e3
+    }));
+    Ok(figures)
+}
+
+struct Used {
+    resident: u64,
+    proportional: u64,
+    /// In a minute.
+    cpu: Duration,
+}
+
+fn used(
+    compared_program: &ComparedProgram,
+    folder: &Path,
+    ttl: Duration,
+    watched: Duration,
+) -> Result<Vec<Used>, Failure> {
+    let scene = folder.join(format!("{}-waiting", compared_program.name));
+    let start = |number| compared_program.start(&scene, ttl, number);
+    let candidates = (0..=WAITING).map(start).collect::<io::Result<Vec<_>>>()?;
+    SystemClock::block_for(SETTLED);
+    let cpu = |candidate: &Candidate| candidate.process_tree().cpu_time();
+    // The holder runs a command and is left out. There is exactly one.
+    let waiting: Vec<&Candidate> =
+        candidates.iter().filter(|candidate| !candidate.process_tree().runs(&scene)).collect();
+    if waiting.len() != WAITING {
+        return Err(format!(
+            "{}: of {} candidates {} wait",
+            compared_program.title(),
+            WAITING + 1,
+            waiting.len()
+        )
+        .into());
+    }
+    let before = waiting.iter().map(|one| cpu(one)).collect::<Result<Vec<_>, _>>()?;
+    let began = SystemClock::read();
+    SystemClock::block_for(watched);
+    let minutes = began.until(SystemClock::read()).as_secs_f64() / 60.0;
+    waiting
+        .iter()
+        .zip(before)
+        .map(|(one, before)| {
+            let process_tree = one.process_tree();
+            Ok(Used {
+                resident: process_tree.resident_bytes()?,
+                proportional: process_tree.proportional_bytes()?,
+                cpu: cpu(one)?.saturating_sub(before).div_f64(minutes),
+            })
+        })
+        .collect()
 }

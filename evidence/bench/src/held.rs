@@ -1,22 +1,23 @@
-//! Many leaderships held at once on `mem`: resident memory of each, and CPU time of each renewal.
+//! The engine on `mem`: pairs of acquire and release, one after another, and many leaderships held at once, with
+//! resident memory of each, and CPU time of each renewal.
 //!
-//! Each round is a process of its own. An allocator returns little memory, so in a second round leaderships
+//! Each round of held leaderships is a process of its own. An allocator returns little memory, so in a second round leaderships
 //! would seem to cost nothing.
 
-use crate::process;
 use crate::{
-    process::ResourcesError,
-    report::{Figure, Side, Statistic, Unit},
-    setup::{Deadline, Setup, SetupError},
+    process,
+    report::{Failure, Figure, Unit},
+    setup::{Deadline, Setup, in_own_process},
 };
 use clap::Args;
 use ielections::{
-    AcquireError, Claim, Entry, Epoch, Incarnation, Leadership, ReadError, Ttl, TtlStorage, Vacant, Version,
-    WriteError,
-    record::{EpochOutOfRange, TtlOutOfRange},
+    Claim, Entry, Epoch, Incarnation, Leadership, ReleaseOutcome, Ttl, TtlStorage, Vacant, Version,
 };
 use serde::{Deserialize, Serialize};
-use std::{env, io, num::NonZeroU32, process::Command, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
+use vvm_clock::SystemClock;
+
+const LOST: &str = "a leadership was lost, or a row differs from what was written";
 
 const GOAL_BYTES: f64 = 1024.0;
 const GOAL_MICROSECONDS: f64 = 2.0;
@@ -40,38 +41,13 @@ struct Found {
     renewals: u64,
 }
 
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HeldError {
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    #[error(transparent)]
-    Resources(#[from] ResourcesError),
-    #[error(transparent)]
-    Ttl(#[from] TtlOutOfRange),
-    #[error(transparent)]
-    Epoch(#[from] EpochOutOfRange),
-    #[error("a slot without another candidate was not acquired: {0}")]
-    Acquire(#[from] AcquireError),
-    #[error("a row was not written: {0}")]
-    Write(#[from] WriteError),
-    #[error("a row was not read: {0}")]
-    Read(#[from] ReadError),
-    #[error("a leadership was lost, or a row differs from what was written")]
-    Lost,
-    #[error("a round's process could not be started: {0}")]
-    Start(#[source] io::Error),
-    #[error("a round's process failed: {0}")]
-    Failed(String),
-    #[error("a round's answer is not understood: {0}")]
-    Answer(#[from] serde_json::Error),
-}
-
-pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, HeldError> {
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (rounds, leaderships, ttl_millis) = if quick { (1, 20_000, 5_000) } else { (3, 100_000, 20_000) };
     let leaderships = NonZeroU32::new(leaderships).unwrap_or(NonZeroU32::MIN);
-    let round = Round { leaderships, ttl_millis };
-    let found = (0..rounds).map(|_| round.in_own_process()).collect::<Result<Vec<_>, _>>()?;
+    let arguments =
+        ["--leaderships".into(), leaderships.to_string(), "--ttl-millis".into(), ttl_millis.to_string()];
+    let found =
+        (0..rounds).map(|_| in_own_process("held-round", &arguments)).collect::<Result<Vec<_>, _>>()?;
     let samples = |of: fn(&Found) -> f64| found.iter().map(of).collect::<Vec<f64>>();
     let each = |bytes: u64| bytes as f64 / f64::from(leaderships.get());
     Ok(vec![
@@ -80,7 +56,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, HeldError> {
             Unit::Bytes,
             found.iter().map(|found| each(found.bytes_of_leaderships)).collect(),
         )
-        .with_goal(Statistic::Median, Side::AtMost, GOAL_BYTES),
+        .median_at_most(GOAL_BYTES),
         Figure::new(
             "memory of its row in mem, beside that",
             Unit::Bytes,
@@ -91,32 +67,18 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, HeldError> {
             Unit::Microseconds,
             samples(|found| found.cpu.as_secs_f64() * 1e6 / found.renewals as f64),
         )
-        .with_goal(Statistic::Median, Side::AtMost, GOAL_MICROSECONDS),
+        .median_at_most(GOAL_MICROSECONDS),
     ])
 }
 
 impl Round {
-    fn in_own_process(self) -> Result<Found, HeldError> {
-        let itself = env::current_exe().map_err(HeldError::Start)?;
-        let output = Command::new(itself)
-            .arg("held-round")
-            .args(["--leaderships", &self.leaderships.to_string()])
-            .args(["--ttl-millis", &self.ttl_millis.to_string()])
-            .output()
-            .map_err(HeldError::Start)?;
-        if !output.status.success() {
-            return Err(HeldError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        Ok(serde_json::from_slice(&output.stdout)?)
-    }
-
     /// Holds the leaderships, and writes the result to standard output.
-    pub(crate) fn run(self) -> Result<(), HeldError> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         println!("{}", serde_json::to_string(&self.hold()?)?);
         Ok(())
     }
 
-    fn hold(self) -> Result<Found, HeldError> {
+    fn hold(self) -> Result<Found, Failure> {
         let ttl = Ttl::new(Duration::from_millis(self.ttl_millis))?;
         let only_rows = Setup::make(Deadline::Ignored)?;
         let setup = Setup::make(Deadline::System)?;
@@ -125,7 +87,7 @@ impl Round {
         // Warm-up of both set-ups.
         only_rows.runtime.block_on(only_rows.write_row(NonZeroU32::MAX, ttl))?;
         setup.runtime.block_on(async {
-            Ok::<_, HeldError>(setup.acquire(NonZeroU32::MAX, ttl).await?.release().await)
+            Ok::<_, Failure>(setup.acquire(NonZeroU32::MAX, ttl).await?.release().await)
         })?;
 
         let empty = process::resident_bytes()?;
@@ -133,7 +95,7 @@ impl Round {
             for slot in slots() {
                 only_rows.write_row(slot, ttl).await?;
             }
-            Ok::<_, HeldError>(())
+            Ok::<_, Failure>(())
         })?;
         let with_rows = process::resident_bytes()?;
         let bytes_of_rows = with_rows - empty;
@@ -157,7 +119,7 @@ impl Round {
             }
             for leadership in leaderships {
                 if leadership.standing().loss().is_some() {
-                    return Err(HeldError::Lost);
+                    return Err(LOST.into());
                 }
                 leadership.release().await;
             }
@@ -173,18 +135,77 @@ impl Round {
 
 impl Setup {
     /// A row as a leadership would write it.
-    async fn write_row(&self, slot: NonZeroU32, ttl: Ttl) -> Result<(), HeldError> {
+    async fn write_row(&self, slot: NonZeroU32, ttl: Ttl) -> Result<(), Failure> {
         let version = Version { incarnation: Incarnation::from_bytes([0; 16]), write: 0 };
         let entry = Entry { holder: self.holder.clone(), version, ttl, epoch: Epoch::new(1)? };
         match self.storage.insert_if_not_exist(&self.key(slot), Vacant::default(), &entry).await? {
             Claim::Claimed => Ok(()),
-            Claim::Refused(_) => Err(HeldError::Lost),
+            Claim::Refused(_) => Err(LOST.into()),
         }
     }
 
     /// How often the record of a slot was renewed, from its version.
-    async fn writes(&self, slot: NonZeroU32) -> Result<u64, HeldError> {
+    async fn writes(&self, slot: NonZeroU32) -> Result<u64, Failure> {
         let found = self.storage.get(&self.key(slot)).await?;
-        found.entry().map(|entry| entry.version.write).ok_or(HeldError::Lost)
+        found.entry().map(|entry| entry.version.write).ok_or_else(|| LOST.into())
     }
+}
+
+/// The rate of the original in Go on a machine with two cores.
+const GOAL_PAIRS: f64 = 317_000.0;
+
+/// Measures acquire and release, one pair after another.
+pub(crate) fn measure_pairs(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let (rounds, pairs) = if quick { (3, 20_000) } else { (9, 200_000) };
+    let setups = [Setup::make(Deadline::System)?, Setup::make(Deadline::Ignored)?];
+    let mut found: [Vec<Pairs>; 2] = Default::default();
+    // By turns, so that other load hits both alike. The first round warms up.
+    for round in 0..=rounds {
+        for (setup, found) in setups.iter().zip(&mut found) {
+            let sample = pairs_of_round(setup, pairs)?;
+            if round > 0 {
+                found.push(sample);
+            }
+        }
+    }
+    let [system, ignored] = found;
+    let rate = |name, found: &[Pairs]| {
+        Figure::new(name, Unit::PairsPerSecond, found.iter().map(|found| found.per_second).collect())
+            .median_at_least(GOAL_PAIRS)
+    };
+    let cpu = |name, found: &[Pairs]| {
+        Figure::new(name, Unit::Microseconds, found.iter().map(|found| found.cpu_micros).collect())
+    };
+    Ok(vec![
+        rate("pairs on mem, deadman of the system", &system),
+        rate("pairs on mem, deadline ignored", &ignored),
+        cpu("CPU of a pair on mem, deadman of the system", &system),
+        cpu("CPU of a pair on mem, deadline ignored", &ignored),
+    ])
+}
+
+/// The result of a round.
+struct Pairs {
+    per_second: f64,
+    /// CPU time of a pair.
+    cpu_micros: f64,
+}
+
+fn pairs_of_round(setup: &Setup, pairs: u32) -> Result<Pairs, Failure> {
+    let cpu_before = process::cpu_time()?;
+    let started = SystemClock::read();
+    setup.runtime.block_on(async {
+        for _ in 0..pairs {
+            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            match leadership.release().await {
+                ReleaseOutcome::Released => {}
+                other => return Err(format!("a record was not released: {other}").into()),
+            }
+        }
+        Ok::<_, Failure>(())
+    })?;
+    let taken = SystemClock::read().since(started);
+    let cpu = process::cpu_time()?.saturating_sub(cpu_before);
+    let pairs = f64::from(pairs);
+    Ok(Pairs { per_second: pairs / taken.as_secs_f64(), cpu_micros: cpu.as_secs_f64() * 1e6 / pairs })
 }

@@ -4,10 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod beside_peers;
-mod between_machines;
-mod dead_host;
 mod held;
-mod pairs;
 mod process;
 mod report;
 mod setup;
@@ -15,13 +12,12 @@ mod setup;
 mod standbys;
 mod step_up;
 mod storage;
-mod succession;
+mod takeovers;
 mod waiting;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use report::Figure;
+use report::{Failure, Figure};
 use std::{
-    error::Error,
     io::{self, Write},
     process::ExitCode,
 };
@@ -110,14 +106,14 @@ enum Measurement {
 }
 
 impl Measurement {
-    fn run(self, quick: bool) -> Result<Vec<Figure>, Box<dyn Error>> {
+    fn run(self, quick: bool) -> Result<Vec<Figure>, Failure> {
         Ok(match self {
-            Self::Pairs => pairs::measure(quick)?,
+            Self::Pairs => held::measure_pairs(quick)?,
             Self::Held => held::measure(quick)?,
             Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
-            Self::Succession => succession::measure(quick)?,
-            Self::DeadHost => dead_host::measure(quick)?,
+            Self::Succession => takeovers::in_demo(quick)?,
+            Self::DeadHost => takeovers::of_dead_hosts(quick)?,
             Self::Waiting => waiting::measure(quick)?,
         })
     }
@@ -137,19 +133,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
+fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
-        Some(Part::HeldRound(round)) => return Ok(round.run()?),
-        Some(Part::StepUpRound(round)) => return Ok(round.run()?),
+        Some(Part::HeldRound(round)) => return round.run(),
+        Some(Part::StepUpRound(round)) => return round.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }
     let mut out = io::stdout().lock();
     if line.beside_peers {
-        return beside_peers::run(&mut out, line.quick, line.json).map_err(|error| error as Box<dyn Error>);
+        return print(&mut out, line, &beside_peers::measure(line.quick)?);
     }
     if line.between_machines {
-        return print(&mut out, line, &between_machines::measure(line.quick)?);
+        return print(&mut out, line, &takeovers::between_machines(line.quick)?);
     }
     #[cfg(feature = "postgres")]
     if let Some(standbys) = line.standbys {
@@ -180,7 +176,7 @@ fn run(line: &CommandLine) -> Result<(), Box<dyn Error>> {
     print(&mut out, line, &figures)
 }
 
-fn print(out: &mut impl Write, line: &CommandLine, figures: &[Figure]) -> Result<(), Box<dyn Error>> {
+fn print(out: &mut impl Write, line: &CommandLine, figures: &[Figure]) -> Result<(), Failure> {
     let printed = if line.json { report::json(out, figures) } else { report::table(out, figures) };
     Ok(printed?)
 }

@@ -1,115 +1,15 @@
-//! A `vvm run` with a storage of a server.
+//! Processes of `vvm` that are measured, and what a process uses.
 
+use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
-use rustix::{
-    io::Errno,
-    process::{Pid, Signal, kill_process},
-};
-use servers::owned::{self, GUARD};
+use rustix::io::Errno;
+use servers::owned::GUARD;
 use std::{
-    env,
-    ffi::OsString,
-    fs,
-    io::{self, BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{self, Child, ChildStderr, ChildStdout, Stdio},
+    env, fs, io,
+    process::{self, Command, Stdio},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
-
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CandidateError {
-    #[error("vvm could not be started or read: {0}")]
-    System(#[from] io::Error),
-    #[error("vvm ended before it led or waited")]
-    Ended,
-    #[error("vvm has no host process")]
-    NoHost,
-}
-
-/// Dies with this process.
-pub(crate) struct Candidate {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    /// Kept open: `vvm` writes more.
-    stderr: BufReader<ChildStderr>,
-}
-
-impl Candidate {
-    /// Starts it, through the command `before`, which must execute it, so that the process id stays.
-    pub(crate) fn start(before: &[&str], url: &str, local_dir: &Path) -> Result<Self, CandidateError> {
-        let vvm = env::current_exe()?.with_file_name("vvm").into_os_string();
-        let mut words = before.iter().map(OsString::from).chain([vvm]);
-        let mut command = owned::command(words.next().unwrap_or_default())?;
-        command.args(words).args(["run", "--name", "bench", "--ttl", "20s", "--storage", url, "--local-dir"]);
-        command.arg(local_dir).args(["--", "sh", "-c", "echo works; exec sleep 1000"]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
-        };
-        Ok(Self { child, stdout: BufReader::new(stdout), stderr: BufReader::new(stderr) })
-    }
-
-    /// Waits until its command works. Returns when that was.
-    pub(crate) fn leads(&mut self) -> Result<Instant, CandidateError> {
-        match self.stdout.read_line(&mut String::new())? {
-            0 => Err(CandidateError::Ended),
-            _ => Ok(SystemClock::read()),
-        }
-    }
-
-    /// Waits until it campaigns.
-    pub(crate) fn waits(&mut self) -> Result<(), CandidateError> {
-        let mut line = String::new();
-        while !line.contains("waiting for leadership") {
-            line.clear();
-            if self.stderr.read_line(&mut line)? == 0 {
-                return Err(CandidateError::Ended);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends TERM to it, or KILL to its host. Returns when that was.
-    pub(crate) fn end(&self, signal: Signal) -> Result<Instant, CandidateError> {
-        let target = if signal == Signal::KILL { self.host()? } else { Pid::from_child(&self.child) };
-        let at = SystemClock::read();
-        kill_process(target, signal).map_err(io::Error::from)?;
-        Ok(at)
-    }
-
-    pub(crate) fn wait(&mut self) -> Result<(), CandidateError> {
-        self.child.wait()?;
-        Ok(())
-    }
-
-    /// The only child of the guardian, which has one thread.
-    fn host(&self) -> Result<Pid, CandidateError> {
-        let guardian = self.child.id().to_string();
-        let children = Path::new("/proc").join(&guardian).join("task").join(&guardian).join("children");
-        let children = fs::read_to_string(children)?;
-        let host = children.split_whitespace().next().and_then(|host| Pid::from_raw(host.parse().ok()?));
-        host.ok_or(CandidateError::NoHost)
-    }
-}
-
-impl Drop for Candidate {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
-
-/// Why there is no program to measure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProgramError {
-    #[error("the path of this program is unknown: {0}")]
-    Path(#[from] io::Error),
-    #[error("{} is missing; build it with `cargo build --profile dist -p vvm-cli`", .0.display())]
-    NotBuilt(PathBuf),
-}
 
 /// Each command holds the lock for as long as it, or what it leaves behind, lives.
 const SCRIPT: &str = "exec 9>>\"$0\"; flock -n 9 && echo alone || echo beside another; exec sleep 1000";
@@ -118,39 +18,71 @@ const SCRIPT: &str = "exec 9>>\"$0\"; flock -n 9 && echo alone || echo beside an
 const TTL: [&str; 2] = ["--ttl", "20s"];
 
 /// Returns the `vvm` beside this program, to be run at `level`.
-pub(crate) fn program(level: Level) -> Result<Program, ProgramError> {
+pub(crate) fn program(level: Level) -> Result<Program, Failure> {
     let vvm = env::current_exe()?.with_file_name("vvm");
     if !vvm.exists() {
-        return Err(ProgramError::NotBuilt(vvm));
+        let how = "build it with `cargo build --profile dist -p vvm-cli`";
+        return Err(format!("{} is missing; {how}", vvm.display()).into());
     }
     Ok(Program::new(vvm.display().to_string().leak(), level))
 }
 
+/// Makes a storage ready.
+pub(crate) fn init_storage(url: &str) -> Result<(), Failure> {
+    let mut init = Command::new(env::current_exe()?.with_file_name("vvm"));
+    let made = init.args(["init-storage", "--storage", url]).stdin(Stdio::null()).output()?;
+    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into()) }
+}
+
+/// Ends so many leaders, one after the other, by `strike`, each with a standby. Returns the seconds from each instant
+/// that `strike` returns until the standby's command works.
+pub(crate) fn take_overs(
+    rounds: usize,
+    mut start: impl FnMut(usize) -> Result<Running, Failure>,
+    mut strike: impl FnMut(&Running) -> Result<Instant, Failure>,
+) -> Result<Vec<f64>, Failure> {
+    let mut leader = start(0)?;
+    leader.stdout.wait_for("alone");
+    let mut samples = Vec::new();
+    for round in 1..=rounds {
+        let mut standby = start(round)?;
+        standby.stderr.wait_for("waiting for leadership");
+        let ended_at = strike(&leader)?;
+        standby.stdout.wait_for("alone");
+        samples.push(SystemClock::read().since(ended_at).as_secs_f64());
+        leader.finish();
+        leader = standby;
+    }
+    Ok(samples)
+}
+
 /// Starts a candidate through the command `before`, with `options`. It dies with this process. Its command
 /// prints `alone` if no other holds the lock.
-pub(crate) fn start(trial: &Trial, before: &[&str], options: &[&str]) -> Result<Running, io::Error> {
+pub(crate) fn start(trial: &Trial, before: &[&str], options: &[&str]) -> Result<Running, Failure> {
     let (own, id) = (env::current_exe()?.display().to_string(), process::id().to_string());
     let lock = trial.folder().join("lock").display().to_string();
     let run = trial.run(["sh", "-c", SCRIPT, &lock]).with(TTL).with(options.iter().copied());
     Ok(run.through([&[&own, GUARD, &id], before].concat()).start())
 }
 
-/// The kernel's account could not be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ResourcesError {
-    #[error("{path} could not be read: {cause}. Memory and CPU are measured on Linux only")]
-    Read { path: String, cause: io::Error },
-    #[error("{path} has an unknown form: {text}")]
-    Understand { path: String, text: String },
+/// Returns what makes an error of the kernel's account of a process.
+fn unreadable(path: &str) -> impl Fn(io::Error) -> Failure {
+    move |cause| {
+        format!("{path} could not be read: {cause}. Memory and CPU are measured on Linux only").into()
+    }
+}
+
+fn not_understood(path: &str, text: &str) -> Failure {
+    format!("{path} has an unknown form: {text}").into()
 }
 
 /// Bytes resident in memory.
-pub(crate) fn resident_bytes() -> Result<u64, ResourcesError> {
+pub(crate) fn resident_bytes() -> Result<u64, Failure> {
     resident_bytes_of("self")
 }
 
 /// The same for another process.
-pub(crate) fn resident_bytes_of(process: &str) -> Result<u64, ResourcesError> {
+pub(crate) fn resident_bytes_of(process: &str) -> Result<u64, Failure> {
     Ok(field(&format!("/proc/{process}/statm"), 1)? * rustix::param::page_size() as u64)
 }
 
@@ -164,7 +96,7 @@ pub(crate) struct Memory {
 }
 
 /// The memory of another process.
-pub(crate) fn memory_of(process: i32) -> Result<Memory, ResourcesError> {
+pub(crate) fn memory_of(process: i32) -> Result<Memory, Failure> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = read(&path)?;
     let bytes = |name: &str| number_behind(&text, name).map(|kilobytes| kilobytes * 1024);
@@ -172,47 +104,41 @@ pub(crate) fn memory_of(process: i32) -> Result<Memory, ResourcesError> {
         let private = bytes("Private_Clean:")? + bytes("Private_Dirty:")?;
         Some(Memory { proportional: bytes("Pss:")?, private })
     })();
-    memory.ok_or(ResourcesError::Understand { path, text })
-}
-
-/// Proportional memory (PSS) of another process.
-pub(crate) fn proportional_bytes_of(process: i32) -> Result<u64, ResourcesError> {
-    memory_of(process).map(|memory| memory.proportional)
+    memory.ok_or_else(|| not_understood(&path, &text))
 }
 
 /// CPU time of all threads that run now, in nanoseconds; `getrusage` is less exact.
-pub(crate) fn cpu_time() -> Result<Duration, ResourcesError> {
+pub(crate) fn cpu_time() -> Result<Duration, Failure> {
     cpu_time_of("self")
 }
 
 /// The same for another process.
-pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, ResourcesError> {
+pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, Failure> {
     let each = texts_of_threads(process, "schedstat")?.into_iter();
-    each.map(|(path, text)| Ok(Duration::from_nanos(number_at(path, text, 0)?))).sum()
+    each.map(|(path, text)| Ok(Duration::from_nanos(number_at(&path, &text, 0)?))).sum()
 }
 
 /// How often all threads of a process that run now have stopped waiting.
-pub(crate) fn wake_ups_of(process: &str) -> Result<u64, ResourcesError> {
+pub(crate) fn wake_ups_of(process: &str) -> Result<u64, Failure> {
     let each = texts_of_threads(process, "status")?.into_iter();
     each.map(|(path, text)| {
         let number = number_behind(&text, "voluntary_ctxt_switches:");
-        number.ok_or(ResourcesError::Understand { path, text })
+        number.ok_or_else(|| not_understood(&path, &text))
     })
     .sum()
 }
 
 /// The path and text of this file of each thread that has not ended meanwhile.
-fn texts_of_threads(process: &str, file: &str) -> Result<Vec<(String, String)>, ResourcesError> {
+fn texts_of_threads(process: &str, file: &str) -> Result<Vec<(String, String)>, Failure> {
     let threads = format!("/proc/{process}/task");
-    let unreadable = |cause| ResourcesError::Read { path: threads.clone(), cause };
     let mut texts = Vec::new();
-    for thread in fs::read_dir(&threads).map_err(unreadable)? {
-        let path = thread.map_err(unreadable)?.path().join(file).display().to_string();
+    for thread in fs::read_dir(&threads).map_err(unreadable(&threads))? {
+        let path = thread.map_err(unreadable(&threads))?.path().join(file).display().to_string();
         match fs::read_to_string(&path) {
             Ok(text) => texts.push((path, text)),
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
             Err(gone) if gone.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
-            Err(cause) => return Err(ResourcesError::Read { path, cause }),
+            Err(cause) => return Err(unreadable(&path)(cause)),
         }
     }
     Ok(texts)
@@ -223,17 +149,17 @@ fn number_behind(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
-fn read(path: &str) -> Result<String, ResourcesError> {
-    fs::read_to_string(path).map_err(|cause| ResourcesError::Read { path: path.to_owned(), cause })
+fn read(path: &str) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(unreadable(path))
 }
 
-fn field(path: &str, index: usize) -> Result<u64, ResourcesError> {
-    number_at(path.to_owned(), read(path)?, index)
+fn field(path: &str, index: usize) -> Result<u64, Failure> {
+    number_at(path, &read(path)?, index)
 }
 
-fn number_at(path: String, text: String, index: usize) -> Result<u64, ResourcesError> {
+fn number_at(path: &str, text: &str, index: usize) -> Result<u64, Failure> {
     let number = text.split_whitespace().nth(index).and_then(|field| field.parse().ok());
-    number.ok_or(ResourcesError::Understand { path, text })
+    number.ok_or_else(|| not_understood(path, text))
 }
 
 #[cfg(all(test, target_os = "linux"))]

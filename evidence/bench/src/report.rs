@@ -1,18 +1,24 @@
 //! Prints figures as a table or as JSON.
 
 use serde::Serialize;
-use std::io::{self, Write};
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+
+/// Why there is no figure: the error of what was measured.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Writes a table with a line for each goal of each figure.
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
-    let wide = figures.iter().map(|figure| figure.name().chars().count()).max().unwrap_or(0);
+    let wide = figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
     writeln!(out, "{:wide$} {:>11} {:>11} {:>11}  goal", "", "min", "median", "max")?;
     for figure in figures {
-        let unit = figure.unit();
+        let unit = figure.unit;
         let [min, median, max] = [Statistic::Min, Statistic::Median, Statistic::Max]
             .map(|statistic| unit.written(figure.statistic(statistic)));
-        write!(out, "{:wide$} {min:>11} {median:>11} {max:>11}", figure.name())?;
-        for (index, goal) in figure.goals().iter().enumerate() {
+        write!(out, "{:wide$} {min:>11} {median:>11} {max:>11}", &figure.name)?;
+        for (index, goal) in figure.goals.iter().enumerate() {
             if index > 0 {
                 write!(out, "\n{:wide$} {:>11} {:>11} {:>11}", "", "", "", "")?;
             }
@@ -52,13 +58,13 @@ struct Judged {
 impl<'figure> Line<'figure> {
     fn of(figure: &'figure Figure) -> Self {
         Self {
-            name: figure.name(),
-            unit: figure.unit(),
+            name: &figure.name,
+            unit: figure.unit,
             min: figure.statistic(Statistic::Min),
             median: figure.statistic(Statistic::Median),
             max: figure.statistic(Statistic::Max),
-            samples: figure.samples(),
-            goals: figure.goals().iter().map(|&goal| Judged { goal, met: figure.meets(goal) }).collect(),
+            samples: &figure.samples,
+            goals: figure.goals.iter().map(|&goal| Judged { goal, met: figure.meets(goal) }).collect(),
         }
     }
 }
@@ -66,6 +72,7 @@ impl<'figure> Line<'figure> {
 impl Unit {
     fn written(self, number: f64) -> String {
         match self {
+            _ if number.is_infinite() => "never".to_owned(),
             Self::PairsPerSecond | Self::PerSecond => format!("{number:.0}/s"),
             Self::PerMinute => format!("{number:.0}/min"),
             Self::Bytes => format!("{number:.0} B"),
@@ -125,7 +132,7 @@ pub(crate) struct Figure {
 /// The statistic that is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Statistic {
+enum Statistic {
     Min,
     Median,
     Max,
@@ -134,17 +141,17 @@ pub(crate) enum Statistic {
 /// Whether a goal is a lower or an upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Side {
+enum Side {
     AtLeast,
     AtMost,
 }
 
 /// A bound that a statistic should keep.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Goal {
-    pub(crate) of: Statistic,
-    pub(crate) side: Side,
-    pub(crate) bound: f64,
+struct Goal {
+    of: Statistic,
+    side: Side,
+    bound: f64,
 }
 
 impl Figure {
@@ -153,30 +160,33 @@ impl Figure {
         Self { name: name.into(), unit, samples, goals: Vec::new() }
     }
 
+    /// Infinite if most samples are.
+    pub(crate) fn median(&self) -> f64 {
+        self.statistic(Statistic::Median)
+    }
+
     #[must_use]
-    pub(crate) fn with_goal(mut self, of: Statistic, side: Side, bound: f64) -> Self {
+    pub(crate) fn median_at_most(self, bound: f64) -> Self {
+        self.with_goal(Statistic::Median, Side::AtMost, bound)
+    }
+
+    #[must_use]
+    pub(crate) fn median_at_least(self, bound: f64) -> Self {
+        self.with_goal(Statistic::Median, Side::AtLeast, bound)
+    }
+
+    #[must_use]
+    pub(crate) fn max_at_most(self, bound: f64) -> Self {
+        self.with_goal(Statistic::Max, Side::AtMost, bound)
+    }
+
+    fn with_goal(mut self, of: Statistic, side: Side, bound: f64) -> Self {
         self.goals.push(Goal { of, side, bound });
         self
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn unit(&self) -> Unit {
-        self.unit
-    }
-
-    pub(crate) fn samples(&self) -> &[f64] {
-        &self.samples
-    }
-
-    pub(crate) fn goals(&self) -> &[Goal] {
-        &self.goals
-    }
-
     /// NaN without a sample, which meets no goal.
-    pub(crate) fn statistic(&self, of: Statistic) -> f64 {
+    fn statistic(&self, of: Statistic) -> f64 {
         let Some(last) = self.samples.len().checked_sub(1) else { return f64::NAN };
         match of {
             Statistic::Min => self.samples[0],
@@ -185,7 +195,7 @@ impl Figure {
         }
     }
 
-    pub(crate) fn meets(&self, goal: Goal) -> bool {
+    fn meets(&self, goal: Goal) -> bool {
         let found = self.statistic(goal.of);
         match goal.side {
             Side::AtLeast => found >= goal.bound,

@@ -1,12 +1,12 @@
 //! The set-up of measurements on `mem`: a runtime of one thread, the system's clock, and elections through
 //! the public API.
 
-use crate::storage::LEADERS;
+use crate::{report::Failure, storage::LEADERS};
 use clap::ValueEnum;
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
-    record::HolderTooLong,
 };
+use serde::de::DeserializeOwned;
 use servers::{
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
@@ -14,10 +14,10 @@ use servers::{
     objects::{CREDENTIALS, ObjectServer, Product},
     postgres::Postgres,
 };
-use std::{any::Any, env, error::Error, io, num::NonZeroU32, process::Command, sync::Arc};
+use std::{any::Any, env, io, num::NonZeroU32, process::Command, sync::Arc};
 use tokio::runtime::{Handle, Runtime};
 use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
-use vvm_deadman::{ArmError, Deadman, Subject, SystemOptions, Trigger};
+use vvm_deadman::{Deadman, Subject, SystemOptions, Trigger};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 /// The deadman's trigger during a measurement.
@@ -39,19 +39,8 @@ pub(crate) struct Setup {
     pub(crate) holder: Holder,
 }
 
-/// The set-up failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SetupError {
-    #[error("the runtime or the clock could not be started: {0}")]
-    System(#[from] io::Error),
-    #[error(transparent)]
-    Deadman(#[from] ArmError),
-    #[error(transparent)]
-    Holder(#[from] HolderTooLong),
-}
-
 impl Setup {
-    pub(crate) fn make(deadline: Deadline) -> Result<Self, SetupError> {
+    pub(crate) fn make(deadline: Deadline) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
@@ -74,6 +63,18 @@ impl Setup {
         let candidacy = Candidacy { slots: vec![self.key(slot)], terms };
         self.elections.acquire(candidacy).await.map(|(_, leadership)| leadership)
     }
+}
+
+/// Runs this program once more, for one round, and returns what it prints: an allocator returns little memory, so a
+/// second round in one process would seem to cost nothing.
+pub(crate) fn in_own_process<F: DeserializeOwned>(command: &str, arguments: &[String]) -> Result<F, Failure> {
+    let output = Command::new(env::current_exe()?).arg(command).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(
+            format!("a round's process failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into()
+        );
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Elections in this process.
@@ -127,7 +128,7 @@ type Started = (Box<dyn Any>, String);
 
 impl Server {
     /// Starts the server, and this program again with credentials for it and `options`.
-    pub(crate) fn measure(self, options: &[&str]) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn measure(self, options: &[&str]) -> Result<(), Failure> {
         let (_server, url) = self.start()?;
         let mut bench = Command::new(env::current_exe()?);
         // DynamoDB Local accepts any.
@@ -138,7 +139,7 @@ impl Server {
         }
     }
 
-    fn start(self) -> Result<Started, Box<dyn Error>> {
+    fn start(self) -> Result<Started, Failure> {
         Ok(match self {
             Self::Dynamodb => {
                 let server = DynamoDbLocal::start(&servers::target())?;

@@ -2,62 +2,35 @@
 //! notifications, and without them behind PgBouncer.
 
 use crate::{
-    process::{Candidate, CandidateError},
-    report::{Figure, Side, Statistic, Unit},
+    process::{self, init_storage},
+    report::{Failure, Figure, Unit},
 };
+use harness::Level;
 use ielections::Ttl;
-use servers::postgres::{Pooler, Postgres, StartError};
-use std::{
-    env, io,
-    num::NonZeroU16,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use servers::postgres::{Pooler, Postgres};
+use std::{io, num::NonZeroU16, time::Duration};
 use tokio_postgres::NoTls;
 use vvm_clock::{Clock as _, SystemClock};
-
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StandbysError {
-    #[error(transparent)]
-    Candidate(#[from] CandidateError),
-    #[error(transparent)]
-    Server(#[from] StartError),
-    #[error("{0}")]
-    System(#[from] io::Error),
-    #[error("PostgreSQL does not tell its statistics: {0}")]
-    Statistics(#[from] tokio_postgres::Error),
-    #[error("`vvm init-storage` failed; build vvm with the feature `postgres`")]
-    Init,
-}
 
 /// What the candidates have done so far: transactions, and connections that are open now.
 const STATISTICS: &str = "SELECT xact_commit + xact_rollback, (SELECT count(*) FROM pg_stat_activity \
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) \
     FROM pg_stat_database WHERE datname = current_database()";
 
-pub(crate) fn measure(standbys: NonZeroU16, quick: bool) -> Result<Vec<Figure>, StandbysError> {
+pub(crate) fn measure(standbys: NonZeroU16, quick: bool) -> Result<Vec<Figure>, Failure> {
     let watched = if quick { Duration::from_secs(5) } else { Ttl::DEFAULT.get() * 3 };
     // Some for the leader, and for the statistics.
     let connections = format!("max_connections={}", standbys.get() + 50);
     let server = Postgres::start(&servers::target(), &[], &[&connections])?;
-    let vvm = env::current_exe()?.with_file_name("vvm");
     let url = server.url("postgres");
-    let mut init = Command::new(vvm);
-    if !init.args(["init-storage", "--storage", &url]).stdout(Stdio::null()).status()?.success() {
-        return Err(StandbysError::Init);
-    }
+    init_storage(&url)?;
     let (mut told, connections) = wait(&url, &url, standbys, watched)?;
     if !quick {
-        told = told.with_goal(Statistic::Median, Side::AtMost, 5.0);
+        told = told.median_at_most(5.0);
     }
     let mut figures = vec![
         told,
-        Figure::new("connections of each standby", Unit::Ratio, vec![connections]).with_goal(
-            Statistic::Median,
-            Side::AtMost,
-            1.0,
-        ),
+        Figure::new("connections of each standby", Unit::Ratio, vec![connections]).median_at_most(1.0),
     ];
     match Pooler::start(&server)? {
         Some(pooler) => figures.push(wait(&pooler.url("postgres"), &url, standbys, watched)?.0),
@@ -68,21 +41,16 @@ pub(crate) fn measure(standbys: NonZeroU16, quick: bool) -> Result<Vec<Figure>, 
 
 /// Returns how many transactions each standby causes in a TTL, and its connections. `direct` is for the
 /// statistics.
-fn wait(
-    url: &str,
-    direct: &str,
-    standbys: NonZeroU16,
-    watched: Duration,
-) -> Result<(Figure, f64), StandbysError> {
-    let folder = tempfile::tempdir()?;
-    let start = || Candidate::start(&[], url, folder.path());
+fn wait(url: &str, direct: &str, standbys: NonZeroU16, watched: Duration) -> Result<(Figure, f64), Failure> {
+    let trial = process::program(Level::Guardian)?.trial();
+    let start = || process::start(&trial, &[], &["--storage", url, "--name", trial.mark()]);
     let mut leader = start()?;
-    leader.leads()?;
+    leader.stdout.wait_for("alone");
     let alone = cost(direct, watched)?;
     let mut waiting = Vec::new();
     for _ in 0..standbys.get() {
         let mut standby = start()?;
-        standby.waits()?;
+        standby.stderr.wait_for("waiting for leadership");
         waiting.push(standby);
     }
     // The first reads of all, and what the server counts late.
@@ -96,7 +64,7 @@ fn wait(
 }
 
 /// Returns the transactions in a TTL, and the connections.
-fn cost(url: &str, watched: Duration) -> Result<(f64, f64), StandbysError> {
+fn cost(url: &str, watched: Duration) -> Result<(f64, f64), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
@@ -109,7 +77,7 @@ fn cost(url: &str, watched: Duration) -> Result<(f64, f64), StandbysError> {
             SystemClock::start()?.sleep(watched).await;
             let (after, connections) = read().await?;
             let ttls = watched.div_duration_f64(Ttl::DEFAULT.get());
-            Ok::<_, StandbysError>(((after - before) as f64 / ttls, connections as f64))
+            Ok::<_, Failure>(((after - before) as f64 / ttls, connections as f64))
         };
         tokio::select! {
             biased;

@@ -3,27 +3,18 @@
 //!
 //! Each round is a process of its own, as in `held`.
 
-use crate::process;
 use crate::{
-    process::ResourcesError,
-    report::{Figure, Unit},
-    setup::{Deadline, Setup, SetupError},
+    process,
+    report::{Failure, Figure, Unit},
+    setup::{Deadline, Setup, in_own_process},
 };
 use async_trait::async_trait;
 use clap::Args;
-use ielections::{
-    AcquireError, DocumentId, DocumentWrite, DocumentWriteError, OnlyIf, Standing, TokioSpawn, Ttl,
-    documents::NotAnId,
-};
-use primary_only::{
-    BoxError, Interrupted, LeadError, RegisterError, RegistryBuilder, RegistryConfig, RunContext, Service,
-    Task, Unavailable,
-};
+use ielections::{DocumentId, DocumentWrite, OnlyIf, Standing, TokioSpawn, Ttl, documents::NotAnId};
+use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
 use serde::{Deserialize, Serialize};
 use std::{
-    env, io,
     num::{NonZeroU32, NonZeroUsize},
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -53,51 +44,20 @@ struct Found {
     bytes: u64,
 }
 
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StepUpError {
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    #[error(transparent)]
-    Resources(#[from] ResourcesError),
-    #[error("a slot without another candidate was not acquired: {0}")]
-    Acquire(#[from] AcquireError),
-    #[error(transparent)]
-    Id(#[from] NotAnId),
-    #[error("a document was not written: {0}")]
-    Write(#[from] DocumentWriteError),
-    #[error("`mem` keeps no documents")]
-    NoDocuments,
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    #[error("the service could not be registered: {0}")]
-    Unavailable(#[from] Unavailable),
-    #[error(transparent)]
-    Lead(#[from] LeadError),
-    #[error("{found} of {documents} documents became instances")]
-    Lacking { documents: u32, found: usize },
-    #[error("a round's process could not be started: {0}")]
-    Start(#[source] io::Error),
-    #[error("a round's process failed: {0}")]
-    Failed(String),
-    #[error("a round's answer is not understood: {0}")]
-    Answer(#[from] serde_json::Error),
-}
-
-pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, StepUpError> {
-    let (rounds, number) = if quick { (1, 10_000) } else { (3, 100_000) };
-    let instances = NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    let find = |at_once| {
-        let round = Round { instances, at_once };
-        (0..rounds).map(|_| round.in_own_process()).collect::<Result<Vec<_>, _>>()
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let (rounds, number): (u32, u32) = if quick { (1, 10_000) } else { (3, 100_000) };
+    let find = |options: &[&str]| {
+        let all = ["--instances".to_owned(), number.to_string()].into_iter();
+        let arguments: Vec<String> = all.chain(options.iter().map(ToString::to_string)).collect();
+        (0..rounds).map(|_| in_own_process("step-up-round", &arguments)).collect::<Result<Vec<Found>, _>>()
     };
-    let (running, waiting) = (find(None)?, find(Some(NonZeroUsize::MIN))?);
+    let (running, waiting) = (find(&[])?, find(&["--at-once", "1"])?);
     let seconds = |what: &str, of: fn(&Found) -> Duration| {
         let samples = running.iter().map(|found| of(found).as_secs_f64()).collect();
         Figure::new(format!("step-up with {number} instances on mem: {what}"), Unit::Seconds, samples)
     };
     let bytes = |what: &str, found: &[Found]| {
-        let each = |found: &Found| found.bytes as f64 / f64::from(instances.get());
+        let each = |found: &Found| found.bytes as f64 / f64::from(number);
         Figure::new(format!("memory of an instance {what}"), Unit::Bytes, found.iter().map(each).collect())
     };
     Ok(vec![
@@ -111,27 +71,13 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, StepUpError> {
 }
 
 impl Round {
-    fn in_own_process(self) -> Result<Found, StepUpError> {
-        let itself = env::current_exe().map_err(StepUpError::Start)?;
-        let mut command = Command::new(itself);
-        command.arg("step-up-round").args(["--instances", &self.instances.to_string()]);
-        if let Some(at_once) = self.at_once {
-            command.args(["--at-once", &at_once.to_string()]);
-        }
-        let output = command.output().map_err(StepUpError::Start)?;
-        if !output.status.success() {
-            return Err(StepUpError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        Ok(serde_json::from_slice(&output.stdout)?)
-    }
-
     /// Steps up and down, and writes the result to standard output.
-    pub(crate) fn run(self) -> Result<(), StepUpError> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         println!("{}", serde_json::to_string(&self.step_up()?)?);
         Ok(())
     }
 
-    fn step_up(self) -> Result<Found, StepUpError> {
+    fn step_up(self) -> Result<Found, Failure> {
         let setup = Setup::make(Deadline::System)?;
         setup.runtime.block_on(async {
             let before = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
@@ -153,7 +99,7 @@ impl Round {
             let since = || setup.clock.now().since(began);
             let lead = async {
                 registry.lead(standing, stop.clone()).await?;
-                Ok::<_, StepUpError>(setup.clock.now())
+                Ok::<_, Failure>(setup.clock.now())
             };
             let look = async {
                 running.reach(1).await;
@@ -161,7 +107,7 @@ impl Round {
                 let found = service.get_all().await?.len();
                 let all_read = since();
                 if found != self.instances.get() as usize {
-                    return Err(StepUpError::Lacking { documents: self.instances.get(), found });
+                    return Err(format!("{found} of {} documents became instances", self.instances).into());
                 }
                 let all_run = if self.at_once.is_none() {
                     running.reach(self.instances.get()).await;
@@ -173,7 +119,7 @@ impl Round {
                 let stopped_at = setup.clock.now();
                 stop.cancel();
                 let stepped_down = Duration::ZERO;
-                Ok((Found { first_runs, all_read, all_run, stepped_down, bytes }, stopped_at))
+                Ok::<_, Failure>((Found { first_runs, all_read, all_run, stepped_down, bytes }, stopped_at))
             };
             let (ended, looked) = tokio::join!(lead, async {
                 let looked = look.await;
@@ -187,8 +133,8 @@ impl Round {
     }
 
     /// Writes the documents of an earlier leader.
-    async fn write_documents(self, standing: &Standing) -> Result<(), StepUpError> {
-        let documents = standing.documents().ok_or(StepUpError::NoDocuments)?;
+    async fn write_documents(self, standing: &Standing) -> Result<(), Failure> {
+        let documents = standing.documents().ok_or("`mem` keeps no documents")?;
         let ids: Vec<u32> = (0..self.instances.get()).collect();
         for ids in ids.chunks(documents.limits().max_batch.min(1_000)) {
             let put = |id: &u32| {

@@ -3,80 +3,45 @@
 //! Each part has new slots in a cluster named after this run. Their rows stay behind, released.
 
 mod bare;
-mod beside_documents;
 mod documents;
-mod filling;
-mod renewals;
-mod verbs;
-
-pub(crate) use renewals::LEADERS;
 
 use crate::{
-    report::Figure,
+    report::{Failure, Figure, Unit},
     setup::{Ignores, elections_on},
 };
-use bare::BareStatements;
+use bare::{BareStatements, Verb};
+use futures_util::future::{join_all, try_join_all};
 use ielections::{
-    AcquireError, Candidacy, Elections, Entry, Epoch, Holder, Incarnation, ReadError, ReleaseOutcome, Terms,
-    Ttl, TtlStorage, Version, WriteError,
-    documents::NotAnId,
-    record::{EpochOutOfRange, HolderTooLong},
+    Candidacy, Claim, Elections, Entry, Epoch, Holder, Incarnation, ReleaseOutcome, Swap, Terms, Ttl,
+    TtlStorage, Vacant, Version,
 };
-use std::{error::Error, io, num::NonZeroU32, sync::Arc};
+use std::{io, num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::runtime::Runtime;
-use vvm_clock::{Clock, SystemClock};
+use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_deadman::Deadman;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SettleError, SlotNumber};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StorageError {
-    #[error("no folder, clock or runtime: {0}")]
-    System(#[from] io::Error),
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("the bare statements could not be made: {0}")]
-    Bare(#[from] Box<dyn Error + Send + Sync>),
-    #[error("a slot without another candidate was not acquired: {0}")]
-    Acquire(#[from] AcquireError),
-    #[error(transparent)]
-    Settle(#[from] SettleError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("a record was not released: {0}")]
-    Release(ReleaseOutcome),
-    #[error("a write without a competitor was refused")]
-    Refused,
-    #[error("this storage keeps no documents")]
-    NoDocuments,
-    #[error(transparent)]
-    Id(#[from] NotAnId),
-    #[error(transparent)]
-    Epoch(#[from] EpochOutOfRange),
-    #[error(transparent)]
-    Holder(#[from] HolderTooLong),
-}
+/// A write without a competitor was refused.
+const REFUSED: &str = "a write without a competitor was refused";
 
 /// Measures all parts: the verbs, many renewals at once, many candidates at once.
-pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
+pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
     let runtime = runtime()?;
     runtime.block_on(async {
         vvm_storage::init_storage(url).await?;
         let scene = Scene::open(url).await?;
         let mut bare = bare::open(url).await?;
-        let mut figures = verbs::measure(&scene, &mut *bare, rounds(quick)).await?;
-        figures.extend(renewals::measure(&scene, &mut *bare, quick).await?);
-        figures.extend(filling::measure(&scene, quick).await?);
-        figures.extend(beside_documents::measure(&scene, quick).await?);
+        let mut figures = measure_verbs(&scene, &mut *bare, rounds(quick)).await?;
+        figures.extend(measure_renewals(&scene, &mut *bare, quick).await?);
+        figures.extend(measure_filling(&scene, quick).await?);
+        figures.extend(documents::measure_beside_renewals(&scene, quick).await?);
         scene.storage.close().await;
         Ok(figures)
     })
 }
 
 /// Measures documents alone.
-pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, StorageError> {
+pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
     runtime()?.block_on(async {
         vvm_storage::init_storage(url).await?;
         let scene = Scene::open(url).await?;
@@ -87,12 +52,12 @@ pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, S
 }
 
 /// Measures the verbs alone, on a SQLite file in a temporary folder.
-pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, StorageError> {
+pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, Failure> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
     runtime()?.block_on(async {
         let scene = Scene::open(&url).await?;
-        let figures = verbs::measure(&scene, &mut *bare::open(&url).await?, rounds(quick)).await?;
+        let figures = measure_verbs(&scene, &mut *bare::open(&url).await?, rounds(quick)).await?;
         scene.storage.close().await;
         Ok(figures)
     })
@@ -117,7 +82,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn open(url: &str) -> Result<Self, StorageError> {
+    async fn open(url: &str) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = vvm_storage::open(url, Arc::clone(&clock)).await?;
         let run = format!("bench-{}-{}", std::process::id(), clock.now().as_nanos());
@@ -131,7 +96,7 @@ impl Scene {
     }
 
     /// The same with a cluster of so many slots, as `vvm run` settles it.
-    async fn settled(&self, slots: u32) -> Result<Self, StorageError> {
+    async fn settled(&self, slots: u32) -> Result<Self, Failure> {
         let cluster = ClusterName::from(format!("{}-settled", self.cluster).as_str());
         let count = NonZeroU32::MIN.saturating_add(slots.saturating_sub(1));
         self.storage.settle_slot_count(&cluster, count).await?;
@@ -156,8 +121,278 @@ impl Scene {
     }
 
     /// The entry of a first claim.
-    fn entry(&self) -> Result<Entry, StorageError> {
+    fn entry(&self) -> Result<Entry, Failure> {
         let version = Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 };
         Ok(Entry { holder: self.holder.clone(), version, ttl: Ttl::DEFAULT, epoch: Epoch::new(1)? })
     }
+}
+
+/// The most that a verb may cost, in multiples of its bare statement: a tenth for us. The read that begins an
+/// acquisition may cost as much again.
+const GOALS: [(&str, f64); 3] = [("acquire", 2.2), ("renew", 1.1), ("release", 1.1)];
+
+/// Microseconds of one acquisition, one renewal and one release.
+type Sample = [f64; 3];
+
+/// Measures one acquisition, one renewal and one release, each beside its bare statement, by turns.
+///
+/// Acquisition and release go through an engine, renewal through [`TtlStorage`], since an engine renews when
+/// it is due. An acquisition reads before it writes; the bare statement is the write alone.
+async fn measure_verbs(
+    scene: &Scene,
+    bare: &mut dyn BareStatements,
+    rounds: u32,
+) -> Result<Vec<Figure>, Failure> {
+    // The first rounds fill caches and prepare statements.
+    const WARM_UP: u32 = 3;
+    let scene = &scene.settled(WARM_UP + rounds).await?;
+    let elections = scene.elections();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..WARM_UP + rounds {
+        let sample = (through_elections(scene, &elections, round).await?, directly(bare, round).await?);
+        if round >= WARM_UP {
+            ours.push(sample.0);
+            theirs.push(sample.1);
+        }
+    }
+    elections.cleanup().await;
+    Ok(figures_of_verbs(&scene.scheme, &ours, &theirs))
+}
+
+fn figures_of_verbs(scheme: &str, ours: &[Sample], theirs: &[Sample]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (index, (verb, goal)) in GOALS.into_iter().enumerate() {
+        let of = |samples: &[Sample]| samples.iter().map(|sample| sample[index]).collect::<Vec<f64>>();
+        let (our, their) = (of(ours), of(theirs));
+        let ratios = our.iter().zip(&their).map(|(our, their)| our / their).collect();
+        figures.push(Figure::new(format!("{verb} on {scheme}"), Unit::Microseconds, our));
+        figures.push(Figure::new(format!("{verb}, the bare statement"), Unit::Microseconds, their));
+        figures.push(
+            Figure::new(format!("{verb}, ratio of each pair"), Unit::Ratio, ratios).median_at_most(goal),
+        );
+    }
+    figures
+}
+
+async fn through_elections(
+    scene: &Scene,
+    elections: &Elections<ElectionKey>,
+    slot: u32,
+) -> Result<Sample, Failure> {
+    let (won, acquire) = timed(elections.acquire(scene.candidacy([slot]))).await;
+    let (key, leadership) = won?;
+    let held = scene.storage.get(&key).await?.entry().cloned().ok_or(REFUSED)?;
+    let renewed = held.renewed(held.version.next());
+    let (swap, renew) = timed(scene.storage.compare_and_swap(&key, &held, &renewed)).await;
+    if swap? != Swap::Swapped {
+        return Err(REFUSED.into());
+    }
+    match timed(leadership.release()).await {
+        (ReleaseOutcome::Released, release) => Ok([acquire, renew, release]),
+        (other, _) => Err(format!("a record was not released: {other}").into()),
+    }
+}
+
+async fn directly(bare: &mut dyn BareStatements, slot: u32) -> Result<Sample, Failure> {
+    let mut sample = [0.0; 3];
+    for (verb, micros) in [Verb::Claim, Verb::Renew(1), Verb::Release].into_iter().zip(&mut sample) {
+        let (sent, took) = timed(bare.send(slot, verb)).await;
+        sent?;
+        *micros = took;
+    }
+    Ok(sample)
+}
+
+/// The result of a verb, and its microseconds.
+async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
+    let began = SystemClock::read();
+    let outcome = call.await;
+    (outcome, began.until(SystemClock::read()).as_secs_f64() * 1e6)
+}
+
+/// The leader of a slot, and its entry.
+struct Leader<'scene> {
+    scene: &'scene Scene,
+    key: ElectionKey,
+    held: Entry,
+    /// The last entry that it tried to write.
+    version: Version,
+}
+
+impl<'scene> Leader<'scene> {
+    async fn claim(scene: &'scene Scene, key: ElectionKey) -> Result<Self, Failure> {
+        let held = scene.entry()?;
+        match scene.storage.insert_if_not_exist(&key, Vacant::default(), &held).await? {
+            Claim::Claimed => Ok(Self { scene, key, version: held.version, held }),
+            Claim::Refused(_) => Err(REFUSED.into()),
+        }
+    }
+
+    /// Renews. Returns the milliseconds that it took; `None` if it was not confirmed. The next one continues
+    /// from what a read shows.
+    async fn renew(&mut self) -> Result<Option<f64>, Failure> {
+        let began = self.scene.clock.now();
+        self.version = self.version.next();
+        let renewed = self.held.renewed(self.version);
+        match self.scene.storage.compare_and_swap(&self.key, &self.held, &renewed).await {
+            Ok(Swap::Swapped) => {
+                self.held = renewed;
+                Ok(Some(began.until(self.scene.clock.now()).as_secs_f64() * 1e3))
+            }
+            // An unanswered renewal may have written this.
+            Ok(Swap::Mismatch(_)) | Err(_) => {
+                let stands = self.scene.storage.get(&self.key).await?;
+                self.held = stands.entry().cloned().ok_or(REFUSED)?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn release(&self) -> Result<(), Failure> {
+        let Entry { version, epoch, .. } = &self.held;
+        self.scene.storage.compare_and_delete(&self.key, version.incarnation, *epoch).await?;
+        Ok(())
+    }
+}
+
+pub(crate) const LEADERS: u32 = 64;
+/// The least share of the bare writers' rate.
+const SHARE: f64 = 0.95;
+
+/// Measures renewals a second of 64 leaders that renew as fast as they can, and how many were not confirmed. For some
+/// drivers, beside 64 bare writers by turns.
+async fn measure_renewals(
+    scene: &Scene,
+    bare: &mut dyn BareStatements,
+    quick: bool,
+) -> Result<Vec<Figure>, Failure> {
+    // Short turns, so that other load and the server's own work hit both sides alike.
+    let (turns, span) = if quick { (2, Duration::from_secs(1)) } else { (20, Duration::from_secs(2)) };
+    let slots = 10_000..10_000 + LEADERS;
+    let mut leaders = Vec::new();
+    for slot in slots.clone() {
+        leaders.push(Leader::claim(scene, scene.key(slot)).await?);
+    }
+    let mut writers = Vec::new();
+    for slot in slots {
+        let Some(mut statements) = bare.another().await? else { break };
+        statements.send(slot, Verb::Claim).await?;
+        writers.push(BareWriter { statements, slot, writes: 0 });
+    }
+    let (mut rates, mut tallies, mut bare_rates, mut shares) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // A server is slow in its first seconds: the first turn warms up.
+    for turn in 0..=turns {
+        let bare_begins = turn % 2 == 0;
+        let before = if bare_begins { bare_rate(&mut writers, span).await? } else { None };
+        let began = SystemClock::read();
+        let until = began.after(span);
+        let found = try_join_all(leaders.iter_mut().map(|leader| renew(leader, until))).await?;
+        let rate = per_second(found.iter().map(|tally| tally.millis.len()).sum(), began);
+        let bare_rate = if bare_begins { before } else { bare_rate(&mut writers, span).await? };
+        if turn > 0 {
+            shares.extend(bare_rate.map(|bare| rate / bare));
+            bare_rates.extend(bare_rate);
+            rates.push(rate);
+        }
+        tallies.extend(found);
+    }
+    for leader in &leaders {
+        leader.release().await?;
+    }
+    let confirmed: Vec<f64> = tallies.iter().flat_map(|tally| tally.millis.iter().copied()).collect();
+    let unconfirmed = tallies.iter().map(|tally| f64::from(tally.unconfirmed)).sum();
+    let name = |what| format!("{LEADERS} leaders at once: {what}");
+    let mut beside_bare = Vec::new();
+    if !shares.is_empty() {
+        let shares = Figure::new(name("share of the bare rate"), Unit::Ratio, shares);
+        beside_bare.push(Figure::new(format!("{LEADERS} bare writers at once"), Unit::PerSecond, bare_rates));
+        beside_bare.push(shares.median_at_least(SHARE));
+    }
+    let mut figures = vec![
+        Figure::new(name("renewals"), Unit::PerSecond, rates),
+        Figure::new(name("each renewal"), Unit::Milliseconds, confirmed),
+        Figure::new(name("not confirmed"), Unit::Count, vec![unconfirmed]).max_at_most(0.0),
+    ];
+    figures.extend(beside_bare);
+    Ok(figures)
+}
+
+/// The renewals of one leader.
+#[derive(Default)]
+struct Tally {
+    /// Times of those that were confirmed.
+    millis: Vec<f64>,
+    /// How many timed out or failed.
+    unconfirmed: u32,
+}
+
+async fn renew(leader: &mut Leader<'_>, until: Instant) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    while leader.scene.clock.now() < until {
+        match leader.renew().await? {
+            Some(millis) => tally.millis.push(millis),
+            None => tally.unconfirmed += 1,
+        }
+    }
+    Ok(tally)
+}
+
+/// One of many bare writers that renew at once.
+struct BareWriter {
+    statements: Box<dyn BareStatements>,
+    slot: u32,
+    writes: u64,
+}
+
+/// Lets the bare writers renew for `span`. Returns how often a second, all of them.
+async fn bare_rate(writers: &mut [BareWriter], span: Duration) -> Result<Option<f64>, Failure> {
+    if writers.is_empty() {
+        return Ok(None);
+    }
+    let began = SystemClock::read();
+    let until = began.after(span);
+    let each = writers.iter_mut().map(async |writer: &mut BareWriter| {
+        let mut renewals = 0;
+        while SystemClock::read() < until {
+            writer.writes += 1;
+            writer.statements.send(writer.slot, Verb::Renew(writer.writes)).await?;
+            renewals += 1;
+        }
+        Ok::<usize, Failure>(renewals)
+    });
+    let renewals = try_join_all(each).await?;
+    Ok(Some(per_second(renewals.into_iter().sum(), began)))
+}
+
+fn per_second(renewals: usize, began: Instant) -> f64 {
+    renewals as f64 / began.until(SystemClock::read()).as_secs_f64()
+}
+
+/// Measures the time until many candidates lead as many slots, all started at once.
+async fn measure_filling(scene: &Scene, quick: bool) -> Result<Vec<Figure>, Failure> {
+    let (candidates, rounds) = if quick { (10, 1) } else { (100, 5) };
+    let mut seconds = Vec::new();
+    for round in 0..rounds {
+        seconds.push(fill(scene, 20_000 + round * candidates, candidates).await?);
+    }
+    let name = format!("{candidates} candidates, until {candidates} slots are led");
+    Ok(vec![Figure::new(name, Unit::Seconds, seconds)])
+}
+
+async fn fill(scene: &Scene, first_slot: u32, count: u32) -> Result<f64, Failure> {
+    let candidates: Vec<_> = (0..count).map(|_| scene.elections()).collect();
+    let candidacy = scene.candidacy(first_slot..first_slot + count);
+    let began = SystemClock::read();
+    let led = try_join_all(candidates.iter().map(|elections| elections.acquire(candidacy.clone()))).await?;
+    let took = began.until(SystemClock::read());
+    for handback in join_all(led.into_iter().map(|(_, leadership)| leadership.release())).await {
+        if handback != ReleaseOutcome::Released {
+            return Err(format!("a record was not released: {handback}").into());
+        }
+    }
+    for elections in candidates {
+        elections.cleanup().await;
+    }
+    Ok(took.as_secs_f64())
 }

@@ -6,14 +6,13 @@
 
 use crate::{
     beside_peers::ProcessTree,
-    process::{ProgramError, ResourcesError},
-    report::{Figure, Side, Statistic, Unit},
+    report::{Failure, Figure, Unit},
 };
 use harness::{Level, Running, Trial};
 use rustix::process::{Pid, Signal};
 use std::{
     fs,
-    io::{self, Read as _, Write as _},
+    io::{Read as _, Write as _},
     iter,
     net::TcpStream,
     path::PathBuf,
@@ -30,22 +29,7 @@ const WAITING: usize = 3;
 /// Starting up is over by then.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Why there is no figure.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WaitingError {
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    #[error(transparent)]
-    Resources(#[from] ResourcesError),
-    #[error(transparent)]
-    Requests(#[from] RequestsError),
-    #[error("the system refuses: {0}")]
-    System(#[from] io::Error),
-    #[error("a candidate has the processes {0}, and {1} are expected")]
-    Processes(String, &'static str),
-}
-
-pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, WaitingError> {
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let watched = Duration::from_secs(if quick { 5 } else { 60 });
     let program = crate::process::program(Level::Guardian)?;
     let (trial, other_trial) = (program.trial(), program.trial());
@@ -92,9 +76,13 @@ fn minutes_since(began: Instant) -> f64 {
     began.until(SystemClock::read()).as_secs_f64() / 60.0
 }
 
-fn expect(processes: &[Process], expected: &'static str) -> Result<(), WaitingError> {
+fn expect(processes: &[Process], expected: &'static str) -> Result<(), Failure> {
     let found = processes.iter().map(Process::name).collect::<Vec<_>>().join(", ");
-    if found == expected { Ok(()) } else { Err(WaitingError::Processes(found, expected)) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("a candidate has the processes {found}, and {expected} are expected").into())
+    }
 }
 
 fn per_minute(name: &str, number: f64) -> Figure {
@@ -108,7 +96,7 @@ fn table(state: &str, candidates: &[Vec<Used>]) -> Vec<Figure> {
     for Quantity { what, unit, of, at_most } in QUANTITIES {
         let sum = Figure::new(format!("{state}: {what}"), unit, sums.iter().map(of).collect());
         figures.push(match at_most.filter(|_| state == WAIT) {
-            Some(goal) => sum.with_goal(Statistic::Median, Side::AtMost, goal),
+            Some(goal) => sum.median_at_most(goal),
             None => sum,
         });
         for (place, name) in ["guardian", "host", "keeper"].into_iter().enumerate() {
@@ -182,7 +170,7 @@ struct Used {
 
 impl Process {
     /// Returns `ancestor` and those of its descendants that run the same program, by their generation.
-    fn all_of(ancestor: Pid) -> Result<Vec<Self>, WaitingError> {
+    fn all_of(ancestor: Pid) -> Result<Vec<Self>, Failure> {
         let program = |id: i32| fs::read_link(format!("/proc/{id}/exe"));
         let ancestor = ancestor.as_raw_pid();
         let own: PathBuf = program(ancestor)?;
@@ -200,7 +188,7 @@ impl Process {
         &self.name
     }
 
-    fn used(&self) -> Result<Used, ResourcesError> {
+    fn used(&self) -> Result<Used, Failure> {
         let id = self.id.to_string();
         let memory = crate::process::memory_of(self.id)?;
         Ok(Used {
@@ -215,7 +203,7 @@ impl Process {
 
 impl Used {
     /// What each of `processes` uses now.
-    fn each(processes: &[Process]) -> Result<Vec<Self>, ResourcesError> {
+    fn each(processes: &[Process]) -> Result<Vec<Self>, Failure> {
         processes.iter().map(Process::used).collect()
     }
 
@@ -243,15 +231,6 @@ impl iter::Sum for Used {
 
 const METRIC: &str = "vvm_storage_calls_total{";
 
-/// Why requests could not be counted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestsError {
-    #[error("the metrics of vvm could not be read: {0}")]
-    Read(#[from] io::Error),
-    #[error("the metrics of vvm are not understood: {0}")]
-    Understand(String),
-}
-
 /// A leader and a standby that serve metrics.
 struct Requests {
     leading: Counted,
@@ -266,7 +245,7 @@ struct Count {
 }
 
 impl Requests {
-    fn start(trial: &Trial) -> Result<Self, RequestsError> {
+    fn start(trial: &Trial) -> Result<Self, Failure> {
         let mut leading = Counted::start(trial)?;
         leading.candidate.stdout.wait_for("alone");
         let mut waiting = Counted::start(trial)?;
@@ -274,7 +253,7 @@ impl Requests {
         Ok(Self { leading, waiting })
     }
 
-    fn read(&self) -> Result<Count, RequestsError> {
+    fn read(&self) -> Result<Count, Failure> {
         Ok(Count { leading: self.leading.read()?, waiting: self.waiting.read()? })
     }
 
@@ -301,14 +280,14 @@ struct Counted {
 }
 
 impl Counted {
-    fn start(trial: &Trial) -> Result<Self, RequestsError> {
+    fn start(trial: &Trial) -> Result<Self, Failure> {
         let mut candidate = crate::process::start(trial, &[], &["--http", "127.0.0.1:0"])?;
         let line = candidate.stderr.wait_for("status page: http://");
         let address = line.rsplit("http://").next().unwrap_or_default().trim().trim_end_matches('/');
         Ok(Self { candidate, address: address.to_owned() })
     }
 
-    fn read(&self) -> Result<f64, RequestsError> {
+    fn read(&self) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(&self.address)?;
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
         let mut text = String::new();
@@ -316,6 +295,8 @@ impl Counted {
         let samples = text.lines().filter(|line| line.starts_with(METRIC));
         let numbers = samples.map(|line| line.rsplit(' ').next()?.parse().ok()).collect::<Option<Vec<f64>>>();
         let numbers = numbers.filter(|numbers| !numbers.is_empty());
-        numbers.map(|numbers| numbers.iter().sum()).ok_or(RequestsError::Understand(text))
+        numbers
+            .map(|numbers| numbers.iter().sum())
+            .ok_or_else(|| format!("the metrics of vvm are not understood: {text}").into())
     }
 }

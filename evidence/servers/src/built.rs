@@ -1,6 +1,8 @@
-//! Servers from Go modules or packages of npm, and programs of our own in Go, once per version and machine:
-//! outside the clone, which may be new.
+//! Gets the programs of servers. Those from Go modules or packages of npm, and programs of our own in Go, are made
+//! once per version and machine, outside the clone, which may be new. Those on Java are fetched by Maven, into
+//! the target folder.
 
+use crate::owned::{self, StartError, system};
 use std::{
     env,
     ffi::OsString,
@@ -8,7 +10,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// A server, and the module that it is built from.
@@ -42,40 +44,72 @@ pub struct OwnProgram {
     pub files: &'static [(&'static str, &'static str)],
 }
 
-/// A program could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// There is no folder for built servers.
-    #[error("there is no folder for built servers: set HOME, or XDG_CACHE_HOME")]
-    NoFolder,
-    /// The folder can't be written.
-    #[error("{}: {cause}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A tool is missing.
-    #[error("`{tool}` can't be started ({cause}): install {wanted}")]
-    NoTool {
-        /// The tool.
-        tool: String,
-        /// What to install.
-        wanted: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A tool failed.
-    #[error("`{command}` failed for {name}:\n{output}")]
-    Tool {
-        /// The program.
-        name: &'static str,
-        /// The command.
-        command: String,
-        /// What it printed.
-        output: String,
-    },
+/// The Maven coordinates of a server that runs on Java.
+#[derive(Clone, Copy, Debug)]
+pub struct Artifact {
+    /// Its group.
+    pub group: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// A candidate of client-go's leader election. Its version is that of Kubernetes 1.36.3.
+pub const CLIENT_GO: OwnProgram = OwnProgram {
+    name: "client-go",
+    files: &[
+        ("go.mod", include_str!("../client-go/go.mod")),
+        ("go.sum", include_str!("../client-go/go.sum")),
+        ("main.go", include_str!("../client-go/main.go")),
+    ],
+};
+
+/// The version of [`CLIENT_GO`], for people.
+pub const CLIENT_GO_VERSION: &str = "client-go 0.36.3";
+
+impl Artifact {
+    /// Fetches the jars of it and its dependencies into a folder below `target`, unless they are there. Returns
+    /// that folder.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn fetch(&self, target: &Path) -> Result<PathBuf, StartError> {
+        let Self { group, name, version } = self;
+        let folder = target.join("servers").join(format!("{name}-{version}"));
+        // Absolute, because Maven and servers have other working folders.
+        let folder = std::path::absolute(&folder).map_err(file(&folder))?;
+        let (jars, complete) = (folder.join("lib"), folder.join("complete"));
+        if complete.exists() {
+            return Ok(jars);
+        }
+        fs::create_dir_all(&folder).map_err(file(&folder))?;
+        let pom = folder.join("pom.xml");
+        let text = format!(
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+             <groupId>vvm</groupId><artifactId>servers</artifactId><version>1</version><dependencies>\
+             <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>\
+             </dependency></dependencies></project>\n"
+        );
+        fs::write(&pom, text).map_err(file(&pom))?;
+        let wanted = "a JDK, 17 or later, and Maven";
+        let missing = |cause| StartError::Missing { program: "mvn".into(), wanted, cause };
+        let fetched = owned::command("mvn")
+            .map_err(missing)?
+            .args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .status()
+            .map_err(missing)?;
+        if !fetched.success() {
+            return Err(StartError::Failed(format!(
+                "Maven can't fetch {group}:{name}:{version}; its message is above. Correct its settings or the \
+                 network, then run this again"
+            )));
+        }
+        fs::write(&complete, "").map_err(file(&complete))?;
+        Ok(jars)
+    }
 }
 
 impl GoServer {
@@ -88,8 +122,8 @@ impl GoServer {
     /// another process is waited for.
     ///
     /// # Errors
-    /// See [`BuildError`]. Nothing that is incomplete is left in place of the program.
-    pub fn build(&self) -> Result<PathBuf, BuildError> {
+    /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
+    pub fn build(&self) -> Result<PathBuf, StartError> {
         build(self.name, self.release(), |work| {
             go(self.name, work, "mod", &["mod", "init", "server"])?;
             go(self.name, work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
@@ -106,8 +140,8 @@ impl NpmPackage {
     /// Returns the folder with the package and what it needs, and fetches it first unless it was before.
     ///
     /// # Errors
-    /// See [`BuildError`]. Nothing that is incomplete is left.
-    pub fn fetch(&self) -> Result<PathBuf, BuildError> {
+    /// See [`StartError`]. Nothing that is incomplete is left.
+    pub fn fetch(&self) -> Result<PathBuf, StartError> {
         build(self.name, self.version, |work| {
             let package = format!("{}@{}", self.name, self.version);
             let mut npm = Command::new("npm");
@@ -123,7 +157,7 @@ impl OwnProgram {
     ///
     /// # Errors
     /// As there.
-    pub fn build(&self) -> Result<PathBuf, BuildError> {
+    pub fn build(&self) -> Result<PathBuf, StartError> {
         build(self.name, &self.digest(), |work| {
             for (name, text) in self.files {
                 let path = work.join("module").join(name);
@@ -146,9 +180,9 @@ impl OwnProgram {
 fn build(
     name: &'static str,
     version: &str,
-    make: impl FnOnce(&Path) -> Result<(), BuildError>,
-) -> Result<PathBuf, BuildError> {
-    let folder = folder().ok_or(BuildError::NoFolder)?;
+    make: impl FnOnce(&Path) -> Result<(), StartError>,
+) -> Result<PathBuf, StartError> {
+    let folder = folder().ok_or(StartError::Failed(NO_FOLDER.into()))?;
     let program = program(&folder, name, version);
     fs::create_dir_all(&folder).map_err(file(&folder))?;
     let lock = folder.join("lock");
@@ -170,7 +204,7 @@ fn build(
 }
 
 /// Runs `go` in the folder `module` of `work`. `modules` is what it may do to the module file (`-mod`).
-fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Result<(), BuildError> {
+fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
     let mut command = Command::new("go");
     command
         .args(arguments)
@@ -182,22 +216,24 @@ fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Res
     run(name, "Go, 1.24 or later", command)
 }
 
-fn run(name: &'static str, wanted: &'static str, mut command: Command) -> Result<(), BuildError> {
+fn run(name: &'static str, wanted: &'static str, mut command: Command) -> Result<(), StartError> {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let tool = words.first().cloned().unwrap_or_default();
-    let output = command.output().map_err(|cause| BuildError::NoTool { tool, wanted, cause })?;
+    let program = words.first().cloned().unwrap_or_default();
+    let output = command.output().map_err(|cause| StartError::Missing { program, wanted, cause })?;
     if output.status.success() {
         return Ok(());
     }
-    let output = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(BuildError::Tool { name, command: words.join(" "), output })
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(StartError::Failed(format!("`{}` failed for {name}:\n{said}", words.join(" "))))
 }
 
-fn file(path: &Path) -> impl FnOnce(io::Error) -> BuildError + use<> {
-    let path = path.to_owned();
-    move |cause| BuildError::File { path, cause }
+fn file(path: &Path) -> impl Fn(io::Error) -> StartError + use<> {
+    let what = path.display().to_string();
+    move |cause| system(&what)(cause)
 }
+
+const NO_FOLDER: &str = "there is no folder for built servers: set HOME, or XDG_CACHE_HOME";
 
 fn program(folder: &Path, name: &str, version: &str) -> PathBuf {
     folder.join(format!("{name}-{version}")).join(name)

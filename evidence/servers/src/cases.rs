@@ -1,4 +1,7 @@
 //! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`.
+//!
+//! The tests of `vvm-cli` about files are in the modules `files` and `places`, which run on files only. All others run
+//! on files; on a server, those that the storage can change.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -133,6 +136,150 @@ impl fmt::Display for Cases {
         Ok(())
     }
 }
+
+/// The keyspace or table on a server.
+pub(crate) const STORAGE: &str = "end_to_end";
+
+/// Cases for every storage.
+const EVERYWHERE: &[&str] = &[
+    "check",
+    "doctor",
+    "elect",
+    "exit_statuses",
+    "history",
+    "http",
+    "hung",
+    "init_storage",
+    "leadership",
+    "log_format",
+    "on_exit",
+    "operators",
+    "outages",
+    "outcomes",
+    "pause",
+    "pre_stop",
+    "signal_table",
+    "signals",
+    "status",
+    "step_down",
+    "watch",
+];
+
+/// Cases for files.
+const OF_FILES: &[&str] = &["files", "places"];
+
+/// Cases that the storage can change: what several processes see of each other through it, and what an outage
+/// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
+const OF_SERVERS: &[&str] = &[
+    "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
+    "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
+    "exit_statuses::different_slot_count_is_78_and_names_both",
+    "exit_statuses::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
+    "exit_statuses::storage_that_was_never_created_is_69_and_names_init_storage",
+    "exit_statuses::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
+    "exit_statuses::try_takes_over_from_a_crashed_leader",
+    "history::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
+    "hung::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
+    "init_storage::storage_on_a_server_exists_after_the_first_init",
+    "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
+    "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
+    "leadership::status_shows_each_slot",
+    "leadership::status_with_instances_shows_their_documents",
+    "leadership::storage_outage_is_logged_once_and_so_is_its_end",
+    "operators::elect_leads_one_of_several_slots",
+    "operators::storage_credentials_are_removed_from_the_command_without_keep_credentials",
+    "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",
+    "outages::one_leader_and_all_candidates_survive_outages_of_any_length",
+    "pause::killed_leader_counts_as_stopped_after_its_ttl",
+    "pause::leaders_stop_and_all_candidates_wait_until_the_name_is_resumed",
+    "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",
+    "signal_table::while_the_storage_is_opened",
+    "step_down::interrupted_request_is_withdrawn",
+    "status::state_and_exit_status_follow_the_life_of_a_leader",
+    "step_down::named_standby_leads_next_among_several",
+    "watch::crash_shows_as_the_end_of_renewals_in_json",
+];
+
+/// A selection of cases.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selection<'a> {
+    /// Modules; if empty, every module on files, and [`OF_SERVERS`] on a server.
+    only: &'a [String],
+    /// Whether a server gets every module, too.
+    all: bool,
+}
+
+impl<'a> Selection<'a> {
+    /// Selects `only` these modules. If there are none: every case on a server if `all`, otherwise those that
+    /// the storage can change.
+    ///
+    /// # Errors
+    /// A module in `only` does not exist.
+    pub(crate) fn of(only: &'a [String], all: bool) -> Result<Self, String> {
+        let unknown = only.iter().find(|name| !EVERYWHERE.iter().chain(OF_FILES).any(|there| there == name));
+        match unknown {
+            Some(name) => {
+                Err(format!("there are no end-to-end cases {name}; choose from {}", EVERYWHERE.join(", ")))
+            }
+            None => Ok(Self { only, all }),
+        }
+    }
+
+    /// Runs `others` if all cases are selected.
+    pub(crate) fn or_all<T, E>(self, others: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
+        self.only.is_empty().then(others).transpose()
+    }
+
+    /// Runs each trial on a file of its own.
+    pub(crate) fn on_files(self) -> Result<Cases, String> {
+        self.run(&[EVERYWHERE, OF_FILES].concat(), &[])
+    }
+
+    /// Runs all trials on one server, at `url`, which contains the host and port `at`.
+    pub(crate) fn on_server(
+        self,
+        url: &str,
+        at: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Cases, String> {
+        let environment = &[&storage(url, at), environment].concat();
+        if self.all || !self.only.is_empty() {
+            return self.run(EVERYWHERE, environment);
+        }
+        let cases = suite(OF_SERVERS, environment).run()?;
+        if cases.count() != OF_SERVERS.len() {
+            let (ran, listed) = (cases.count(), OF_SERVERS.len());
+            return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
+        }
+        println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
+        Ok(cases)
+    }
+
+    fn run(self, modules: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+        let is_wanted = |module: &&str| self.only.is_empty() || self.only.iter().any(|only| only == module);
+        let modules: Vec<&str> = modules.iter().copied().filter(is_wanted).collect();
+        suite(&modules, environment).run()
+    }
+}
+
+/// Each case has several processes, most of which wait.
+fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suite<'a> {
+    Suite { tests: &["guardian"], only, threads: THREADS, environment }
+}
+
+/// Returns the variables that tell the harness where the storage is.
+pub(crate) fn storage<'a>(url: &'a str, at: &'a str) -> [(&'static str, &'a str); 2] {
+    [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)]
+}
+
+/// Runs the case of credential helpers of the AWS SDK, on DynamoDB.
+pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
+    let environment = &[&storage(url, at), environment].concat();
+    Suite { tests: &["credentials"], only: &[], threads: 1, environment }.run()
+}
+
+/// How many cases at once.
+const THREADS: u8 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,14 @@
 //! Apache Cassandra 5.0.5: one node, or three that replicate.
 
-mod ring;
-
 use crate::{
-    jars::{self, Artifact, JarsError},
-    owned::{self, Owned},
+    built::Artifact,
+    certificates::{self, AUTHORITY, ForServer},
+    owned::{self, Plan as ServerPlan, Server, StartError, is_a_server, listens, system},
 };
-use ring::Locks;
-use rustix::process::Signal;
 use std::{
-    fmt, fs, io,
+    collections::BTreeSet,
+    fmt, fs,
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
@@ -26,39 +25,6 @@ const NODE_PORT: u16 = 7000;
 /// Starting takes 8 s on two idle cores, and longer under load.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The cluster could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The jars could not be fetched.
-    #[error(transparent)]
-    Jars(#[from] JarsError),
-    /// A node's clock can't be moved.
-    #[error(transparent)]
-    Faketime(#[from] FaketimeMissing),
-    /// A file or a process could not be made.
-    #[error("{what}: {cause}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A node ended, or did not answer in time.
-    #[error("node {address} {how}. The end of its log:\n{log_end}")]
-    Node {
-        /// Its address.
-        address: Ipv4Addr,
-        /// What happened.
-        how: &'static str,
-        /// The end of its log.
-        log_end: String,
-    },
-}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
-    move |cause| StartError::System { what, cause }
-}
-
 /// A running cluster. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Cassandra {
@@ -71,11 +37,10 @@ pub struct Cassandra {
 /// A node of a cluster.
 #[derive(Debug)]
 pub struct Node {
-    process: Owned,
-    address: Ipv4Addr,
-    configuration: NodeConfiguration,
-    jars: PathBuf,
+    server: Server,
 }
+
+is_a_server!(Node);
 
 /// The replication factor of larger clusters.
 const MOST_REPLICAS: usize = 3;
@@ -94,13 +59,12 @@ impl Cassandra {
     /// `client.key`; and another authority, `stranger.pem`, which signed `strange-client.pem` with
     /// `strange-client.key`.
     pub fn locks(&self) -> Option<&Path> {
-        self.locks.as_ref().map(Locks::folder)
+        self.locks.as_ref().map(|locks| &*locks.0)
     }
 
     /// The addresses of all nodes, separated by commas.
     pub fn contact_points(&self) -> String {
-        let points = self.nodes.iter().map(|node| format!("{}:{CLIENT_PORT}", node.address));
-        points.collect::<Vec<_>>().join(",")
+        self.nodes.iter().map(|node| node.address().to_string()).collect::<Vec<_>>().join(",")
     }
 
     /// The URL of a keyspace with a replica on each node, at most three.
@@ -110,12 +74,11 @@ impl Cassandra {
     }
 
     fn wait_until_joined(&self) -> Result<(), StartError> {
-        let addresses: Vec<_> = self.nodes.iter().map(Node::client_address).collect();
-        if owned::wait_until(START_TIMEOUT, || Ok::<_, StartError>(ring::is_complete(&addresses)))? {
+        let addresses: Vec<_> = self.nodes.iter().map(|node| node.address()).collect();
+        if owned::wait_until(START_TIMEOUT, || Ok::<_, StartError>(is_complete(&addresses)))? {
             return Ok(());
         }
-        let (address, log_end) = (self.nodes[0].address, self.nodes[0].process.log_end());
-        Err(StartError::Node { address, how: "and the others have not found each other", log_end })
+        Err(self.nodes[0].failed("and the others have not found each other"))
     }
 
     /// Its nodes.
@@ -124,82 +87,13 @@ impl Cassandra {
     }
 }
 
-impl Node {
-    /// Its address for clients.
-    pub fn client_address(&self) -> SocketAddr {
-        SocketAddr::from((self.address, CLIENT_PORT))
-    }
-
-    /// Stops it (`SIGSTOP`): it answers no request, and its connections stay open.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)
-    }
-
-    /// Continues it (`SIGCONT`).
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::CONT)
-    }
-
-    /// Kills it.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::KILL)
-    }
-
-    /// Starts it again with its data after it has ended, and waits until it answers.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start_again(&mut self) -> Result<(), StartError> {
-        let has_ended =
-            owned::wait_until(START_TIMEOUT, || self.process.ended().map(|ended| ended.is_some()));
-        if !has_ended.map_err(system("java"))? {
-            let log_end = self.process.log_end();
-            return Err(StartError::Node { address: self.address, how: "has not ended", log_end });
-        }
-        self.process = launch(&self.jars, &self.configuration)?;
-        self.wait_until_ready()
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let address = self.client_address();
-        let mut has_ended = false;
-        let is_ready = owned::wait_until(START_TIMEOUT, || {
-            has_ended = self.process.ended().map_err(system("java"))?.is_some();
-            Ok::<_, StartError>(has_ended || TcpStream::connect(address).is_ok())
-        })?;
-        let how = match (is_ready, has_ended) {
-            (true, false) => return Ok(()),
-            (_, true) => "has ended",
-            (false, false) => "does not answer",
-        };
-        Err(StartError::Node { address: self.address, how, log_end: self.process.log_end() })
-    }
-}
-
-fn launch(jars: &Path, configuration: &NodeConfiguration) -> Result<Owned, StartError> {
-    let mut command = command(jars, configuration).map_err(system("java"))?;
-    if !configuration.ahead.is_zero() {
-        move_ahead(&mut command, configuration.ahead)?;
-    }
-    Owned::start(command, &configuration.folder.join("log")).map_err(system("java"))
-}
-
 /// Warnings and errors only.
 const LOG_CONFIGURATION: &str = "<configuration>\
     <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
     <encoder><pattern>%level %date %logger: %msg%n</pattern></encoder></appender>\
     <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NodeConfiguration {
     folder: PathBuf,
     address: Ipv4Addr,
@@ -312,7 +206,7 @@ const OPENS: [&str; 15] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-fn command(jars: &Path, node: &NodeConfiguration) -> io::Result<Command> {
+fn command(jars: &Path, node: &NodeConfiguration) -> Result<Command, StartError> {
     let mut java = owned::command("java")?;
     java.arg(format!("-Dcassandra.config=file://{}", node.main_file().display()))
         .arg(format!("-Dcassandra.storagedir={}", node.folder.display()))
@@ -326,6 +220,9 @@ fn command(jars: &Path, node: &NodeConfiguration) -> io::Result<Command> {
     }
     // Java itself reads the star.
     java.arg("-cp").arg(jars.join("*")).arg(MAIN).current_dir(&node.folder);
+    if !node.ahead.is_zero() {
+        move_ahead(&mut java, node.ahead)?;
+    }
     Ok(java)
 }
 
@@ -367,7 +264,7 @@ impl Plan {
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start(&self, target: &Path) -> Result<Cassandra, StartError> {
-        let jars = jars::fetch(ARTIFACT, target)?;
+        let jars = ARTIFACT.fetch(target)?;
         let folder = TempDir::with_prefix("cassandra-").map_err(system("a temporary folder"))?;
         let addresses = free_addresses(self.nodes)?;
         let locks = if self.is_locked {
@@ -388,14 +285,22 @@ impl Plan {
                 locks: cluster.locks.clone(),
             };
             configuration.write().map_err(system("a node's configuration"))?;
-            let process = launch(&jars, &configuration)?;
-            cluster.nodes.push(Node { process, address, configuration, jars: jars.clone() });
+            let (jars, client) = (jars.clone(), SocketAddr::from((address, CLIENT_PORT)));
+            let server = Server::launch(ServerPlan {
+                name: "a node of Cassandra".into(),
+                address: client,
+                log: configuration.folder.join("log"),
+                patience: START_TIMEOUT,
+                command: Box::new(move || command(&jars, &configuration)),
+                is_ready: Box::new(move || listens(client)),
+            })?;
+            cluster.nodes.push(Node { server });
             // The first node introduces the others, which may start together.
             if index == 0 {
                 cluster.nodes[0].wait_until_ready()?;
             }
         }
-        cluster.nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
+        cluster.nodes.iter_mut().try_for_each(|node| node.wait_until_ready())?;
         // A locked node answers only clients with a certificate.
         if !self.is_locked {
             cluster.wait_until_joined()?;
@@ -456,15 +361,13 @@ const FOLDERS: [&str; 6] = [
 /// The variant for programs with threads.
 const LIBRARY: &str = "libfaketimeMT.so.1";
 
-/// The clock can't be moved.
-#[derive(Debug, thiserror::Error)]
-#[error("{LIBRARY} is missing, which moves a node's clock: install Debian's package `faketime`")]
-pub struct FaketimeMissing;
-
 /// Lets the program see a wall clock that is ahead by so much. Its other clocks stay as they are.
-fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), FaketimeMissing> {
+fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), StartError> {
     let library = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(LIBRARY));
-    let library = library.into_iter().find(|path| path.exists()).ok_or(FaketimeMissing)?;
+    let library = library.into_iter().find(|path| path.exists()).ok_or_else(|| {
+        let why = "is missing, which moves a node's clock: install Debian's package `faketime`";
+        StartError::Failed(format!("{LIBRARY} {why}"))
+    })?;
     command
         .env("LD_PRELOAD", library)
         .env("FAKETIME", format!("+{}", ahead.as_secs_f64()))
@@ -477,9 +380,141 @@ fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), FaketimeMiss
     Ok(())
 }
 
+/// How long one read or write may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The schema's version: a UUID.
+type Version = Vec<u8>;
+
+/// Whether each node knows all others, and all have the same schema. A client that comes earlier may find a node
+/// that knows no other, and that does not have a keyspace created on the others.
+fn is_complete(nodes: &[SocketAddr]) -> bool {
+    let mut versions = BTreeSet::new();
+    for node in nodes {
+        match known_versions(*node) {
+            Ok(known) if known.len() == nodes.len() => versions.extend(known),
+            // A node that does not answer yet is asked again.
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    versions.len() == 1
+}
+
+/// Reads the schema version of a node, and of each other node that it knows.
+fn known_versions(node: SocketAddr) -> io::Result<Vec<Version>> {
+    let mut connection = TcpStream::connect(node)?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    connection.set_write_timeout(Some(TIMEOUT))?;
+    request(&mut connection, STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")?;
+    let mut versions = Vec::new();
+    for table in ["local", "peers"] {
+        let query = format!("SELECT schema_version FROM system.{table}");
+        let mut body = u32::try_from(query.len()).unwrap_or_default().to_be_bytes().to_vec();
+        body.extend_from_slice(query.as_bytes());
+        body.extend_from_slice(&CONSISTENCY_ONE.to_be_bytes());
+        body.push(SKIP_METADATA);
+        let result = request(&mut connection, QUERY, &body)?;
+        versions.extend(only_column(&result).ok_or(io::ErrorKind::InvalidData)?);
+    }
+    Ok(versions)
+}
+
+/// From the native protocol, version 4.
+const STARTUP: u8 = 0x01;
+const QUERY: u8 = 0x07;
+const CONSISTENCY_ONE: u16 = 1;
+const SKIP_METADATA: u8 = 0x02;
+
+/// Sends a request, and returns the body of its response. An error's body has no rows.
+fn request(connection: &mut TcpStream, opcode: u8, body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0x04, 0, 0, 0, opcode];
+    frame.extend_from_slice(&u32::try_from(body.len()).unwrap_or_default().to_be_bytes());
+    frame.extend_from_slice(body);
+    connection.write_all(&frame)?;
+    let mut header = [0; 9];
+    connection.read_exact(&mut header)?;
+    let [.., a, b, c, d] = header;
+    let mut body = Vec::new();
+    connection.take(u32::from_be_bytes([a, b, c, d]).into()).read_to_end(&mut body)?;
+    Ok(body)
+}
+
+/// The values of a result of one column without metadata: kind, flags, count of columns, count of rows, and
+/// for each row a length and as many bytes. `None` for another answer. A row without a value is left out: its
+/// node has not joined.
+fn only_column(body: &[u8]) -> Option<Vec<Vec<u8>>> {
+    const ROWS: i32 = 2;
+    let mut rest = body;
+    let mut number = || {
+        let (number, behind) = rest.split_first_chunk()?;
+        rest = behind;
+        Some(i32::from_be_bytes(*number))
+    };
+    let (kind, _flags, columns, rows) = (number()?, number()?, number()?, number()?);
+    if (kind, columns) != (ROWS, 1) {
+        return None;
+    }
+    let mut values = Vec::new();
+    for _ in 0..rows {
+        let (length, behind) = rest.split_first_chunk()?;
+        rest = behind;
+        if let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) {
+            let (value, behind) = rest.split_at_checked(length)?;
+            values.push(value.to_vec());
+            rest = behind;
+        }
+    }
+    Some(values)
+}
+
+/// A folder with the files of [`certificates::make`]. A node's certificate is for its address and [`NAME`].
+#[derive(Clone, Debug)]
+struct Locks(PathBuf);
+
+/// A name that every node's certificate bears.
+const NAME: &str = "nodes.vvm.test";
+
+impl Locks {
+    /// Makes the certificates.
+    fn make(folder: &Path, nodes: &[Ipv4Addr]) -> io::Result<Self> {
+        let server = |node: &Ipv4Addr| ForServer {
+            file: node.to_string(),
+            names: vec![NAME.into(), node.to_string()],
+        };
+        certificates::make(folder, &nodes.iter().map(server).collect::<Vec<_>>())?;
+        for node in nodes {
+            // As Cassandra reads them: a key, and the certificate after it.
+            let read = |suffix: &str| fs::read_to_string(folder.join(format!("{node}.{suffix}")));
+            let both = read("key")? + &read("pem")?;
+            fs::write(folder.join(format!("{node}.pem")), both)?;
+        }
+        Ok(Self(folder.to_owned()))
+    }
+
+    /// The lines of a node's configuration.
+    fn configuration(&self, node: Ipv4Addr) -> String {
+        let own = self.0.join(format!("{node}.pem"));
+        let authority = self.0.join(AUTHORITY);
+        format!(
+            "authenticator: PasswordAuthenticator\n\
+             authorizer: CassandraAuthorizer\n\
+             client_encryption_options:\n\
+             \x20 enabled: true\n\
+             \x20 optional: false\n\
+             \x20 require_client_auth: true\n\
+             \x20 ssl_context_factory:\n\
+             \x20   class_name: org.apache.cassandra.security.PEMBasedSslContextFactory\n\
+             \x20 keystore: {}\n\
+             \x20 truststore: {}\n",
+            own.display(),
+            authority.display(),
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::token;
+    use super::*;
 
     #[test]
     fn tokens_divide_the_ring() {
@@ -487,5 +522,13 @@ mod tests {
             [0, 1, 2].map(|index| token(index, 3)),
             [i64::MIN, -3074457345618258603, 3074457345618258602]
         );
+    }
+
+    #[test]
+    fn values_are_read_and_a_row_without_one_is_left_out() {
+        let body = b"\0\0\0\x02\0\0\0\x04\0\0\0\x01\0\0\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\x01c";
+        assert_eq!(only_column(body), Some(vec![b"ab".to_vec(), b"c".to_vec()]));
+        assert_eq!(only_column(&body[..body.len() - 1]), None, "cut off");
+        assert_eq!(only_column(b"\0\0\x22\0\0\x03bad"), None, "an error");
     }
 }

@@ -2,24 +2,21 @@
 //!
 //! A requested driver that could not be run has failed.
 
-mod s3;
 mod workers;
 
-use crate::{
-    cases::{Cases, Suite},
-    end_to_end::{self, Selection},
-};
+use crate::cases::{self, Cases, Selection, Suite};
 use clap::ValueEnum;
 use servers::{
+    built::{CLIENT_GO, CLIENT_GO_VERSION},
     cassandra::Plan,
-    client_go,
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
+    objects::{CREDENTIALS, ObjectServer, Product},
     postgres::{Pooler, Postgres},
     target,
 };
-use std::{env, ops::Add, path::Path};
+use std::{env, fmt::Display, ops::Add, path::Path};
 
 /// The drivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -50,20 +47,18 @@ pub(crate) enum Driver {
 /// The tests on a cluster without passwords.
 const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
 
-/// The address of a cluster that runs already.
+// The variables with the places of servers that run already.
+
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
-
-/// The URL of a PostgreSQL that runs already, with a login that may create databases.
 const POSTGRES: &str = "VVM_TEST_POSTGRES";
-
-/// The members of an etcd that runs already.
 const ETCD: &str = "VVM_TEST_ETCD";
-
-/// The URL of a namespace of a Kubernetes that runs already, with its kubeconfig.
 const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
-
-/// The endpoint of a DynamoDB that runs already, such as AWS's own. Credentials come from the environment.
+/// Credentials come from the environment, as for [`S3`].
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
+const S3: &str = "VVM_TEST_S3";
+
+/// Servers that lose writes.
+const RACY: &str = "VVM_TEST_S3_RACY";
 
 /// DynamoDB Local accepts any, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
@@ -139,104 +134,93 @@ impl Driver {
         }
     }
 
+    /// Returns the variable that names a server that runs already, the tests for it, their modules, and what is not
+    /// run there.
+    fn named(self) -> Option<(&'static str, &'static [&'static str], &'static [&'static str], &'static str)> {
+        Some(match self {
+            Self::Mem | Self::Sqlite | Self::Sled => return None,
+            Self::Scylla => (SCYLLA, OPEN, &[], "passwords and TLS, on a cluster of our own alone"),
+            Self::Postgres => {
+                let modules = &["suites", "handles", "hints"];
+                (POSTGRES, &["postgres"], modules, "TLS and fail-over, on servers of our own alone")
+            }
+            Self::Etcd => {
+                (ETCD, &["etcd"], &["suites", "handles"], "TLS and failures, on clusters of our own alone")
+            }
+            Self::Kubernetes => {
+                let modules = &["suites", "leases", "hints"];
+                (KUBERNETES, &["kubernetes"], modules, "credentials and roles, on a server of our own alone")
+            }
+            Self::S3 => {
+                let not_run = "servers that lose writes, on servers of our own alone";
+                (S3, &["objects"], &["suites", "handles"], not_run)
+            }
+            Self::Dynamodb => (DYNAMODB, &["dynamodb"], &[], ""),
+        })
+    }
+
     /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
+        if let Some((variable, tests, modules, not_run)) = self.named()
+            && let Ok(place) = env::var(variable)
+        {
+            let cases = suites(tests, modules, &[(variable, &place)])?;
+            let left_out = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
+            return Ok(Outcome::of_suites(cases, place + &left_out));
+        }
         match self {
             Self::Mem | Self::Sqlite | Self::Sled => {
-                let suite = Suite { tests: &["suites"], only: &[self.name()], threads: 4, environment: &[] };
-                let suites = selection.or_all(|| suite.run())?;
+                let suites = selection.or_all(|| suites(&["suites"], &[self.name()], &[]))?;
                 // Two processes can't share the other two.
                 let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }
-            Self::Scylla => match env::var(SCYLLA) {
-                Ok(address) => {
-                    let cases = scylla(OPEN, &[(SCYLLA, &address)])?;
-                    let place =
-                        format!("{address}; not run: passwords and TLS, on a cluster of our own alone");
-                    Ok(Outcome::of_suites(cases, place))
-                }
-                Err(_) => on_cassandra(cluster, selection),
-            },
-            Self::Postgres => match env::var(POSTGRES) {
-                Ok(url) => {
-                    let cases = postgres(&["suites", "handles", "hints"], &[(POSTGRES, &url)])?;
-                    Ok(Outcome::of_suites(
-                        cases,
-                        format!("{url}; not run: TLS and fail-over, on servers of our own alone"),
-                    ))
-                }
-                Err(_) => on_postgres(selection),
-            },
-            Self::Etcd => match env::var(ETCD) {
-                Ok(members) => {
-                    let cases = etcd(&["suites", "handles"], &[(ETCD, &members)])?;
-                    let place = format!("{members}; not run: TLS and failures, on clusters of our own alone");
-                    Ok(Outcome::of_suites(cases, place))
-                }
-                Err(_) => on_etcd(selection),
-            },
-            Self::Kubernetes => match env::var(KUBERNETES) {
-                Ok(url) => {
-                    let cases = kubernetes(&["suites", "leases", "hints"], &[(KUBERNETES, &url)])?;
-                    let place =
-                        format!("{url}; not run: credentials and roles, on a server of our own alone");
-                    Ok(Outcome::of_suites(cases, place))
-                }
-                Err(_) => on_kubernetes(selection),
-            },
-            Self::S3 => s3::run(selection, all_servers),
-            Self::Dynamodb => {
-                let on = |environment: &[(&str, &str)]| {
-                    Suite { tests: &["dynamodb"], only: &[], threads: 4, environment }.run()
-                };
-                match env::var(DYNAMODB) {
-                    Ok(endpoint) => Ok(Outcome::of_suites(on(&[(DYNAMODB, &endpoint)])?, endpoint)),
-                    Err(_) => {
-                        let way_out = |error| {
-                            format!(
-                                "{error}\nOr set {DYNAMODB}=http://host:port to a server that runs already."
-                            )
-                        };
-                        let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
-                        let [id, secret] = LOCAL_CREDENTIALS;
-                        let suites = selection.or_all(|| on(&[(DYNAMODB, &local.endpoint()), id, secret]))?;
-                        let url = format!(
-                            "dynamodb://eu-west-1/{}?endpoint={}",
-                            end_to_end::STORAGE,
-                            local.endpoint()
-                        );
-                        let at = local.address().to_string();
-                        let processes = selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?;
-                        let helpers =
-                            selection.or_all(|| end_to_end::credentials(&url, &at, &LOCAL_CREDENTIALS))?;
-                        let end_to_end = Some(helpers.map_or(processes, |helpers| processes + helpers));
-                        Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
-                    }
-                }
-            }
+            Self::Scylla => on_cassandra(cluster, selection),
+            Self::Postgres => on_postgres(selection),
+            Self::Etcd => on_etcd(selection),
+            Self::Kubernetes => on_kubernetes(selection),
+            Self::S3 => on_object_stores(selection, all_servers),
+            Self::Dynamodb => on_dynamodb(selection),
         }
     }
+}
+
+/// Returns what adds the way out to an error: a server that runs already.
+fn or_set<E: Display>(example: &str) -> impl Fn(E) -> String {
+    move |error| format!("{error}\nOr set {example} to a server that runs already.")
+}
+
+fn on_dynamodb(selection: Selection<'_>) -> Result<Outcome, String> {
+    let way_out = or_set("VVM_TEST_DYNAMODB=http://host:port");
+    let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
+    let (endpoint, at) = (local.endpoint(), local.address().to_string());
+    let [id, secret] = LOCAL_CREDENTIALS;
+    let suites = selection.or_all(|| suites(&["dynamodb"], &[], &[(DYNAMODB, &endpoint), id, secret]))?;
+    let url = format!("dynamodb://eu-west-1/{}?endpoint={endpoint}", cases::STORAGE);
+    let processes = selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?;
+    let helpers = selection.or_all(|| cases::credentials(&url, &at, &LOCAL_CREDENTIALS))?;
+    let end_to_end = Some(helpers.map_or(processes, |helpers| processes + helpers));
+    Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
 }
 
 /// Runs all cases for a cluster: on an open one, on a minority of its nodes, and on one that requires a
 /// certificate and a password.
 fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
-    let way_out = |error| format!("{error}\nOr set {SCYLLA}=host:port to a cluster that runs already.");
-    let mut open = cluster.start(&target()).map_err(way_out)?;
+    let way_out = or_set("VVM_TEST_SCYLLA=host:port");
+    let mut open = cluster.start(&target()).map_err(&way_out)?;
     if !cluster.ahead().is_zero() {
         // The other suites need answers in time, of which a node with such a clock loses some.
         let ahead = cluster.ahead().as_secs().to_string();
         let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
-        let cases = scylla(&["scylla_clocks"], &environment)?;
+        let cases = suites(&["scylla_clocks"], &[], &environment)?;
         let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = selection.or_all(|| scylla(OPEN, &[(SCYLLA, &open.contact_points())]))?;
+    let cases = selection.or_all(|| suites(OPEN, &[], &[(SCYLLA, &open.contact_points())]))?;
     let end_to_end = match open.nodes() {
         // On one node only: three on two cores delay each other.
         [_] => {
-            let url = open.url(end_to_end::STORAGE);
+            let url = open.url(cases::STORAGE);
             Some(selection.on_server(&url, &open.contact_points(), &[])?)
         }
         _ => None,
@@ -248,8 +232,8 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
             for node in others {
                 node.kill().map_err(|cause| format!("a node can't be killed: {cause}"))?;
             }
-            let first = first.client_address().to_string();
-            cases + scylla(&["scylla_minority"], &[(SCYLLA, &first)])?
+            let first = first.address().to_string();
+            cases + suites(&["scylla_minority"], &[], &[(SCYLLA, &first)])?
         }
         _ => cases,
     };
@@ -258,25 +242,27 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
-    let cases = cases + scylla(&["scylla_locked"], &environment)?;
+    let cases = cases + suites(&["scylla_locked"], &[], &environment)?;
     Ok(Outcome { suites: Some(cases), end_to_end, place })
 }
 
 /// The suites and `vvm` on a primary, the suites once more behind a pooler, and TLS and fail-over on servers
 /// that the tests start.
 fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
-    let way_out = |error| format!("{error}\nOr point {POSTGRES}=postgres://user@host:port/database at one.");
-    let databases = [end_to_end::STORAGE, "pooled", "workers"];
-    let server = Postgres::start(&target(), &databases, &[]).map_err(way_out)?;
+    let way_out = or_set("VVM_TEST_POSTGRES=postgres://user@host:port/database");
+    let databases = [cases::STORAGE, "pooled", "workers"];
+    let server = Postgres::start(&target(), &databases, &[]).map_err(&way_out)?;
     let (variable, programs) = server.programs();
     let direct = [(POSTGRES, &*server.url("postgres")), (variable, &*programs)];
-    let suites =
-        selection.or_all(|| postgres(&["suites", "handles", "hints", "encrypted", "failover"], &direct))?;
+    let modules = ["suites", "handles", "hints", "encrypted", "failover"];
+    let in_postgres =
+        |modules: &[&str], environment: &[(&str, &str)]| suites(&["postgres"], modules, environment);
+    let suites = selection.or_all(|| in_postgres(&modules, &direct))?;
     let mut place = server.version().to_owned();
     let suites = match (suites, Pooler::start(&server).map_err(way_out)?) {
         (Some(direct), Some(pooler)) => {
             place += &format!(", and {}, transaction pooling", pooler.version());
-            Some(direct + postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?)
+            Some(direct + in_postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?)
         }
         (direct, _) => {
             place += "; not run: behind a pooler (install Debian's package pgbouncer)";
@@ -284,11 +270,11 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
         }
     };
     // Cases use TTLs of all lengths.
-    let url = format!("{}?max_ttl=86400s", server.url(end_to_end::STORAGE));
+    let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE));
     let at = server.address().to_string();
     let processes = selection.on_server(&url, &at, &[])?;
     let database = format!("{}?sslmode=disable", server.url("workers"));
-    let workers = selection.or_all(|| workers::run(&database, &end_to_end::storage(&url, &at)))?;
+    let workers = selection.or_all(|| workers::run(&database, &cases::storage(&url, &at)))?;
     let end_to_end = match workers {
         Some((workers, left_out)) => {
             place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
@@ -312,49 +298,42 @@ fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
         }
     }
     let Some((_, newest)) = programs.last() else {
-        return Err(format!(
-            "{}\nOr set {ETCD}=host:port,… to a cluster that runs already.",
-            places.join("\n")
-        ));
+        return Err(or_set("VVM_TEST_ETCD=host:port,…")(places.join("\n")));
     };
     let start = |program, members| Cluster::start(program, members).map_err(|error| error.to_string());
-    let mut suites: Option<Cases> = None;
+    let mut all: Option<Cases> = None;
     for (members, program) in &programs {
         let path = program.path().display().to_string();
         let cases = selection.or_all(|| {
             let cluster = start(program, *members)?;
-            etcd(&[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
+            suites(&["etcd"], &[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
         })?;
-        suites = suites.into_iter().chain(cases).reduce(Cases::add);
+        all = all.into_iter().chain(cases).reduce(Cases::add);
         places.push(format!("{}, members: {members}", program.version()));
     }
     let single = start(newest, 1)?;
-    let url = format!("etcd://{}/{}", single.addresses(), end_to_end::STORAGE);
+    let url = format!("etcd://{}/{}", single.addresses(), cases::STORAGE);
     let end_to_end = Some(selection.on_server(&url, &single.addresses(), &[])?);
-    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
-}
-
-fn etcd(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { tests: &["etcd"], only, threads: 4, environment }.run()
+    Ok(Outcome { suites: all, end_to_end, place: places.join("; ") })
 }
 
 /// The suites and `vvm` on an API server with roles.
 fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
-    let way_out =
-        |error| format!("{error}\nOr point {KUBERNETES}=k8s://namespace?kubeconfig=PATH at one that runs.");
+    let way_out = or_set("VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH");
     let server = Kubernetes::start().map_err(way_out)?;
-    let suites = selection.or_all(|| kubernetes(&[], &[(KUBERNETES, &server.url("default"))]))?;
+    let suites =
+        selection.or_all(|| suites(&["kubernetes"], &[], &[(KUBERNETES, &server.url("default"))]))?;
     let at = server.address().to_string();
     let url = format!("{}&server=https://{at}", server.url("default"));
     let processes = selection.on_server(&url, &at, &[])?;
     let mut place = server.version();
-    let beside = match selection.or_all(|| Ok::<_, String>(client_go::program()))? {
+    let beside = match selection.or_all(|| Ok::<_, String>(CLIENT_GO.build()))? {
         Some(Ok(program)) => {
-            place += &format!("; `vvm run` beside {}", client_go::VERSION);
-            Some(beside_client_go(&program, &server, &end_to_end::storage(&url, &at))?)
+            place += &format!("; `vvm run` beside {}", CLIENT_GO_VERSION);
+            Some(beside_client_go(&program, &server, &cases::storage(&url, &at))?)
         }
         Some(Err(error)) => {
-            place += &format!("; not run: `vvm run` beside {} ({error})", client_go::VERSION);
+            place += &format!("; not run: `vvm run` beside {} ({error})", CLIENT_GO_VERSION);
             None
         }
         None => None,
@@ -375,17 +354,43 @@ fn beside_client_go(
     Suite { tests: &["beside_client_go"], only: &[], threads: 1, environment }.run()
 }
 
-fn kubernetes(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { tests: &["kubernetes"], only, threads: 4, environment }.run()
+/// The suites on versitygw, and servers that must be refused. `all_servers` adds S3Mock, which must be refused, too,
+/// MinIO and Azurite.
+fn on_object_stores(selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
+    let way_out = or_set("VVM_TEST_S3=s3://bucket/prefix?region=…");
+    let in_objects = |modules: &[&str], places: &[(&'static str, &str)]| {
+        suites(&["objects"], modules, &[places, &CREDENTIALS].concat())
+    };
+    let server = ObjectServer::start(Product::Versitygw).map_err(&way_out)?;
+    let mut places = vec![Product::Versitygw.to_string()];
+    let suites = selection.or_all(|| {
+        let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
+        let mut racy = torn.url("racy");
+        let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
+        match &mock {
+            Some(mock) => racy = format!("{racy} {}", mock.url("racy")),
+            None => places.push(
+                "not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".to_owned(),
+            ),
+        }
+        let mut all = in_objects(&[], &[(S3, &server.url("suites")), (RACY, &racy)])?;
+        for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
+            let server = ObjectServer::start(other).map_err(&way_out)?;
+            all = all + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;
+            places.push(other.to_string());
+        }
+        Ok::<_, String>(all)
+    })?;
+    // Cases use TTLs from 2 s.
+    let url = format!("{}&min_ttl=2s", server.url(cases::STORAGE));
+    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &CREDENTIALS)?);
+    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
 }
 
-fn postgres(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    Suite { tests: &["postgres"], only, threads: 4, environment }.run()
-}
-
-fn scylla(tests: &'static [&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-    // Three nodes on two cores are busy with each other.
-    let is_cluster = environment.iter().any(|(_, value)| value.contains(','));
-    let threads = if is_cluster { 2 } else { 4 };
-    Suite { tests, only: &[], threads, environment }.run()
+/// Runs these test binaries, all or the modules in `only`.
+fn suites(tests: &[&str], only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+    // Three nodes of Cassandra on two cores are busy with each other.
+    let is_cluster = |(name, value): &(&str, &str)| *name == SCYLLA && value.contains(',');
+    let threads = if environment.iter().any(is_cluster) { 2 } else { 4 };
+    Suite { tests, only, threads, environment }.run()
 }

@@ -1,122 +1,19 @@
-//! etcd, with its data in a temporary folder: [`Etcd`] from Debian's package, beside its `etcdctl`, and
-//! [`Cluster`].
+//! etcd, with its data in a temporary folder.
 
 use crate::{
-    built::{BuildError, GoServer},
+    answers,
+    built::GoServer,
     certificates::{self, ForServer},
-    free_address, http,
-    owned::{self, Owned},
+    free_address,
+    owned::{Plan, Server, StartError, is_a_server},
 };
-use rustix::process::Signal;
 use std::{
     env, io,
-    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 use tempfile::TempDir;
-
-/// Starting takes a second on an idle machine, and longer under load.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A program is missing.
-    #[error("`{program}` can't be started ({cause}): install Debian's packages etcd-server and etcd-client")]
-    Missing {
-        /// The program.
-        program: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A file or a process could not be made.
-    #[error("etcd: {0}")]
-    System(#[from] io::Error),
-    /// It ended, or did not answer in time.
-    #[error("etcd at {address} {how}. The end of its log:\n{log_end}")]
-    Server {
-        /// Its address.
-        address: SocketAddr,
-        /// What happened.
-        how: &'static str,
-        /// The end of its log.
-        log_end: String,
-    },
-}
-
-/// A running server. Dropping it ends it and removes its data.
-#[derive(Debug)]
-pub struct Etcd {
-    /// Before the folder that it writes to, which is dropped after it.
-    _process: Owned,
-    address: SocketAddr,
-    version: String,
-    _folder: TempDir,
-}
-
-impl Etcd {
-    /// Starts an empty server. Requires `etcdctl`, too.
-    ///
-    /// Call it from the main thread: the kernel kills the server when the *thread* that started it ends.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
-    pub fn start() -> Result<Self, StartError> {
-        version("etcdctl", "version")?;
-        let version = version("etcd", "--version")?;
-        let folder = TempDir::with_prefix("etcd-")?;
-        let (address, peers) = (free_address()?, free_address()?);
-        let mut process = run(folder.path(), address, peers)?;
-        let mut has_ended = false;
-        let is_ready = owned::wait_until(START_TIMEOUT, || {
-            has_ended = process.ended()?.is_some();
-            Ok::<_, io::Error>(has_ended || TcpStream::connect(address).is_ok())
-        })?;
-        let how = match (is_ready, has_ended) {
-            (true, false) => return Ok(Self { _process: process, address, version, _folder: folder }),
-            (_, true) => "has ended",
-            (false, false) => "does not answer",
-        };
-        Err(StartError::Server { address, how, log_end: process.log_end() })
-    }
-
-    /// Its URL.
-    pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// The storage's URL for a prefix.
-    pub fn storage(&self, prefix: &str) -> String {
-        format!("etcd://{}/{prefix}", self.address)
-    }
-
-    /// Its version, as it prints it.
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-}
-
-/// Returns the first line of a program's version output.
-fn version(program: &'static str, option: &str) -> Result<String, StartError> {
-    let missing = |cause| StartError::Missing { program, cause };
-    let output = Command::new(program).arg(option).env("ETCDCTL_API", "3").output().map_err(missing)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().next().unwrap_or(program).replace(" Version:", ""))
-}
-
-fn run(folder: &Path, address: SocketAddr, peers: SocketAddr) -> io::Result<Owned> {
-    let mut etcd = owned::command("etcd")?;
-    let (clients, peers) = (format!("http://{address}"), format!("http://{peers}"));
-    etcd.args(["--name", "bench", "--logger", "zap", "--log-level", "error"])
-        .arg("--data-dir")
-        .arg(folder.join("data"))
-        .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
-        .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
-        .args(["--initial-cluster", &format!("bench={peers}")]);
-    Owned::start(etcd, &folder.join("log"))
-}
 
 /// The version that is built, if the machine has Go.
 const BUILT: GoServer = GoServer {
@@ -141,7 +38,7 @@ impl Program {
     ///
     /// # Errors
     /// It can't be built.
-    pub fn built() -> Result<Self, BuildError> {
+    pub fn built() -> Result<Self, StartError> {
         Ok(Self { path: BUILT.build()?, version: "etcd 3.7.3".into() })
     }
 
@@ -151,6 +48,15 @@ impl Program {
     /// There is none.
     pub fn installed() -> Result<Self, StartError> {
         Ok(Self { path: "etcd".into(), version: version("etcd", "--version")? })
+    }
+
+    /// The machine's own, if it has `etcdctl`, too.
+    ///
+    /// # Errors
+    /// One of them is missing.
+    pub fn installed_with_client() -> Result<Self, StartError> {
+        version("etcdctl", "version")?;
+        Self::installed()
     }
 
     /// The one that [`NAMED`](Self::NAMED) names.
@@ -180,18 +86,13 @@ pub struct Cluster {
 /// A member of a cluster.
 #[derive(Debug)]
 pub struct Member {
-    process: Owned,
-    program: PathBuf,
-    arguments: Vec<String>,
-    log: PathBuf,
-    clients: SocketAddr,
-    health: SocketAddr,
+    server: Server,
 }
+
+is_a_server!(Member);
 
 impl Cluster {
     /// Starts an empty cluster on loopback.
-    ///
-    /// The kernel kills the servers when the *thread* that called this ends.
     ///
     /// # Errors
     /// See [`StartError`]. No process is left.
@@ -258,12 +159,26 @@ impl Cluster {
             ];
             let arguments = arguments.iter().map(|(name, value)| format!("{name}={value}"));
             let arguments: Vec<String> = arguments.chain(options.iter().cloned()).collect();
-            let (program, log) = (program.path.clone(), folder.path().join(format!("m{number}.log")));
-            let process = launch(&program, &arguments, &log)?;
-            started.push(Member { process, program, arguments, log, clients, health });
+            let program = program.path.clone();
+            let server = Server::launch(Plan {
+                name: "etcd".into(),
+                address: clients,
+                log: folder.path().join(format!("m{number}.log")),
+                // A second on an idle machine.
+                patience: Duration::from_secs(60),
+                command: Box::new(move || {
+                    // Dies with the thread that starts it, also in a test, which guards none.
+                    let mut etcd = Command::new("setpriv");
+                    etcd.arg("--pdeathsig=KILL").arg(&program).args(&arguments);
+                    Ok(etcd)
+                }),
+                // Once it knows a leader of a majority.
+                is_ready: Box::new(move || answers(health, "/health", "\"health\":\"true\"")),
+            })?;
+            started.push(Member { server });
         }
         let mut cluster = Self { members: started, folder };
-        cluster.members.iter_mut().try_for_each(Member::wait_until_ready)?;
+        cluster.members.iter_mut().try_for_each(|member| member.wait_until_ready())?;
         Ok(cluster)
     }
 
@@ -274,73 +189,15 @@ impl Cluster {
 
     /// The addresses of its members, with commas between them.
     pub fn addresses(&self) -> String {
-        self.members.iter().map(|member| member.clients.to_string()).collect::<Vec<_>>().join(",")
+        self.members.iter().map(|member| member.address().to_string()).collect::<Vec<_>>().join(",")
     }
 }
 
-impl Member {
-    /// Where clients connect: the same after a restart.
-    pub fn address(&self) -> SocketAddr {
-        self.clients
-    }
-
-    /// Ends it without notice, and waits until it has ended.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::KILL)?;
-        owned::wait_until(START_TIMEOUT, || self.process.ended().map(|ended| ended.is_some())).map(drop)
-    }
-
-    /// Starts it again after [`kill`](Self::kill), with its data.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn restart(&mut self) -> Result<(), StartError> {
-        self.process = launch(&self.program, &self.arguments, &self.log)?;
-        self.wait_until_ready()
-    }
-
-    /// Stops it as it stands (`SIGSTOP`).
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::CONT)
-    }
-
-    /// Waits until it knows a leader of a majority.
-    fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let mut has_ended = false;
-        let is_ready = owned::wait_until(START_TIMEOUT, || {
-            has_ended = self.process.ended()?.is_some();
-            Ok::<_, io::Error>(has_ended || is_healthy(self.health).unwrap_or(false))
-        })?;
-        let how = match (is_ready, has_ended) {
-            (true, false) => return Ok(()),
-            (_, true) => "has ended",
-            (false, false) => "does not answer",
-        };
-        Err(StartError::Server { address: self.clients, how, log_end: self.process.log_end() })
-    }
-}
-
-fn is_healthy(address: SocketAddr) -> io::Result<bool> {
-    Ok(http::get(address, "/health")?.contains("\"health\":\"true\""))
-}
-
-/// A server that dies with the thread that starts it, also from a test, which guards none.
-fn launch(program: &Path, arguments: &[String], log: &Path) -> io::Result<Owned> {
-    let mut etcd = Command::new("setpriv");
-    etcd.arg("--pdeathsig=KILL").arg(program).args(arguments);
-    Owned::start(etcd, log)
+/// Returns the first line of a program's version output.
+fn version(program: &str, option: &str) -> Result<String, StartError> {
+    let wanted = "Debian's packages etcd-server and etcd-client";
+    let missing = |cause| StartError::Missing { program: program.into(), wanted, cause };
+    let output = Command::new(program).arg(option).env("ETCDCTL_API", "3").output().map_err(missing)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().next().unwrap_or(program).replace(" Version:", ""))
 }

@@ -7,13 +7,12 @@
 use crate::{
     built::GoServer,
     certificates::{self, AUTHORITY, ForServer},
-    etcd::{self, Etcd},
+    etcd::{Cluster, Program},
     free_address,
-    owned::{self, Owned},
+    owned::{self, Plan, Server, StartError, is_a_server},
 };
-use rustix::process::Signal;
 use std::{
-    fs, io,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,46 +20,17 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Starting takes 3 s on two idle cores, and longer under load.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// It was never built.
-    #[error(
-        "kube-apiserver {} was never built here: the head of evidence/servers/src/kubernetes.rs says how",
-        SERVER.version
-    )]
-    NotBuilt,
-    /// Its etcd.
-    #[error(transparent)]
-    Etcd(#[from] etcd::StartError),
-    /// A file or a process could not be made.
-    #[error("kube-apiserver: {0}")]
-    System(#[from] io::Error),
-    /// It ended, or did not answer in time.
-    #[error("kube-apiserver at {address} {how}. The end of its log:\n{log_end}")]
-    Server {
-        /// Its address.
-        address: SocketAddr,
-        /// What happened.
-        how: &'static str,
-        /// The end of its log.
-        log_end: String,
-    },
-}
-
 /// A running server. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct Kubernetes {
     /// Before its etcd, without which it hangs.
-    process: Owned,
-    etcd: Etcd,
-    address: SocketAddr,
+    server: Server,
+    _etcd: Cluster,
     /// Keys and the kubeconfig.
     folder: TempDir,
 }
+
+is_a_server!(Kubernetes);
 
 /// Users by token, and what each may do.
 const TOKENS: &str = "secret,admin,1,\"system:masters\"\nworker,worker,2\nstranger,stranger,3\n";
@@ -76,49 +46,37 @@ const SERVER: GoServer = GoServer {
 impl Kubernetes {
     /// Starts a server without objects of ours.
     ///
-    /// Call it from the main thread: the kernel kills the server when the *thread* that started it ends.
-    ///
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start() -> Result<Self, StartError> {
-        let program = SERVER.cached().ok_or(StartError::NotBuilt)?;
-        let etcd = Etcd::start()?;
+        let program = SERVER.cached().ok_or(StartError::NotBuilt(SERVER.version))?;
+        let etcd = Cluster::start(&Program::installed()?, 1)?;
         let folder = TempDir::with_prefix("kubernetes-")?;
         let address = free_address()?;
         let names = vec!["127.0.0.1".into(), "localhost".into()];
         certificates::make(folder.path(), &[ForServer { file: "server".into(), names }])?;
         fs::write(folder.path().join("tokens.csv"), TOKENS)?;
-        fs::write(folder.path().join("config"), kubeconfig(address))?;
-        let process = run(&program, folder.path(), address, &etcd.endpoint())?;
-        let mut server = Self { process, etcd, address, folder };
-        server.wait_until_ready()?;
-        Ok(server)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let mut has_ended = false;
-        let is_ready = owned::wait_until(START_TIMEOUT, || {
-            has_ended = self.process.ended()?.is_some();
+        let config = folder.path().join("config");
+        fs::write(&config, kubeconfig(address))?;
+        let (etcd_url, home) = (format!("http://{}", etcd.addresses()), folder.path().to_owned());
+        let server = Server::start(Plan {
+            name: "kube-apiserver".into(),
+            address,
+            log: folder.path().join("log"),
+            // 3 s on two idle cores.
+            patience: Duration::from_secs(120),
+            command: Box::new(move || command(&program, &home, address, &etcd_url)),
             // The namespace is created by the server itself, after it is ready.
-            Ok::<_, io::Error>(
-                has_ended
-                    || (self.kubectl(&["get", "--raw=/readyz"]) && self.kubectl(&["get", "ns/default"])),
-            )
+            is_ready: Box::new(move || {
+                kubectl(&config, &["get", "--raw=/readyz"]) && kubectl(&config, &["get", "ns/default"])
+            }),
         })?;
-        let how = match (is_ready, has_ended) {
-            (true, false) => return Ok(()),
-            (_, true) => "has ended",
-            (false, false) => "is not ready",
-        };
-        Err(StartError::Server { address: self.address, how, log_end: self.process.log_end() })
+        Ok(Self { server, _etcd: etcd, folder })
     }
 
     /// Returns whether `kubectl` succeeds with these arguments, as a user that may do everything.
     pub fn kubectl(&self, arguments: &[&str]) -> bool {
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--request-timeout=2s").args(arguments);
-        let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        ended.is_ok_and(|status| status.success())
+        kubectl(&self.kubeconfig(), arguments)
     }
 
     /// Its kubeconfig. The contexts are `admin` (by token, may do everything), `worker` and `stranger` (by
@@ -132,32 +90,6 @@ impl Kubernetes {
         format!("k8s://{namespace}?kubeconfig={}", self.kubeconfig().display())
     }
 
-    /// Its address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Sends it a signal.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        self.process.signal(signal)
-    }
-
-    /// Kills it, and starts it again at the same address with the same objects.
-    ///
-    /// Call it from the main thread, as [`start`](Self::start).
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn restart(&mut self) -> Result<(), StartError> {
-        self.process.end()?;
-        let program = SERVER.cached().ok_or(StartError::NotBuilt)?;
-        self.process = run(&program, self.folder.path(), self.address, &self.etcd.endpoint())?;
-        self.wait_until_ready()
-    }
-
     /// The certificate of the authority that certifies it as `127.0.0.1`.
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(AUTHORITY)
@@ -169,7 +101,14 @@ impl Kubernetes {
     }
 }
 
-fn run(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> io::Result<Owned> {
+fn kubectl(config: &Path, arguments: &[&str]) -> bool {
+    let mut command = Command::new("kubectl");
+    command.arg("--kubeconfig").arg(config).arg("--request-timeout=2s").args(arguments);
+    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ended.is_ok_and(|status| status.success())
+}
+
+fn command(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> Result<Command, StartError> {
     let mut server = owned::command(program)?;
     let file = |name: &str| folder.join(name).display().to_string();
     let port = address.port();
@@ -188,7 +127,7 @@ fn run(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> io::Re
         .arg(format!("--service-account-signing-key-file={}", file("server.key")))
         .args(["--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount"])
         .arg("--endpoint-reconciler-type=none");
-    Owned::start(server, &folder.join("log"))
+    Ok(server)
 }
 
 fn kubeconfig(address: SocketAddr) -> String {

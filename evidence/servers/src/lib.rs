@@ -1,17 +1,14 @@
 //! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
 //! ends with its owner, even if that is killed.
 //!
-//! - [`built`]: builds the servers that are Go modules or packages of npm, and programs of our own in Go.
+//! - [`built`]: gets their programs.
+//! - [`owned`]: processes that do not outlive their owner; the parts that all servers share.
 //! - [`cassandra`]: Apache Cassandra, one node or three.
-//! - [`client_go`]: a candidate of client-go's leader election.
 //! - [`dynamodb`]: DynamoDB Local, one process.
 //! - [`etcd`]: etcd, one member or several.
-//! - [`jars`]: fetches the servers that run on Java.
 //! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
+//! - [`objects`]: versitygw, MinIO, Azurite and S3Mock, servers of object stores.
 //! - [`postgres`]: PostgreSQL, primaries and standbys.
-//! - [`s3mock`]: S3Mock, which must be refused.
-//! - [`objects`]: versitygw, MinIO and Azurite, servers of object stores.
-//! - [`owned`]: a process that does not outlive its owner.
 //!
 //! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
 #![forbid(unsafe_code)]
@@ -19,27 +16,26 @@
 pub mod built;
 pub mod cassandra;
 mod certificates;
-pub mod client_go;
 pub mod dynamodb;
 pub mod etcd;
-mod http;
-pub mod jars;
 pub mod kubernetes;
 pub mod objects;
 pub mod owned;
 pub mod postgres;
-pub mod s3mock;
 
 use std::{
-    env, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    env,
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     ops::Range,
     path::PathBuf,
     sync::{
         LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
+use tempfile::TempDir;
 
 /// Cargo's target folder, in which servers are kept, too.
 pub fn target() -> PathBuf {
@@ -62,4 +58,22 @@ fn free_address() -> io::Result<SocketAddr> {
         }
     }
     free
+}
+
+/// Returns a folder in memory if possible: each write is synced, which can take seconds on a busy disk.
+fn in_memory(prefix: &str) -> io::Result<TempDir> {
+    TempDir::with_prefix_in(prefix, "/dev/shm").or_else(|_| TempDir::with_prefix(prefix))
+}
+
+/// Whether the answer to one plain request, with its head, has this text.
+fn answers(address: SocketAddr, path: &str, wanted: &str) -> bool {
+    let get = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        io::Result::Ok(answer)
+    };
+    get().is_ok_and(|answer| answer.contains(wanted))
 }

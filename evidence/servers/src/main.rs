@@ -3,11 +3,10 @@
 
 mod cases;
 mod drivers;
-mod end_to_end;
 
+use cases::Selection;
 use clap::Parser;
 use drivers::Driver;
-use end_to_end::Selection;
 use servers::{cassandra::Plan, owned};
 use std::{process::ExitCode, time::Duration};
 

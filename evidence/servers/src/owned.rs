@@ -1,4 +1,5 @@
-//! A process that ends with its owner: it is killed on drop, and by the kernel when the owner dies.
+//! Processes that end with their owner: each is killed on drop, and by the kernel when the owner dies. [`Server`]
+//! is one that is ready at some time, and can be started again.
 //!
 //! The child must request that signal itself, and unsafe code would be needed to do so between fork and exec.
 //! So the owner starts its own program a second time: [`guard`] requests the signal and executes the server.
@@ -8,8 +9,10 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fmt,
     fs::File,
     io,
+    net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -99,15 +102,6 @@ impl Owned {
         Ok(())
     }
 
-    /// Kills it, and waits until it has ended.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
-    pub fn end(&mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
-    }
-
     /// The last lines of its log.
     pub fn log_end(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
@@ -124,6 +118,220 @@ impl Drop for Owned {
         let _status = self.child.wait();
     }
 }
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A file, a port or a process could not be made.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A program is missing.
+    #[error("`{program}` can't be started ({cause}): install {wanted}")]
+    Missing {
+        /// The program.
+        program: String,
+        /// What to install.
+        wanted: &'static str,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A program that the server needs failed, or there is no place for it. With the reason.
+    #[error("{0}")]
+    Failed(String),
+    /// It is built by hand, and never was on this machine.
+    #[error(
+        "kube-apiserver {0} was never built here: the head of evidence/servers/src/kubernetes.rs says how"
+    )]
+    NotBuilt(&'static str),
+    /// It ended, or did not answer in time.
+    #[error("{name} at {address} {how}. The end of its log:\n{log_end}")]
+    Server {
+        /// What it is.
+        name: String,
+        /// Its address.
+        address: SocketAddr,
+        /// What happened.
+        how: &'static str,
+        /// The end of its log.
+        log_end: String,
+    },
+}
+
+/// Returns what makes an error of the system's, for what was tried.
+pub(crate) fn system(what: impl ToString) -> impl Fn(io::Error) -> StartError {
+    move |cause| StartError::System { what: what.to_string(), cause }
+}
+
+impl From<io::Error> for StartError {
+    fn from(cause: io::Error) -> Self {
+        system("a file, a port or a process of a server")(cause)
+    }
+}
+
+/// How a server is started, and when it is ready.
+pub(crate) struct Plan {
+    /// For people.
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) log: PathBuf,
+    /// How long it may take on a busy machine.
+    pub(crate) patience: Duration,
+    pub(crate) command: Box<dyn Fn() -> Result<Command, StartError> + Send + Sync>,
+    pub(crate) is_ready: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Plan")
+            .field("name", &self.name)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A server's process. Dropping it ends it.
+///
+/// Start it from the main thread: the kernel kills the server when the *thread* that started it ends.
+#[derive(Debug)]
+pub struct Server {
+    process: Owned,
+    plan: Plan,
+}
+
+impl Server {
+    /// Starts a server, and waits until it is ready.
+    pub(crate) fn start(plan: Plan) -> Result<Self, StartError> {
+        let mut server = Self::launch(plan)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Starts a server that is ready when others are started, too.
+    pub(crate) fn launch(plan: Plan) -> Result<Self, StartError> {
+        Ok(Self { process: plan.launch()?, plan })
+    }
+
+    pub(crate) fn wait_until_ready(&mut self) -> Result<(), StartError> {
+        let mut has_ended = false;
+        let is_ready = wait_until(self.plan.patience, || {
+            has_ended = self.process.ended()?.is_some();
+            Ok::<_, io::Error>(has_ended || (self.plan.is_ready)())
+        });
+        match (is_ready.map_err(system(&self.plan.name))?, has_ended) {
+            (true, false) => Ok(()),
+            (_, true) => Err(self.failed("has ended")),
+            (false, false) => Err(self.failed("does not answer")),
+        }
+    }
+
+    pub(crate) fn failed(&self, how: &'static str) -> StartError {
+        let Plan { name, address, .. } = &self.plan;
+        StartError::Server { name: name.clone(), address: *address, how, log_end: self.log_end() }
+    }
+
+    pub(crate) fn log_end(&self) -> String {
+        self.process.log_end()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its address for clients: the same after a restart.
+    pub fn address(&self) -> SocketAddr {
+        self.plan.address
+    }
+
+    /// Sends it a signal, unless it has ended.
+    ///
+    /// # Errors
+    /// The signal can't be sent.
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Stops it as it stands (`SIGSTOP`): it answers no request, and its connections stay open.
+    ///
+    /// # Errors
+    /// The signal can't be sent.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// The signal can't be sent.
+    pub fn go_on(&mut self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Kills it, and waits until it has ended.
+    ///
+    /// # Errors
+    /// The signal can't be sent, or it does not end.
+    pub fn kill(&mut self) -> Result<(), StartError> {
+        self.end(Signal::KILL)
+    }
+
+    /// Ends it by a signal, and waits until it has ended.
+    pub(crate) fn end(&mut self, signal: Signal) -> Result<(), StartError> {
+        self.signal(signal).map_err(system("kill"))?;
+        let ended = wait_until(self.plan.patience, || self.process.ended().map(|ended| ended.is_some()));
+        if ended.map_err(system(&self.plan.name))? { Ok(()) } else { Err(self.failed("has not ended")) }
+    }
+
+    /// Kills it, if it has not ended, and starts it again with its data.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn restart(&mut self) -> Result<(), StartError> {
+        self.kill()?;
+        self.start_again()
+    }
+
+    /// Starts it again after it has ended.
+    pub(crate) fn start_again(&mut self) -> Result<(), StartError> {
+        self.process = self.plan.launch()?;
+        self.wait_until_ready()
+    }
+}
+
+impl Plan {
+    fn launch(&self) -> Result<Owned, StartError> {
+        Owned::start((self.command)()?, &self.log).map_err(system(&self.name))
+    }
+}
+
+/// Whether a server listens.
+pub(crate) fn listens(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// Gives a type with the field `server` the functions of [`Server`].
+macro_rules! is_a_server {
+    ($($name:ty),+) => {$(
+        impl std::ops::Deref for $name {
+            type Target = $crate::owned::Server;
+
+            fn deref(&self) -> &Self::Target {
+                &self.server
+            }
+        }
+
+        impl std::ops::DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.server
+            }
+        }
+    )+};
+}
+pub(crate) use is_a_server;
 
 /// Waits until `holds`, with a look every 50 ms. Returns whether it did within `patience`.
 ///

@@ -2,17 +2,17 @@
 //! and standbys that stream from them.
 
 use crate::{
+    built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
-    free_address,
-    jars::{self, Artifact, JarsError},
-    owned::{self, Owned},
+    free_address, in_memory,
+    owned::{Plan, Server, StartError, is_a_server, listens, system},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Command,
@@ -26,60 +26,20 @@ const USER: &str = "postgres";
 /// Ready within a second; a machine under load takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why there is no server.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// No programs.
-    #[error(transparent)]
-    Jars(#[from] JarsError),
-    /// A file or a process is not to be had.
-    #[error("{what}: {cause}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// What the system says.
-        cause: io::Error,
-    },
-    /// A program failed.
-    #[error("{program}: {said}")]
-    Program {
-        /// Which one.
-        program: &'static str,
-        /// What it printed.
-        said: String,
-    },
-    /// It ended, or did not answer in time.
-    #[error("PostgreSQL at {address} {how}. Its last words:\n{log_end}")]
-    Server {
-        /// Where it was to listen.
-        address: SocketAddr,
-        /// What became of it.
-        how: &'static str,
-        /// The end of its log.
-        log_end: String,
-    },
-}
-
-fn system(what: impl ToString) -> impl Fn(io::Error) -> StartError {
-    move |cause| StartError::System { what: what.to_string(), cause }
-}
-
 /// A running server. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
     /// Before the folder that it writes to, which is dropped after it.
-    process: Owned,
-    address: SocketAddr,
+    server: Server,
     programs: Programs,
-    settings: Vec<String>,
     folder: TempDir,
 }
+
+is_a_server!(Postgres, Pooler);
 
 impl Postgres {
     /// Starts a server without passwords on loopback, with these databases beside `postgres`. `settings` are
     /// `name=value`.
-    ///
-    /// The kernel kills the server when the *thread* that called this ends.
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
@@ -91,11 +51,11 @@ impl Postgres {
             let mut single = programs.command("postgres");
             single.args(["--single", "-D"]).arg(&data).arg("postgres");
             let statement = folder.path().join("statement");
-            fs::write(&statement, format!("CREATE DATABASE {database}\n")).map_err(system("a file"))?;
-            single.stdin(File::open(statement).map_err(system("a file"))?);
+            fs::write(&statement, format!("CREATE DATABASE {database}\n"))?;
+            single.stdin(File::open(statement)?);
             run(&mut single, "postgres --single")?;
         }
-        Self::on(programs, folder, settings)
+        Self::at(free_address()?, programs, folder, settings)
     }
 
     /// Starts a server that offers TLS, as [`start`](Self::start) does, and lets in as said at
@@ -106,7 +66,8 @@ impl Postgres {
     pub fn start_with_tls(target: &Path) -> Result<Self, StartError> {
         let (programs, folder) = Self::initialised(target)?;
         let settings = make(&folder.path().join("locks")).map_err(system("certificates"))?;
-        Self::on(programs, folder, &settings.iter().map(String::as_str).collect::<Vec<_>>())
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        Self::at(free_address()?, programs, folder, &settings)
     }
 
     /// A file of the server with TLS:
@@ -125,8 +86,7 @@ impl Postgres {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub fn standby(&mut self) -> Result<Self, StartError> {
-        let address = free_address().map_err(system("a free port"))?;
-        self.standby_at(address)
+        self.standby_at(free_address()?)
     }
 
     /// [`standby`](Self::standby) with this address.
@@ -134,20 +94,20 @@ impl Postgres {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
-        let folder = folder().map_err(system("a temporary folder"))?;
-        self.end(Signal::INT)?;
+        let folder = folder()?;
+        self.server.end(Signal::INT)?;
         // With owners and modes.
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
         run(&mut copy, "cp")?;
         let source = format!(
             "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
-            self.address.port()
+            self.address().port()
         );
         let data = folder.path().join("data");
         let configuration = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
-        configuration.and_then(|mut file| file.write_all(source.as_bytes())).map_err(system("a file"))?;
-        fs::write(data.join("standby.signal"), "").map_err(system("a file"))?;
+        configuration.and_then(|mut file| file.write_all(source.as_bytes()))?;
+        fs::write(data.join("standby.signal"), "")?;
         self.restart()?;
         Self::at(address, self.programs.clone(), folder, &[])
     }
@@ -155,16 +115,11 @@ impl Postgres {
     /// A folder with a fresh database.
     fn initialised(target: &Path) -> Result<(Programs, TempDir), StartError> {
         let programs = Programs::find(target)?;
-        let folder = folder().map_err(system("a temporary folder"))?;
+        let folder = folder()?;
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
         run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
         Ok((programs, folder))
-    }
-
-    fn on(programs: Programs, folder: TempDir, settings: &[&str]) -> Result<Self, StartError> {
-        let address = free_address().map_err(system("a free port"))?;
-        Self::at(address, programs, folder, settings)
     }
 
     fn at(
@@ -174,30 +129,49 @@ impl Postgres {
         settings: &[&str],
     ) -> Result<Self, StartError> {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
-        let process = launch(&programs, folder.path(), address, &settings)?;
-        let mut server = Self { process, address, programs, settings, folder };
-        server.wait_until_ready()?;
-        Ok(server)
+        let (program, home) = (programs.clone(), folder.path().to_owned());
+        let state = home.join("data/postmaster.pid");
+        let server = Server::start(Plan {
+            name: "PostgreSQL".into(),
+            address,
+            log: home.join("log"),
+            patience: PATIENCE,
+            command: Box::new(move || {
+                let mut postgres = program.command("postgres");
+                postgres
+                    .arg("-D")
+                    .arg(home.join("data"))
+                    .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-k"])
+                    .arg(&home)
+                    .args(["-c", "shared_buffers=16MB", "-c", "max_connections=200"])
+                    // In its folder: in /dev/shm it would outlive a server that is killed.
+                    .args(["-c", "dynamic_shared_memory_type=mmap"])
+                    .args(settings.iter().flat_map(|setting| ["-c", setting]));
+                Ok(postgres)
+            }),
+            // It listens before it accepts logins. Its file says when it accepts them.
+            is_ready: Box::new(move || {
+                let state = fs::read_to_string(&state).unwrap_or_default();
+                let is_here = state.lines().nth(3) == Some(&address.port().to_string());
+                is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
+            }),
+        })?;
+        Ok(Self { server, programs, folder })
     }
 
     /// The URL of a database on it.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://{USER}@{}/{database}", self.address)
-    }
-
-    /// Where it listens: the same after a restart.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        format!("postgres://{USER}@{}/{database}", self.address())
     }
 
     /// Its version, as its programs print it.
     pub fn version(&self) -> &str {
-        self.programs.version()
+        &self.programs.version
     }
 
     /// The variable that makes other programs start servers of this one's version, and its value.
     pub fn programs(&self) -> (&'static str, String) {
-        (NAMED, self.programs.folder().display().to_string())
+        (NAMED, self.programs.folder.display().to_string())
     }
 
     /// Makes a standby a primary, and waits until it takes writes.
@@ -216,8 +190,7 @@ impl Postgres {
     /// See [`StartError`].
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.kill()?;
-        self.process = launch(&self.programs, self.folder.path(), self.address, &self.settings)?;
-        self.wait_until_ready()
+        self.server.start_again()
     }
 
     /// Ends it without notice, and waits until it has ended.
@@ -227,13 +200,7 @@ impl Postgres {
     pub fn kill(&mut self) -> Result<(), StartError> {
         // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
         // and hold its port and memory.
-        self.end(Signal::QUIT)
-    }
-
-    fn end(&mut self, signal: Signal) -> Result<(), StartError> {
-        self.process.signal(signal).map_err(system("kill"))?;
-        let ended = owned::wait_until(PATIENCE, || self.process.ended().map(|ended| ended.is_some()));
-        if ended.map_err(system("postgres"))? { Ok(()) } else { Err(self.trouble("can't be killed")) }
+        self.server.end(Signal::QUIT)
     }
 
     /// Changes a setting that a running server can change, soon.
@@ -244,7 +211,7 @@ impl Postgres {
         let file = self.folder.path().join("data/postgresql.auto.conf");
         let mut file = OpenOptions::new().append(true).open(file)?;
         file.write_all(format!("{setting} = '{value}'\n").as_bytes())?;
-        self.process.signal(Signal::HUP)
+        self.signal(Signal::HUP)
     }
 
     /// Stops it as it stands (`SIGSTOP`), with the processes of its connections.
@@ -252,7 +219,7 @@ impl Postgres {
     /// # Errors
     /// When the system refuses.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.process.signal(Signal::STOP)?;
+        self.signal(Signal::STOP)?;
         self.signal_connections(Signal::STOP)
     }
 
@@ -262,7 +229,7 @@ impl Postgres {
     /// When the system refuses.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.signal_connections(Signal::CONT)?;
-        self.process.signal(Signal::CONT)
+        self.signal(Signal::CONT)
     }
 
     /// They have process groups of their own, so that they are found by their parent.
@@ -272,7 +239,7 @@ impl Postgres {
             let Some((id, rest)) = stat.split_once(" (") else { continue };
             // Behind the name, which may have parentheses itself: state, parent.
             let parent = rest.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
-            if parent == Some(&*self.process.id().to_string())
+            if parent == Some(&*self.id().to_string())
                 && let Some(id) = id.parse().ok().and_then(Pid::from_raw)
             {
                 // It may have ended.
@@ -280,30 +247,6 @@ impl Postgres {
             }
         }
         Ok(())
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let port = self.address.port().to_string();
-        let mut has_ended = false;
-        let is_ready = owned::wait_until(PATIENCE, || {
-            has_ended = self.process.ended()?.is_some();
-            // It listens before it accepts logins. Its file says when it accepts them.
-            let state = fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
-            let accepts = state.is_ok_and(|state| {
-                let is_here = state.lines().nth(3) == Some(&port);
-                is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
-            });
-            Ok::<_, io::Error>(has_ended || accepts)
-        });
-        match (is_ready.map_err(system("postgres"))?, has_ended) {
-            (true, false) => Ok(()),
-            (_, true) => Err(self.trouble("has ended")),
-            (false, false) => Err(self.trouble("does not answer")),
-        }
-    }
-
-    fn trouble(&self, how: &'static str) -> StartError {
-        StartError::Server { address: self.address, how, log_end: self.process.log_end() }
     }
 }
 
@@ -314,32 +257,11 @@ impl Drop for Postgres {
     }
 }
 
-/// In memory, where there is a file system for it: each commit is synced. The server's own user has to be
-/// able to write to it.
+/// The server's own user has to be able to write to it.
 fn folder() -> io::Result<TempDir> {
-    let folder =
-        TempDir::with_prefix_in("postgres-", "/dev/shm").or_else(|_| TempDir::with_prefix("postgres-"))?;
+    let folder = in_memory("postgres-")?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
     Ok(folder)
-}
-
-fn launch(
-    programs: &Programs,
-    folder: &Path,
-    address: SocketAddr,
-    settings: &[String],
-) -> Result<Owned, StartError> {
-    let mut postgres = programs.command("postgres");
-    postgres
-        .arg("-D")
-        .arg(folder.join("data"))
-        .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-k"])
-        .arg(folder)
-        .args(["-c", "shared_buffers=16MB", "-c", "max_connections=200"])
-        // In its folder: in /dev/shm it would outlive a server that is killed.
-        .args(["-c", "dynamic_shared_memory_type=mmap"])
-        .args(settings.iter().flat_map(|setting| ["-c", setting]));
-    Owned::start(postgres, &folder.join("log")).map_err(system("postgres"))
 }
 
 /// Where Debian's package `pgbouncer` puts it.
@@ -349,8 +271,7 @@ const PROGRAM: &str = "/usr/sbin/pgbouncer";
 #[derive(Debug)]
 pub struct Pooler {
     /// Before the folder that it writes to, which is dropped after it.
-    process: Owned,
-    address: SocketAddr,
+    server: Server,
     version: String,
     _folder: TempDir,
 }
@@ -367,46 +288,41 @@ impl Pooler {
         }
         let version = run(command(Path::new(PROGRAM)).arg("--version"), "pgbouncer")?;
         let version = version.lines().next().unwrap_or_default().to_owned();
-        let folder = folder().map_err(system("a temporary folder"))?;
-        let address = free_address().map_err(system("a free port"))?;
+        let folder = folder()?;
+        let address = free_address()?;
         let users = folder.path().join("users");
-        fs::write(&users, format!("\"{USER}\" \"\"\n")).map_err(system("a file"))?;
+        fs::write(&users, format!("\"{USER}\" \"\"\n"))?;
         // Before 1.21 there are no prepared statements in this mode, and no option for them.
         let configuration = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
              auth_type = trust\nauth_file = {}\npool_mode = transaction\n\
              default_pool_size = 4\nmax_client_conn = 1000\n{}",
-            server.address.port(),
+            server.address().port(),
             address.port(),
             users.display(),
             if has_prepared_statements(&version) { "max_prepared_statements = 0\n" } else { "" },
         );
         let file = folder.path().join("pgbouncer.ini");
-        fs::write(&file, configuration).map_err(system("a file"))?;
-        let mut pgbouncer = command(Path::new(PROGRAM));
-        pgbouncer.arg(file);
-        let process = Owned::start(pgbouncer, &folder.path().join("log")).map_err(system("pgbouncer"))?;
-        let mut pooler = Self { process, address, version, _folder: folder };
-        let mut has_ended = false;
-        let answers = owned::wait_until(PATIENCE, || {
-            has_ended = pooler.process.ended()?.is_some();
-            Ok::<_, std::io::Error>(has_ended || TcpStream::connect(address).is_ok())
-        });
-        if answers.map_err(system("pgbouncer"))? && !has_ended {
-            return Ok(Some(pooler));
-        }
-        Err(StartError::Program { program: "pgbouncer", said: pooler.process.log_end() })
+        fs::write(&file, configuration)?;
+        let server = Server::start(Plan {
+            name: "PgBouncer".into(),
+            address,
+            log: folder.path().join("log"),
+            patience: PATIENCE,
+            command: Box::new(move || {
+                let mut pgbouncer = command(Path::new(PROGRAM));
+                pgbouncer.arg(&file);
+                Ok(pgbouncer)
+            }),
+            is_ready: Box::new(move || listens(address)),
+        })?;
+        Ok(Some(Self { server, version, _folder: folder }))
     }
 
     /// The URL of a database behind it.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://{USER}@{}/{database}", self.address)
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        format!("postgres://{USER}@{}/{database}", self.address())
     }
 
     /// Its version, as it prints it.
@@ -461,14 +377,6 @@ impl Programs {
         Ok(programs)
     }
 
-    fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
     /// A program that dies with the thread that starts it, and does not run as root. (A change of the user
     /// clears the request to die, so `setpriv` makes it afterwards.)
     fn command(&self, program: &str) -> Command {
@@ -497,7 +405,7 @@ fn debian() -> Option<PathBuf> {
 }
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
-    let jars = jars::fetch(ARTIFACT, target)?;
+    let jars = ARTIFACT.fetch(target)?;
     let folder = jars.join("postgres");
     if !folder.exists() {
         // Tests may be at it at once: each unpacks its own, and the first one stays.
@@ -523,7 +431,7 @@ fn run(command: &mut Command, program: &'static str) -> Result<String, StartErro
         return Ok(printed);
     }
     let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Err(StartError::Program { program, said })
+    Err(StartError::Failed(format!("{program}: {said}")))
 }
 
 /// Who gets in, and how. `cert` compares the common name of the certificate with the user.

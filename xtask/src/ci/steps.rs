@@ -5,13 +5,11 @@
 
 use super::{
     limit,
-    needs::{Need, Server},
-    scratch, test_programs,
+    needs::{Need, Server, scratch_variable},
+    test_programs,
 };
 use crate::{
-    broken,
-    evidence::smoke,
-    tidy,
+    broken, evidence, tidy,
     workspace::{Workspace, cargo},
 };
 use std::{
@@ -141,11 +139,10 @@ impl Work {
             Self::Tests => test_programs::run(root, records),
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             // A command that this machine can't run is listed as left out.
-            Self::Evidence => smoke::run(false),
+            Self::Evidence => evidence::smoke(false),
             Self::Cargo { arguments, flags } => {
-                let scratch = scratch::place().map(|place| (scratch::VARIABLE, place));
                 let mut command = cargo();
-                command.args(arguments).envs(scratch).envs(*flags).env(records::FOLDER, records);
+                command.args(arguments).envs(scratch_variable()).envs(*flags).env(records::FOLDER, records);
                 command.current_dir(root);
                 if is_alone { verdict(limit::run(&mut command)) } else { said_at_once(&mut command) }
             }

@@ -3,7 +3,7 @@
 //! `cargo test` waits for ever for a test that hangs. Here such a program is killed, and the cases that it did
 //! not end are named.
 
-use super::{limit, scratch};
+use super::{limit, needs::scratch_variable};
 use crate::workspace::cargo;
 use serde::Deserialize;
 use std::{
@@ -158,7 +158,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env(records::FOLDER, records);
         command.env("RUST_TEST_THREADS", CASES_AT_ONCE);
-        command.envs(scratch::place().map(|place| (scratch::VARIABLE, place)));
+        command.envs(scratch_variable());
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         for variable in REMOVED {
             command.env_remove(variable);

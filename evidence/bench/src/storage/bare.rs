@@ -1,83 +1,71 @@
 //! The least statements of each driver, sent directly through the same client library.
 //!
-//! A new driver adds a file, a line in [`open`], and a feature.
+//! A new driver adds a module and a line in [`open`].
 
-#[cfg(feature = "etcd")]
-mod etcd;
-#[cfg(feature = "kubernetes")]
-mod kubernetes;
-#[cfg(feature = "object-store")]
-mod objects;
-#[cfg(feature = "postgres")]
-mod postgres;
-#[cfg(feature = "scylla")]
-mod scylla;
-#[cfg(feature = "sled")]
-mod sled;
-mod sqlite;
+#[cfg(any(feature = "postgres", feature = "scylla", feature = "dynamodb"))]
+mod databases;
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "object-store"))]
+mod stores;
 
-use super::StorageError;
+use crate::report::Failure;
 use async_trait::async_trait;
-use std::{error::Error, ops::Range};
+use rusqlite::{Connection, TransactionBehavior, params};
+use tempfile::TempDir;
 
-/// An error of the client library.
-pub(super) type BareError = Box<dyn Error + Send + Sync>;
+/// A verb of the driver.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    /// Claims a slot that was never led, without reading first.
+    Claim,
+    /// Replaces the last write, by the one with this number: 1 is the first after the claim.
+    Renew(u64),
+    /// Makes the slot vacant, after its first renewal.
+    Release,
+}
 
-/// One conditional write for each verb, with the columns and the durability of the driver's. The caller
-/// numbers the slots, and claims, renews and releases each once, in that order.
+use Verb::{Claim, Release, Renew};
+
+/// One conditional write for each verb, with the columns and the durability of the driver's. The caller numbers
+/// the slots, and claims and releases each once.
 #[async_trait(?Send)]
 pub(super) trait BareStatements {
-    /// Claims a slot that was never led, without reading first.
-    async fn claim(&mut self, slot: u32) -> Result<(), BareError>;
+    /// Sends a statement.
+    async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure>;
 
-    /// Replaces the claim by another write.
-    async fn renew(&mut self, slot: u32) -> Result<(), BareError>;
-
-    /// Makes the slot vacant.
-    async fn release(&mut self, slot: u32) -> Result<(), BareError>;
-
-    /// Claims each of `slots` for a writer of its own; `None` if many writers at once are not measured.
-    async fn writers(&mut self, _slots: Range<u32>) -> Result<Option<Vec<Box<dyn BareWriter>>>, BareError> {
+    /// Returns statements for another writer at the same time, as the leaders of a handle are; `None` if many at once
+    /// are not measured.
+    async fn another(&mut self) -> Result<Option<Box<dyn BareStatements>>, Failure> {
         Ok(None)
     }
 }
 
-/// One of many that renew at once.
-#[async_trait(?Send)]
-pub(super) trait BareWriter {
-    /// Replaces its last write by the next one.
-    async fn renew(&mut self) -> Result<(), BareError>;
-}
-
 /// Returns the statements of the driver that `url` names.
-pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, StorageError> {
+pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, Failure> {
     match url.split_once(':') {
-        Some(("sqlite", path)) => Ok(Box::new(sqlite::Sqlite::beside(path)?)),
+        Some(("sqlite", path)) => Ok(Box::new(Sqlite::beside(path)?)),
         #[cfg(feature = "sled")]
-        Some(("sled", path)) => Ok(Box::new(sled::Sled::beside(path)?)),
+        Some(("sled", path)) => Ok(Box::new(Sled::beside(path)?)),
         #[cfg(feature = "scylla")]
-        Some(("scylla", _)) => Ok(Box::new(scylla::Scylla::connect(url).await?)),
+        Some(("scylla", _)) => Ok(Box::new(databases::cql::Scylla::connect(url).await?)),
         #[cfg(feature = "postgres")]
-        Some(("postgres", _)) => Ok(Box::new(postgres::Postgres::connect(url).await?)),
+        Some(("postgres", _)) => Ok(Box::new(databases::sql::Postgres::connect(url).await?)),
         #[cfg(feature = "etcd")]
-        Some(("etcd", _)) => Ok(Box::new(etcd::Etcd::new(url)?)),
+        Some(("etcd", _)) => Ok(Box::new(stores::keys::Etcd::new(url)?)),
         #[cfg(feature = "kubernetes")]
-        Some(("k8s", _)) => Ok(Box::new(kubernetes::Kubernetes::open(url).await?)),
+        Some(("k8s", _)) => Ok(Box::new(stores::leases::Kubernetes::open(url).await?)),
         #[cfg(feature = "object-store")]
-        Some(("s3", _)) => Ok(Box::new(objects::Objects::open(url)?)),
+        Some(("s3", _)) => Ok(Box::new(stores::objects::Objects::open(url)?)),
         #[cfg(feature = "dynamodb")]
-        Some(("dynamodb", _)) => Ok(Box::new(scylla::DynamoDb::connect(url).await?)),
-        _ => Err(StorageError::Bare(
-            format!(
-                "no bare statements to hold `{url}` against: it needs a feature of this program, or a file"
-            )
-            .into(),
-        )),
+        Some(("dynamodb", _)) => Ok(Box::new(databases::items::DynamoDb::connect(url).await?)),
+        _ => {
+            let needs = "it needs a feature of this program, or a file";
+            Err(format!("no bare statements to hold `{url}` against: {needs}").into())
+        }
     }
 }
 
 /// Makes a folder beside `path`, on the same disk.
-fn folder_beside(path: &str) -> std::io::Result<tempfile::TempDir> {
+fn folder_beside(path: &str) -> std::io::Result<TempDir> {
     let path = std::path::absolute(path)?;
     tempfile::Builder::new().prefix("bench-").tempdir_in(path.parent().unwrap_or(&path))
 }
@@ -90,4 +78,110 @@ const HOLDER: &str = "10.0.0.7";
 /// A partition's key, as long as the driver's.
 fn key(slot: u32) -> Vec<u8> {
     [b"\x01bench-4242-1234567890123".as_slice(), &slot.to_be_bytes()].concat()
+}
+
+/// The same for runs that share a table, and each need slots that were never led.
+#[cfg(any(feature = "postgres", feature = "scylla", feature = "dynamodb"))]
+fn key_of_run(slot: u32) -> Vec<u8> {
+    [key(slot).as_slice(), &std::process::id().to_be_bytes()].concat()
+}
+
+/// A value with all that a driver keeps in columns.
+#[cfg(any(feature = "etcd", feature = "sled"))]
+fn record(write: u64) -> Vec<u8> {
+    let (epoch, ttl) = (1_u64.to_be_bytes(), TTL_NANOS.to_be_bytes());
+    [&epoch, INCARNATION.as_slice(), &write.to_be_bytes(), &ttl, HOLDER.as_bytes()].concat()
+}
+
+/// A table of the same shape, in a file with the same settings: a transaction on this thread that reads and writes
+/// the row.
+struct Sqlite {
+    connection: Connection,
+    _folder: TempDir,
+}
+
+const READ: &str =
+    "SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace
+    FROM leader WHERE pk = ?1";
+const PUT: &str = "INSERT OR REPLACE INTO leader
+    (pk, epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const VACATE: &str = "INSERT OR REPLACE INTO leader (pk, epoch) VALUES (?1, ?2)";
+
+impl Sqlite {
+    fn beside(path: &str) -> Result<Self, Failure> {
+        let folder = folder_beside(path)?;
+        let connection = Connection::open(folder.path().join("bare.db"))?;
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.execute_batch(
+            "CREATE TABLE leader (pk BLOB PRIMARY KEY NOT NULL, epoch INTEGER NOT NULL, incarnation BLOB,
+             write INTEGER, ttl_nanos INTEGER, holder TEXT, issued_at_nanos INTEGER, boot_id TEXT,
+             time_namespace INTEGER) STRICT, WITHOUT ROWID",
+        )?;
+        Ok(Self { connection, _folder: folder })
+    }
+}
+
+#[async_trait(?Send)]
+impl BareStatements for Sqlite {
+    async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+        let key = key(slot);
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut statement = transaction.prepare_cached(READ)?;
+            let mut rows = statement.query(params![key])?;
+            while let Some(row) = rows.next()? {
+                let _: (i64, Option<Vec<u8>>) = (row.get(0)?, row.get(1)?);
+            }
+        }
+        let boot = "00000000-0000-0000-0000-000000000000";
+        let incarnation = INCARNATION.as_slice();
+        let put = |write: i64| {
+            let parameters = params![key, 1, incarnation, write, TTL_NANOS, HOLDER, 1_i64, boot, 1_i64];
+            transaction.prepare_cached(PUT)?.execute(parameters)
+        };
+        match verb {
+            Claim => put(0)?,
+            Renew(number) => put(i64::try_from(number)?)?,
+            Release => transaction.prepare_cached(VACATE)?.execute(params![key, 1])?,
+        };
+        Ok(transaction.commit()?)
+    }
+}
+
+/// sled: a look-up, an insertion, and a flush of the log and its file.
+#[cfg(feature = "sled")]
+struct Sled {
+    tree: ::sled::Tree,
+    database: ::sled::Db,
+    data: std::fs::File,
+    _folder: TempDir,
+}
+
+#[cfg(feature = "sled")]
+impl Sled {
+    fn beside(path: &str) -> Result<Self, Failure> {
+        let folder = folder_beside(path)?;
+        let database = ::sled::Config::new().path(folder.path().join("bare")).open()?;
+        let data = std::fs::File::open(folder.path().join("bare").join("db"))?;
+        Ok(Self { tree: database.open_tree("leader")?, database, data, _folder: folder })
+    }
+}
+
+#[cfg(feature = "sled")]
+#[async_trait(?Send)]
+impl BareStatements for Sled {
+    async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+        let value = match verb {
+            Claim => record(0),
+            Renew(number) => record(number),
+            Release => 1_u64.to_be_bytes().to_vec(),
+        };
+        let key = key(slot);
+        let _stands = self.tree.get(&key)?;
+        self.tree.insert(&key, value)?;
+        self.database.flush()?;
+        Ok(self.data.sync_all()?)
+    }
 }

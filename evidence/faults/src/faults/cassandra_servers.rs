@@ -22,7 +22,7 @@ impl CassandraServers {
     pub(super) fn start(ahead: Duration) -> Result<Self, String> {
         let plan = Plan::of(3).with_a_clock_ahead(ahead);
         let mut cluster = plan.start(&servers::target()).map_err(|error| error.to_string())?;
-        let addresses = cluster.nodes().iter().map(|node| node.client_address()).collect();
+        let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
         let name = format!("Apache Cassandra 5.0.5, {plan}, replication 3");
         Ok(Self { name, cluster, addresses, stopped: Vec::new(), killed: Vec::new() })
     }
@@ -92,7 +92,7 @@ impl FaultyServers for CassandraServers {
             self.cluster.nodes()[index].go_on().map_err(|error| error.to_string())?;
         }
         for index in self.killed.drain(..) {
-            self.cluster.nodes()[index].start_again().map_err(|error| error.to_string())?;
+            self.cluster.nodes()[index].restart().map_err(|error| error.to_string())?;
         }
         Ok(())
     }

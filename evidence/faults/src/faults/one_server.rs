@@ -12,20 +12,14 @@ use servers::{
     dynamodb::DynamoDbLocal,
     kubernetes::Kubernetes,
     objects::{ObjectServer, Product},
+    owned::Server,
 };
-use std::{io, net::SocketAddr};
+use std::{net::SocketAddr, ops::DerefMut};
 
-/// A server of its own folder, which starts again with its data.
-pub(super) trait Restartable {
-    fn address(&self) -> SocketAddr;
-
+/// A server that starts again with its data.
+pub(super) trait Restartable: DerefMut<Target = Server> {
     /// The URL of a storage on it, through `address`.
     fn url(&self, address: SocketAddr) -> String;
-
-    fn signal(&mut self, signal: Signal) -> io::Result<()>;
-
-    /// Starts it again after it was killed.
-    fn restart(&mut self) -> Result<(), String>;
 }
 
 pub(super) struct OneServer {
@@ -69,58 +63,22 @@ fn text(error: impl ToString) -> String {
 }
 
 impl Restartable for DynamoDbLocal {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
     fn url(&self, address: SocketAddr) -> String {
         format!("dynamodb://eu-west-1/faults?endpoint=http://{address}")
-    }
-
-    fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        self.signal(signal)
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        self.restart().map_err(text)
     }
 }
 
 impl Restartable for ObjectServer {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
     fn url(&self, address: SocketAddr) -> String {
         let own = self.url("faults").replace(&self.address().to_string(), &address.to_string());
         format!("{own}&min_ttl=2s&request_timeout=1s")
     }
-
-    fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        self.signal(signal)
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        self.restart().map_err(text)
-    }
 }
 
 impl Restartable for Kubernetes {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
     fn url(&self, address: SocketAddr) -> String {
         let scheme = if address == self.address() { "https" } else { "http" };
         format!("{}&server={scheme}://{address}&request_timeout=1s", self.url("default"))
-    }
-
-    fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        self.signal(signal)
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        self.restart().map_err(text)
     }
 }
 
@@ -172,7 +130,7 @@ impl FaultyServers for OneServer {
 
     fn repair(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.killed) {
-            return self.server.restart();
+            return self.server.restart().map_err(text);
         }
         self.server.signal(Signal::CONT).map_err(text)
     }

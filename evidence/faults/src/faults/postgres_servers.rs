@@ -8,7 +8,7 @@ use super::{
     faulty_servers::{FaultyServers, Front},
     network::Protocol,
 };
-use servers::postgres::{Postgres, StartError};
+use servers::{owned::StartError, postgres::Postgres};
 use std::{io, net::SocketAddr};
 
 const STANDBYS: &str = "synchronous_standby_names";

@@ -3,8 +3,8 @@
 //! A static glibc reads /etc/hosts and asks DNS itself. Other services would be shared libraries, which
 //! packaging/static/name_service.c keeps it from loading. A lookup is shown by the connection behind it.
 
-use super::transcript::Transcript;
-use crate::dist::draft::{DistError, output, write};
+use super::Transcript;
+use crate::dist::{DistError, output, write};
 use std::{
     fs,
     io::ErrorKind,

@@ -1,0 +1,154 @@
+//! Stores of keys, of Leases and of objects.
+
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+const REFUSED: &str = "a write without a competitor was refused";
+
+/// etcd: one transaction on one key for each verb, through the driver's connections.
+#[cfg(feature = "etcd")]
+pub(super) mod keys {
+    use super::super::{BareStatements, Claim, Failure, Release, Renew, Verb, key, record};
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use vvm_storage::etcd::bare::BareEtcd;
+
+    pub(in super::super) struct Etcd {
+        url: String,
+        connection: BareEtcd,
+    }
+
+    impl Etcd {
+        pub(in super::super) fn new(url: &str) -> Result<Self, Failure> {
+            Ok(Self { url: url.to_owned(), connection: BareEtcd::new(url)? })
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for Etcd {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let run = std::process::id().to_be_bytes();
+            let name: Bytes = [b"bench-bare/", key(slot).as_slice(), &run].concat().into();
+            let value = |write| Some(Bytes::from(record(write)));
+            let (from, to) = match verb {
+                Claim => (None, value(0)),
+                Renew(number) => (value(number - 1), value(number)),
+                Release => (value(1), None),
+            };
+            if self.connection.swap(name, from, to).await? { Ok(()) } else { Err(super::REFUSED.into()) }
+        }
+
+        async fn another(&mut self) -> Result<Option<Box<dyn BareStatements>>, Failure> {
+            Ok(Some(Box::new(Self::new(&self.url)?)))
+        }
+    }
+}
+
+/// Kubernetes: one request for each verb, as client-go sends them for its own Lease.
+#[cfg(feature = "kubernetes")]
+pub(super) mod leases {
+    use super::super::{BareStatements, Claim, Failure, HOLDER, Renew, Verb};
+    use async_trait::async_trait;
+    use serde_json::{Value, json};
+    use std::collections::HashMap;
+    use vvm_storage::kubernetes::bare::BareLeases;
+
+    pub(in super::super) struct Kubernetes {
+        leases: BareLeases,
+        /// As they were last written.
+        written: HashMap<u32, Value>,
+    }
+
+    /// Any moment: what it says is not looked at.
+    const MOMENT: &str = "2026-11-23T00:00:00.000000Z";
+
+    impl Kubernetes {
+        pub(in super::super) async fn open(url: &str) -> Result<Self, Failure> {
+            Ok(Self { leases: BareLeases::open(url).await?, written: HashMap::new() })
+        }
+    }
+
+    fn spec(holder: &str) -> Value {
+        json!({
+            "holderIdentity": holder, "leaseDurationSeconds": 20, "acquireTime": MOMENT, "renewTime": MOMENT,
+            "leaseTransitions": 1,
+        })
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for Kubernetes {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let name = format!("bench-bare-{}-{slot}", std::process::id());
+            let written = if let Claim = verb {
+                let lease = json!({
+                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
+                    "spec": spec(HOLDER),
+                });
+                self.leases.create(&lease).await?
+            } else {
+                let mut lease = self.written.remove(&slot).ok_or("a Lease that was not claimed")?;
+                lease["spec"] = spec(if let Renew(_) = verb { HOLDER } else { "" });
+                self.leases.replace(&name, &lease).await?
+            };
+            self.written.insert(slot, written.ok_or(super::REFUSED)?);
+            Ok(())
+        }
+    }
+}
+
+/// Object stores with the interface of S3: one conditional PUT for each verb, through the driver's client library.
+#[cfg(feature = "object-store")]
+pub(super) mod objects {
+    use super::super::{
+        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb,
+    };
+    use async_trait::async_trait;
+    use object_store::{
+        ClientOptions, ObjectStore as _, PutMode, PutOptions, RetryConfig, UpdateVersion,
+        aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
+        path::Path,
+    };
+    use std::collections::HashMap;
+
+    pub(in super::super) struct Objects {
+        bucket: AmazonS3,
+        /// The tag of each object.
+        written: HashMap<u32, UpdateVersion>,
+    }
+
+    impl Objects {
+        /// Credentials are those of the environment. Options of the URL other than the endpoint are not needed
+        /// for a server that this program starts.
+        pub(in super::super) fn open(url: &str) -> Result<Self, Failure> {
+            let (place, options) = url.split_once('?').unwrap_or((url, ""));
+            let (bucket, _prefix) = place.trim_start_matches("s3://").split_once('/').unwrap_or((place, ""));
+            let endpoint = options.split('&').find_map(|option| option.strip_prefix("endpoint="));
+            let bucket = AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_region("us-east-1")
+                .with_endpoint(endpoint.ok_or("bare statements need `endpoint=` in the URL")?)
+                .with_conditional_put(S3ConditionalPut::ETagMatch)
+                .with_client_options(ClientOptions::new().with_http1_only().with_allow_http(true))
+                .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+                .build()?;
+            Ok(Self { bucket, written: HashMap::new() })
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for Objects {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let mut replaced =
+                || self.written.remove(&slot).map(PutMode::Update).ok_or("an object that was not claimed");
+            let (mode, write) = match verb {
+                Claim => (PutMode::Create, 0),
+                Renew(number) => (replaced()?, number),
+                Release => (replaced()?, u64::MAX),
+            };
+            let path = Path::from(format!("bench-bare/{}-{slot}", std::process::id()));
+            let ttl = TTL_NANOS.to_be_bytes();
+            let record = [INCARNATION.as_slice(), &write.to_be_bytes(), &ttl, HOLDER.as_bytes()].concat();
+            let written = self.bucket.put_opts(&path, record.into(), PutOptions::from(mode)).await?;
+            self.written.insert(slot, UpdateVersion { e_tag: written.e_tag, version: written.version });
+            Ok(())
+        }
+    }
+}

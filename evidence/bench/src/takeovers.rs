@@ -1,0 +1,439 @@
+//! Fail-over and hand-over between real processes: the time until the next command works.
+
+use crate::{
+    process::{self, init_storage, take_overs},
+    report::{Failure, Figure, Unit},
+};
+use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, has_ended, is_permitted};
+use rustix::process::{Signal, kill_process};
+use serde::Deserialize;
+use servers::{
+    etcd::{self, Cluster},
+    kubernetes::Kubernetes,
+    owned::{self, StartError},
+    postgres::{Pooler, Postgres},
+};
+use std::{any::Any, env, fs, io, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+    task::JoinSet,
+};
+use vvm_clock::{Instant, SystemClock};
+
+/// The last line of `vvm demo --json`.
+#[derive(Debug, Deserialize)]
+struct Summary {
+    crash_failover_ms: f64,
+    handover_ms: f64,
+}
+
+const TTL_MS: f64 = 1000.0;
+/// The longest pause between two looks of a standby: a quarter of the TTL.
+const POLL_MS: f64 = TTL_MS / 4.0;
+
+/// Fail-over after `kill -9` and clean hand-over, in multiples of the TTL: several runs of `vvm demo`. A release wakes
+/// local standbys, so that the median is that of a woken one; the largest may be that of a standby that polled.
+pub(crate) fn in_demo(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let rounds = if quick { 1 } else { 7 };
+    let summaries = (0..rounds).map(|_| demo()).collect::<Result<Vec<Summary>, _>>()?;
+    let in_ttls =
+        |of: fn(&Summary) -> f64| summaries.iter().map(|summary| of(summary) / TTL_MS).collect::<Vec<f64>>();
+    Ok(vec![
+        Figure::new(
+            "fail-over after kill -9, in TTLs of 1 s",
+            Unit::Ratio,
+            in_ttls(|summary| summary.crash_failover_ms),
+        )
+        .max_at_most(1.1 + 200.0 / TTL_MS),
+        Figure::new("clean hand-over, in TTLs of 1 s", Unit::Ratio, in_ttls(|summary| summary.handover_ms))
+            .max_at_most((POLL_MS + 100.0) / TTL_MS)
+            .median_at_most(200.0 / TTL_MS),
+    ])
+}
+
+fn demo() -> Result<Summary, Failure> {
+    let vvm = env::current_exe()?.with_file_name("vvm");
+    let folder = tempfile::tempdir()?;
+    let ttl = format!("{TTL_MS}ms");
+    let ran =
+        Command::new(vvm).args(["demo", "--json", "--ttl", &ttl]).current_dir(folder.path()).output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let summary = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    summary.ok_or_else(|| {
+        format!("the demo ended without a summary: {}", String::from_utf8_lossy(&ran.stderr)).into()
+    })
+}
+
+/// How a leader's host dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Death {
+    /// Of this signal.
+    Of(Signal),
+    /// The kernel ends it in a control group without memory. Counted from its end.
+    OutOfMemory,
+    /// Stopped, it is killed at its deadline. Counted from its end.
+    Deadline,
+    /// All processes of the leader die at once, with their PID namespace. Counted from the last renewal.
+    OfMachine,
+}
+
+struct Row {
+    name: &'static str,
+    death: Death,
+    level: Level,
+    /// Whether the guardian is process 1 of a PID namespace.
+    is_first: bool,
+    rounds: usize,
+}
+
+const KILLED: Row = Row {
+    name: "kill -9",
+    death: Death::Of(Signal::KILL),
+    level: Level::Guardian,
+    is_first: false,
+    rounds: 50,
+};
+
+/// A panic is not among them: nothing outside a released program makes it panic.
+const ROWS: [Row; 8] = [
+    KILLED,
+    Row { name: "kill -9, level cgroup", level: Level::ControlGroup, ..KILLED },
+    Row { name: "kill -9, level pidns", level: Level::PidNamespace, ..KILLED },
+    Row { name: "kill -9, guardian is process 1", is_first: true, ..KILLED },
+    Row { name: "abort", death: Death::Of(Signal::ABORT), ..KILLED },
+    Row { name: "out of memory", death: Death::OutOfMemory, ..KILLED },
+    Row { name: "stopped until its deadline", death: Death::Deadline, rounds: 10, ..KILLED },
+    Row {
+        name: "machine, from its last renewal",
+        death: Death::OfMachine,
+        is_first: true,
+        rounds: 10,
+        ..KILLED
+    },
+];
+
+/// Starts what follows as process 1 of a PID namespace, which ends with `unshare`.
+const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+
+/// Fail-over after the death of the leader's host, with a standby on the machine: the guardian releases the record, so
+/// the TTL does not matter. It does if all processes die at once. With `quick` few rounds, and without those that take
+/// most of a TTL.
+pub(crate) fn of_dead_hosts(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for row in ROWS {
+        let rounds = if quick { row.rounds / 25 } else { row.rounds };
+        match row.measure(process::program(row.level)?, rounds) {
+            Ok(samples) if samples.is_empty() => {}
+            Ok(samples) => figures.push(row.figure(samples)),
+            Err(cause) => eprintln!("bench: {} is left out: {cause}", row.name),
+        }
+    }
+    Ok(figures)
+}
+
+impl Row {
+    /// Returns the seconds from each death until the next command works. Fails if this machine does not
+    /// allow such a death.
+    fn measure(&self, program: Program, rounds: usize) -> Result<Vec<f64>, Failure> {
+        let before = if self.is_first { &NAMESPACE[..] } else { &[] };
+        if program.level() != self.level || !is_permitted(&[before, &["true"]].concat()) {
+            return Err("this machine does not allow it".into());
+        }
+        let trial = program.trial();
+        let start = |_| process::start(&trial, before, &[]);
+        take_overs(rounds, start, |leader| self.death.strike(&trial, leader))
+    }
+
+    fn figure(&self, samples: Vec<f64>) -> Figure {
+        let figure = Figure::new(format!("next command, TTL 20 s: {}", self.name), Unit::Seconds, samples);
+        match self.death {
+            // 1.05 TTL and 50 ms.
+            Death::OfMachine => figure.max_at_most(21.05),
+            Death::Of(_) | Death::OutOfMemory | Death::Deadline => {
+                figure.median_at_most(0.1).max_at_most(0.5)
+            }
+        }
+    }
+}
+
+impl Death {
+    /// Has the host of `leader` die. Returns the instant to count from.
+    fn strike(self, trial: &Trial, leader: &Running) -> Result<Instant, Failure> {
+        let host = leader.host();
+        let began_at = SystemClock::read();
+        match self {
+            Self::Of(signal) => {
+                kill_process(host, signal)?;
+                Ok(began_at)
+            }
+            Self::OutOfMemory => Ok(MemoryGroup::of(&format!("{}-{host}", trial.mark()))?.exhaust(host)),
+            Self::Deadline => {
+                kill_process(host, Signal::STOP)?;
+                eventually("the host is killed at its deadline", || has_ended(host));
+                Ok(SystemClock::read())
+            }
+            Self::OfMachine => {
+                leader.signal(Signal::KILL);
+                eventually("the host dies with its namespace", || has_ended(host));
+                renewed_at(trial)
+            }
+        }
+    }
+}
+
+/// Returns when the record was written last.
+fn renewed_at(trial: &Trial) -> Result<Instant, Failure> {
+    let asked_at = SystemClock::read();
+    let (_, shown, said) = trial.status(&["--name", &trial.name(), "--json"]);
+    let slots: serde_json::Value = serde_json::from_str(&shown)?;
+    let age = slots.pointer("/0/age_ms").and_then(serde_json::Value::as_u64);
+    let age = age.ok_or_else(|| format!("vvm status shows no age: {said}"))?;
+    Ok(asked_at.before(Duration::from_millis(age)))
+}
+
+/// Hand-over after a clean stop and fail-over after `kill -9` of the leader's host, with each candidate in a network
+/// namespace of its own, with a TTL of 20 s. Notifications wake the standby.
+pub(crate) fn between_machines(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let rounds = if quick { 2 } else { 10 };
+    let machines = [Machine::make(0)?, Machine::make(1)?];
+    let forwarder = Forwarder::new()?;
+    let mut figures = Vec::new();
+    for start in PLACES {
+        let Some(place) = start()? else { continue };
+        // Candidates of Kubernetes need nothing.
+        if !place.name.starts_with("Kubernetes") {
+            init_storage(&place.url("127.0.0.1"))?;
+        }
+        for machine in &machines {
+            for server in &place.addresses {
+                forwarder.forward(&machine.gateway, *server)?;
+            }
+        }
+        figures.extend(place.measure(&machines, rounds)?);
+    }
+    Ok(figures)
+}
+
+/// Dropping it removes the namespace, and with it the interfaces.
+struct Machine {
+    namespace: String,
+    /// The address at which it reaches servers of the root namespace.
+    gateway: String,
+}
+
+impl Machine {
+    /// Makes the one with this number, below 64.
+    ///
+    /// # Errors
+    /// Without privileges, the error names the cause. Nothing is left.
+    fn make(number: u8) -> Result<Self, Failure> {
+        let id = std::process::id();
+        // Addresses for measurements (RFC 2544).
+        let address = |host: u8| format!("198.18.{}.{}", id % 256, 4 * number + host);
+        let namespace = format!("vvm{id}-{number}");
+        ip(&format!("netns add {namespace}"))?;
+        let machine = Self { namespace, gateway: address(1) };
+        let (name, here) = (&machine.namespace, &machine.gateway);
+        ip(&format!("link add {name} type veth peer name veth netns {name}"))?;
+        ip(&format!("addr add {here}/30 dev {name}"))?;
+        ip(&format!("link set {name} up"))?;
+        ip(&format!("-n {name} addr add {}/30 dev veth", address(2)))?;
+        ip(&format!("-n {name} link set veth up"))?;
+        ip(&format!("-n {name} link set lo up"))?;
+        Ok(machine)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // The pair is removed at once, while processes may still keep the namespace.
+        let _gone = ip(&format!("link del {}", self.namespace));
+        let _best_effort = ip(&format!("netns del {}", self.namespace));
+    }
+}
+
+fn ip(arguments: &str) -> Result<(), Failure> {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output
+        .map_err(|cause| format!("`ip` could not be started: {cause}; install Debian's package iproute2"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let needs = "needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN";
+    Err(format!("no network namespace: `ip {arguments}` said: {said} ({needs})").into())
+}
+
+/// Dropping it ends all connections.
+struct Forwarder {
+    tasks: Runtime,
+}
+
+impl Forwarder {
+    fn new() -> io::Result<Self> {
+        Ok(Self { tasks: Builder::new_multi_thread().worker_threads(1).enable_all().build()? })
+    }
+
+    /// Forwards connections from the port of `server` at `gateway` to `server`.
+    fn forward(&self, gateway: &str, server: SocketAddr) -> io::Result<()> {
+        let listener = self.tasks.block_on(TcpListener::bind((gateway, server.port())))?;
+        self.tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            // An error ends the measurement, since no candidate connects any more.
+            while let Ok((mut client, _)) = listener.accept().await {
+                connections.spawn(async move {
+                    if let Ok(mut server) = TcpStream::connect(server).await {
+                        let _ended = client.set_nodelay(true).and(server.set_nodelay(true));
+                        let _ended = copy_bidirectional(&mut client, &mut server).await;
+                    }
+                });
+            }
+        });
+        Ok(())
+    }
+}
+
+/// A storage. Dropping it ends its servers.
+struct Place {
+    name: &'static str,
+    /// Without one, the standby's next look finds the end of the leader: within a second.
+    has_notifications: bool,
+    _servers: Box<dyn Any>,
+    /// Where its servers listen.
+    addresses: Vec<SocketAddr>,
+    /// The URL, with `HOSTS` for addresses with ports.
+    url: String,
+}
+
+/// Starts a storage. `None`: this machine lacks it.
+type Start = fn() -> Result<Option<Place>, Failure>;
+
+const PLACES: [Start; 5] =
+    [Place::postgres, Place::pooled, Place::etcd, || Place::kubernetes(ADMIN), || Place::kubernetes(WORKER)];
+
+/// May do everything.
+const ADMIN: &str = "admin";
+
+/// May not watch, so there are no notifications.
+const WORKER: &str = "worker";
+
+/// When a role must be in force.
+const IN_FORCE: Duration = Duration::from_secs(30);
+
+const POSTGRES: &str = "postgres://postgres@HOSTS/postgres?sslmode=disable";
+
+impl Place {
+    fn postgres() -> Result<Option<Self>, Failure> {
+        let server = Postgres::start(&servers::target(), &[], &[])?;
+        Ok(Some(Self {
+            name: "PostgreSQL",
+            has_notifications: true,
+            addresses: vec![server.address()],
+            url: POSTGRES.into(),
+            _servers: Box::new(server),
+        }))
+    }
+
+    /// Transactions may change the connection, so there are no notifications.
+    fn pooled() -> Result<Option<Self>, Failure> {
+        let server = Postgres::start(&servers::target(), &[], &[])?;
+        let Some(pooler) = Pooler::start(&server)? else {
+            eprintln!("not measured: PostgreSQL without notifications (install Debian's package pgbouncer)");
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            name: "PostgreSQL behind PgBouncer, so without notifications",
+            has_notifications: false,
+            addresses: vec![pooler.address()],
+            url: POSTGRES.into(),
+            // The pooler ends first.
+            _servers: Box::new((pooler, server)),
+        }))
+    }
+
+    fn etcd() -> Result<Option<Self>, Failure> {
+        let mut cluster = Cluster::start(&etcd::Program::built()?, 3)?;
+        Ok(Some(Self {
+            name: "three members of etcd",
+            has_notifications: true,
+            addresses: cluster.members().iter().map(|member| member.address()).collect(),
+            url: "etcd://HOSTS/bench".into(),
+            _servers: Box::new(cluster),
+        }))
+    }
+
+    /// Its candidates log in by this context.
+    fn kubernetes(context: &'static str) -> Result<Option<Self>, Failure> {
+        let server = match Kubernetes::start() {
+            Err(why @ StartError::NotBuilt(_)) => {
+                eprintln!("not measured: Kubernetes ({why})");
+                return Ok(None);
+            }
+            started => started?,
+        };
+        // Its certificate names loopback alone. Beside its own file, whose paths are relative.
+        let config = fs::read_to_string(server.kubeconfig())?;
+        const AUTHORITY: &str = "certificate-authority:";
+        let named = config.replace(AUTHORITY, &format!("tls-server-name: localhost, {AUTHORITY}"));
+        let elsewhere: PathBuf = server.kubeconfig().with_file_name("elsewhere");
+        fs::write(&elsewhere, named)?;
+        let role =
+            ["create", "role", WORKER, "--verb=get,create,update", "--resource=leases.coordination.k8s.io"];
+        let binding = ["create", "rolebinding", WORKER, "--role=worker", "--user=worker"];
+        let created = server.kubectl(&role) && server.kubectl(&binding);
+        // The server learns of a role a moment after it was created.
+        let may = ["auth", "can-i", "update", "leases.coordination.k8s.io", "--as=worker"];
+        if !created || !owned::wait_until(IN_FORCE, || Ok::<_, io::Error>(server.kubectl(&may)))? {
+            return Err(
+                "the role of a candidate that may not watch was not created, or is not in force".into()
+            );
+        }
+        let config = elsewhere.display();
+        Ok(Some(Self {
+            name: if context == ADMIN { "Kubernetes" } else { "Kubernetes, without the right to watch" },
+            has_notifications: context == ADMIN,
+            addresses: vec![server.address()],
+            url: format!("k8s://default?kubeconfig={config}&context={context}&server=https://HOSTS"),
+            _servers: Box::new(server),
+        }))
+    }
+
+    /// The URL, with the servers' ports at `host`.
+    fn url(&self, host: &str) -> String {
+        let hosts = self.addresses.iter().map(|address| format!("{host}:{}", address.port()));
+        self.url.replace("HOSTS", &hosts.collect::<Vec<_>>().join(","))
+    }
+
+    fn measure(&self, machines: &[Machine; 2], rounds: usize) -> Result<[Figure; 2], Failure> {
+        let program = process::program(Level::Guardian)?;
+        let seconds_after = |signal| {
+            let trial = program.trial();
+            // The last leader of the first trial does not release.
+            let name = if signal == Signal::KILL { "bench-killed" } else { "bench-stopped" };
+            let start = |round: usize| {
+                let Machine { namespace, gateway } = &machines[round % 2];
+                let local = trial.folder().join(namespace).display().to_string();
+                let options = ["--storage", &self.url(gateway), "--name", name, "--local-dir", &local];
+                process::start(&trial, &["ip", "netns", "exec", namespace], &options)
+            };
+            let strike = |leader: &Running| {
+                let target = if signal == Signal::KILL { leader.host() } else { leader.guardian };
+                let at = SystemClock::read();
+                kill_process(target, signal)?;
+                Ok(at)
+            };
+            take_overs(rounds, start, strike)
+        };
+        let goals = if self.has_notifications { [0.2, 0.3] } else { [1.0, 1.1] };
+        let figure = |what: &str, samples, goal| {
+            let name = format!("next command on another machine after {what}, {}", self.name);
+            Figure::new(name, Unit::Seconds, samples).median_at_most(goal)
+        };
+        Ok([
+            figure("a clean stop", seconds_after(Signal::TERM)?, goals[0]),
+            figure("kill -9 of the host", seconds_after(Signal::KILL)?, goals[1]),
+        ])
+    }
+}
