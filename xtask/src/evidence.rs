@@ -1,6 +1,7 @@
-//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is measured. And
-//! `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md`, at a small size. There the programs are those that
-//! the tests build, without optimisation: a small run shows that a command works, and no figure.
+//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is
+//! measured. And `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md`, at a small
+//! size. There the programs are those that the tests build, without optimisation: a small run shows that a
+//! command works, and no figure.
 
 use crate::{
     ci::{
