@@ -1,10 +1,8 @@
 //! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`, and which one is tried [`Next`].
 
-use std::{
-    fmt,
-    net::IpAddr,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::fmt;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A host and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,10 +19,12 @@ impl fmt::Display for Host {
     }
 }
 
+#[cfg(any(feature = "etcd", feature = "postgres"))]
 impl Host {
     /// Whether it is this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        let address = self.name.parse::<std::net::IpAddr>();
+        self.name == "localhost" || address.is_ok_and(|address| address.is_loopback())
     }
 }
 

@@ -111,8 +111,11 @@
 
 mod address;
 mod connections;
+mod description;
+mod documents;
 mod driver;
 mod errors;
+mod history;
 mod open;
 mod rows;
 mod session;

@@ -1,26 +1,23 @@
-//! How slots and settings are laid out, the statements of each verb, and how their answers are decoded.
+//! How slots and settings are laid out, the statement of each step, and how their answers are decoded.
 //!
-//! A verb is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
+//! A step is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
 //! which the server carries out as one transaction. There, values stand in the text: bytes in hexadecimal
 //! digits, everything else as numbers, so that nothing has to be quoted.
+//!
+//! The conditions are those of [`decide`](crate::decide), stated in SQL: an `UPDATE` compares them with the row
+//! that it locks, and changes it or nothing.
 
-mod answer;
-mod documents;
-mod history;
-mod statement;
-
-pub(super) use answer::{Answer, Row};
-pub(super) use documents::{document, documents_page, write_documents};
-pub(super) use history::{Compared, History, PROCESS, Shown, adoption, history};
-pub(super) use statement::Statement;
-
-use super::errors::Damaged;
-use crate::{Partition, key::KEY_PREFIX_VVM_LEADER};
-use ielections::{
-    DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,
+use super::{
+    errors::Damaged,
+    history::{self, Compared, History},
 };
-use statement::Value::{self, Bytes, Keys, Number};
+use crate::{
+    key::{KEY_PREFIX_VVM_LEADER, Partition},
+    step::{Columns, RecordColumns},
+};
+use ielections::{DocumentVersion, Entry, Epoch, FenceState, Incarnation, Slot, Ttl, Vacant};
 use std::{fmt, fmt::Write as _, time::Duration};
+use tokio_postgres::{SimpleQueryMessage, types::ToSql};
 
 /// The comment of our schema, by which it is known. A change that an older version would misread raises the
 /// number.
@@ -78,13 +75,13 @@ const SLOT: &str = "epoch::text, encode(incarnation, 'hex'), write::text, ttl_na
 /// replicated: without it a reader sees what no synchronous standby has.
 pub(super) fn locked(at: &Partition) -> Statement<'_> {
     let text = format!("SELECT {SLOT} FROM sysvvm.leader WHERE pk = $1 FOR NO KEY UPDATE");
-    Statement::new(text, [Bytes(Some(at.as_bytes()))])
+    Statement::new(text, [Value::Bytes(Some(at.as_bytes()))])
 }
 
 /// Shows slots, with their keys before them.
 pub(super) fn peek(at: &[Partition]) -> Statement<'_> {
     let text = format!("SELECT encode(pk, 'hex'), {SLOT} FROM sysvvm.leader WHERE pk = ANY ($1)");
-    Statement::new(text, [Keys(at.iter().map(Partition::as_bytes).collect())])
+    Statement::new(text, [Value::Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.
@@ -94,7 +91,7 @@ pub(super) fn ages(at: &[Partition]) -> Statement<'_> {
             clock_timestamp() - (to_jsonb(l) ->> 'written_at')::timestamptz) * 1000)::bigint::text \
          FROM sysvvm.leader l WHERE pk = ANY ($1) AND incarnation IS NOT NULL \
             AND to_jsonb(l) ->> 'written_at' IS NOT NULL";
-    Statement::new(text.into(), [Keys(at.iter().map(Partition::as_bytes).collect())])
+    Statement::new(text.into(), [Value::Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records
@@ -111,11 +108,11 @@ pub(super) fn swap<'a>(
     history: &'a History,
     compared: Compared,
 ) -> Statement<'a> {
-    let witness = Bytes(Some(history.witness()));
-    let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
-    let pk = Bytes(Some(at.as_bytes()));
-    let (old_epoch, old_incarnation, old_write) = match from {
+    match from {
         Slot::Vacant(Vacant { last_epoch: None }) => {
+            let witness = Value::Bytes(Some(history.witness()));
+            let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
+            let pk = Value::Bytes(Some(at.as_bytes()));
             // After a fail-over, a slot without a row may have been claimed on the server that is lost.
             let fresh = if is_led(at) { "NOT h.adopted" } else { "true" };
             let text = format!(
@@ -124,14 +121,38 @@ pub(super) fn swap<'a>(
                  ON CONFLICT DO NOTHING",
                 history::holds(compared, "$7", fresh)
             );
-            return Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder, witness]);
+            Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder, witness])
         }
-        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => (number(*epoch), Bytes(None), Number(None)),
-        Slot::Held { entry, .. } => {
-            let [epoch, incarnation, write, ..] = record(entry);
-            (epoch, incarnation, write)
+        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => {
+            let vacant = [number(*epoch), Value::Bytes(None), Value::Number(None)];
+            replacement(at, vacant, entry, history, compared)
         }
-    };
+        Slot::Held { entry: held, .. } => renewal(at, held, entry, history, compared),
+    }
+}
+
+/// Replaces exactly this record by `entry`.
+pub(super) fn renewal<'a>(
+    at: &'a Partition,
+    held: &'a Entry,
+    entry: &'a Entry,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let [epoch, incarnation, write, ..] = record(held);
+    replacement(at, [epoch, incarnation, write], entry, history, compared)
+}
+
+fn replacement<'a>(
+    at: &'a Partition,
+    [old_epoch, old_incarnation, old_write]: [Value<'a>; 3],
+    entry: &'a Entry,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let witness = Value::Bytes(Some(history.witness()));
+    let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
+    let pk = Value::Bytes(Some(at.as_bytes()));
     let text = format!(
         "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6 \
          WHERE pk = $1 AND epoch = $7 AND incarnation IS NOT DISTINCT FROM $8 \
@@ -156,7 +177,7 @@ pub(super) fn release<'a>(
         history::holds(compared, "$4", "true")
     );
     let [pk, incarnation, witness] =
-        [at.as_bytes(), incarnation.as_bytes(), history.witness()].map(|bytes| Bytes(Some(bytes)));
+        [at.as_bytes(), incarnation.as_bytes(), history.witness()].map(|bytes| Value::Bytes(Some(bytes)));
     Statement::new(text, [pk, number(epoch), incarnation, witness])
 }
 
@@ -197,57 +218,52 @@ pub(super) fn peeked(row: &Row) -> Result<(Vec<u8>, Slot), Damaged> {
 }
 
 fn slot_at(row: &Row, first: usize) -> Result<Slot, Damaged> {
-    let epoch = Epoch::new(row.number(first)?.cast_unsigned()).map_err(Damaged::of)?;
+    let epoch = row.number(first)?.cast_unsigned();
     if row.is_null(first + 1) {
-        return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+        return Columns { epoch, record: None }.slot().map_err(Damaged::of);
     }
-    let incarnation = row.bytes(first + 1)?.try_into();
-    let incarnation = incarnation.map_err(|_| Damaged::of("an incarnation that has not 16 bytes"))?;
-    let holder = String::from_utf8(row.bytes(first + 4)?).map_err(Damaged::of)?;
-    let entry = Entry {
-        holder: Holder::new(holder).map_err(Damaged::of)?,
-        version: Version {
-            incarnation: Incarnation::from_bytes(incarnation),
-            write: row.number(first + 2)?.cast_unsigned(),
-        },
-        ttl: ttl(row.number(first + 3)?)?,
-        epoch,
+    let (incarnation, holder) = (row.bytes(first + 1)?, row.bytes(first + 4)?);
+    let record = RecordColumns {
+        incarnation: &incarnation,
+        write: row.number(first + 2)?.cast_unsigned(),
+        ttl_nanos: row.number(first + 3)?.cast_unsigned(),
+        holder: &holder,
     };
-    Ok(Slot::Held { entry, proven_age: None })
+    Columns { epoch, record: Some(record) }.slot().map_err(Damaged::of)
 }
 
-fn ttl(nanos: i64) -> Result<Ttl, Damaged> {
+pub(super) fn ttl(nanos: i64) -> Result<Ttl, Damaged> {
     Ttl::new(Duration::from_nanos(nanos.cast_unsigned())).map_err(Damaged::of)
 }
 
-fn nanos(ttl: Ttl) -> i64 {
+pub(super) fn nanos(ttl: Ttl) -> i64 {
     // At most 24 h, far within 63 bits.
     ttl.get().as_nanos() as i64
 }
 
-fn version(stored: i64) -> DocumentVersion {
+pub(super) fn version(stored: i64) -> DocumentVersion {
     DocumentVersion::from_stored(stored.cast_unsigned())
 }
 
 /// The columns of a leader record: epoch, incarnation, write, TTL and holder.
 fn record(entry: &Entry) -> [Value<'_>; 5] {
+    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
     [
         number(entry.epoch),
-        Bytes(Some(entry.version.incarnation.as_bytes())),
-        // All 64 bits, as they are: a version is only ever compared for being equal.
-        Number(Some(entry.version.write.cast_signed())),
-        Number(Some(nanos(entry.ttl))),
-        Bytes(Some(entry.holder.as_str().as_bytes())),
+        Value::Bytes(Some(incarnation)),
+        Value::Number(Some(write.cast_signed())),
+        Value::Number(Some(ttl_nanos.cast_signed())),
+        Value::Bytes(Some(holder)),
     ]
 }
 
 fn number(epoch: Epoch) -> Value<'static> {
-    Number(Some(epoch.get().cast_signed()))
+    Value::Number(Some(epoch.get().cast_signed()))
 }
 
 /// Bytes in a statement. By `decode` and not as a literal of `bytea`, whose backslash depends on the settings
 /// of the server.
-struct Hex<'a>(&'a [u8]);
+pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Hex<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -270,6 +286,162 @@ fn from_hex(text: &str) -> Result<Vec<u8>, Damaged> {
     };
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
     bytes.ok_or_else(|| Damaged::of("bytes that are no hexadecimal digits"))
+}
+
+/// A statement with the places `$1`, `$2` and so on for its values. Displayed, it has them in their places.
+#[derive(Debug)]
+pub(super) struct Statement<'a> {
+    text: String,
+    values: Vec<Value<'a>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Value<'a> {
+    Bytes(Option<&'a [u8]>),
+    Number(Option<i64>),
+    Keys(Vec<&'a [u8]>),
+}
+
+impl<'a> Statement<'a> {
+    pub(super) fn new(text: String, values: impl IntoIterator<Item = Value<'a>>) -> Self {
+        Self { text, values: values.into_iter().collect() }
+    }
+
+    /// Without the values: the same for all statements of a kind.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &(dyn ToSql + Sync)> {
+        self.values.iter().map(|value| match value {
+            Value::Bytes(bytes) => bytes as &(dyn ToSql + Sync),
+            Value::Number(number) => number,
+            Value::Keys(keys) => keys,
+        })
+    }
+}
+
+impl fmt::Display for Statement<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.text.split('$');
+        out.write_str(parts.next().unwrap_or_default())?;
+        for part in parts {
+            let digits = part.len() - part.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+            let (number, rest) = part.split_at(digits);
+            let value = number.parse::<usize>().ok().and_then(|number| self.values.get(number - 1));
+            write!(out, "{}{rest}", value.ok_or(fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(Some(bytes)) => Hex(bytes).fmt(out),
+            Self::Number(Some(number)) => write!(out, "'{number}'::bigint"),
+            Self::Bytes(None) | Self::Number(None) => out.write_str("NULL"),
+            Self::Keys(keys) => {
+                let keys: Vec<String> = keys.iter().map(|key| Hex(key).to_string()).collect();
+                write!(out, "ARRAY[{}]::bytea[]", keys.join(", "))
+            }
+        }
+    }
+}
+
+/// What a request was answered: for each of its statements rows, and how many rows it showed or changed.
+#[derive(Debug)]
+pub(super) struct Answer(Vec<Answered>);
+
+#[derive(Default, Debug)]
+struct Answered {
+    rows: Vec<Row>,
+    affected: u64,
+}
+
+impl Answer {
+    pub(super) fn of(messages: Vec<SimpleQueryMessage>) -> Self {
+        let mut statements = vec![Answered::default()];
+        for message in messages {
+            let Some(last) = statements.last_mut() else { break };
+            match message {
+                SimpleQueryMessage::Row(row) => {
+                    let columns = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
+                    last.rows.push(Row(columns.collect()));
+                }
+                SimpleQueryMessage::CommandComplete(affected) => {
+                    last.affected = affected;
+                    statements.push(Answered::default());
+                }
+                _ => {}
+            }
+        }
+        Self(statements)
+    }
+
+    /// Of one prepared statement, all of whose columns are text.
+    pub(super) fn of_rows(
+        rows: Vec<tokio_postgres::Row>,
+        affected: u64,
+    ) -> Result<Self, tokio_postgres::Error> {
+        let row = |row: &tokio_postgres::Row| {
+            let columns = (0..row.len()).map(|column| row.try_get::<_, Option<String>>(column));
+            Ok::<_, tokio_postgres::Error>(Row(columns.collect::<Result<_, _>>()?))
+        };
+        let rows = rows.iter().map(row).collect::<Result<_, _>>()?;
+        Ok(Self(vec![Answered { rows, affected }]))
+    }
+
+    /// The first row of a statement, counted from 0.
+    pub(super) fn row(&self, statement: usize) -> Option<&Row> {
+        self.rows(statement).first()
+    }
+
+    /// The rows of a statement alone.
+    pub(super) fn into_rows(mut self, statement: usize) -> Vec<Row> {
+        self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
+    }
+
+    pub(super) fn rows(&self, statement: usize) -> &[Row] {
+        self.0.get(statement).map_or(&[], |statement| &statement.rows)
+    }
+
+    /// How many rows a statement showed or changed.
+    pub(super) fn affected(&self, statement: usize) -> u64 {
+        self.0.get(statement).map_or(0, |statement| statement.affected)
+    }
+}
+
+/// The columns of a row, as text.
+#[derive(Debug)]
+pub(super) struct Row(Vec<Option<String>>);
+
+impl Row {
+    #[cfg(test)]
+    pub(super) fn of<const N: usize>(columns: [Option<&str>; N]) -> Self {
+        Self(columns.map(|column| column.map(str::to_owned)).into())
+    }
+
+    pub(super) fn text(&self, column: usize) -> Result<&str, Damaged> {
+        let missing = || Damaged::of(format!("column {} is null where others are not", column + 1));
+        self.0.get(column).and_then(Option::as_deref).ok_or_else(missing)
+    }
+
+    pub(super) fn is_null(&self, column: usize) -> bool {
+        self.0.get(column).is_none_or(Option::is_none)
+    }
+
+    pub(super) fn number(&self, column: usize) -> Result<i64, Damaged> {
+        self.text(column)?.parse().map_err(Damaged::of)
+    }
+
+    pub(super) fn is_true(&self, column: usize) -> Result<bool, Damaged> {
+        Ok(self.text(column)? == "t")
+    }
+
+    pub(super) fn bytes(&self, column: usize) -> Result<Vec<u8>, Damaged> {
+        from_hex(self.text(column)?)
+    }
 }
 
 #[cfg(test)]
@@ -315,5 +487,17 @@ mod tests {
             damaged[column] = value;
             assert!(slot(damaged).is_err(), "column {column}: {value:?}");
         }
+    }
+
+    #[test]
+    fn values_stand_in_their_places() {
+        let numbers = (1..=11).map(|number| Value::Number(Some(-number)));
+        let statement = Statement::new("SELECT $11, $1".into(), numbers);
+        assert_eq!(statement.to_string(), "SELECT '-11'::bigint, '-1'::bigint");
+        let values = [Value::Bytes(None), Value::Bytes(Some(b"$2")), Value::Keys(vec![b"a", b"b"])];
+        assert_eq!(
+            Statement::new("$3$1 = $2".into(), values).to_string(),
+            "ARRAY[decode('61', 'hex'), decode('62', 'hex')]::bytea[]NULL = decode('2432', 'hex')"
+        );
     }
 }

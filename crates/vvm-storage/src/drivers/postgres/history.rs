@@ -4,8 +4,11 @@
 //! differs, it was promoted or restored, and the first candidate *adopts* it ([`adoption`]). Two standbys
 //! that are promoted independently differ only by their witnesses.
 
-use super::{Hex, Row, locked, nanos, ttl};
-use crate::{Partition, drivers::postgres::errors::Damaged};
+use super::{
+    errors::Damaged,
+    rows::{Hex, Row, is_led, locked, nanos, ttl},
+};
+use crate::key::{KEY_PREFIX_VVM_LEADER, Partition};
 use ielections::Ttl;
 use std::time::Duration;
 
@@ -31,15 +34,15 @@ const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
 
 /// The history that the writes of a handle belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) struct History {
+pub(super) struct History {
     witness: Vec<u8>,
     /// No claim may have a larger TTL.
-    pub(in super::super) max_ttl: Ttl,
+    pub(super) max_ttl: Ttl,
 }
 
 /// What of the history a statement compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Compared {
+pub(super) enum Compared {
     /// The witness alone, in the process of the server that is known to have this history: [`PROCESS`].
     ///
     /// A server leaves recovery once, and goes back into it only by a restart, which ends its processes. So
@@ -53,7 +56,7 @@ pub(in super::super) enum Compared {
 
 /// Stands in a statement for the number of the process that is to carry it out. Replaced when the statement
 /// is prepared on a connection to it.
-pub(in super::super) const PROCESS: &str = ":process";
+pub(super) const PROCESS: &str = ":process";
 
 /// That the history has the witness that stands at this place, and `condition` with it.
 pub(super) fn holds(compared: Compared, witness: &str, condition: &str) -> String {
@@ -72,12 +75,12 @@ impl History {
         &self.witness
     }
 
-    pub(in super::super) fn is_same(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         self.witness == other.witness
     }
 
     /// What [`history`] shows.
-    pub(in super::super) fn shown(row: Option<&Row>) -> Result<Shown, Damaged> {
+    pub(super) fn shown(row: Option<&Row>) -> Result<Shown, Damaged> {
         let row = row.ok_or_else(|| Damaged::of("table history is empty"))?;
         let history = Self { witness: row.bytes(0)?, max_ttl: ttl(row.number(2)?)? };
         let server_time = Duration::from_millis(row.number(3)?.try_into().unwrap_or(0));
@@ -87,15 +90,15 @@ impl History {
 
 /// What [`history`] shows.
 #[derive(Debug)]
-pub(in super::super) struct Shown {
+pub(super) struct Shown {
     /// `None` if the server that answers has a later one, which no candidate has adopted.
-    pub(in super::super) adopted: Option<History>,
+    pub(super) adopted: Option<History>,
     /// The server's wall clock, since the Unix epoch.
-    pub(in super::super) server_time: Duration,
+    pub(super) server_time: Duration,
 }
 
 /// Shows the history of the server that answers, and its clock.
-pub(in super::super) fn history() -> String {
+pub(super) fn history() -> String {
     format!(
         "SELECT encode(h.witness, 'hex'), {NAMES_THIS_SERVER}{TIMELINE}, h.max_ttl_nanos, {SERVER_MILLIS} \
          FROM sysvvm.history h, pg_control_system() c"
@@ -112,12 +115,8 @@ pub(in super::super) fn history() -> String {
 /// A promoted server may have forgotten that the largest TTL was raised. The larger of its own and `known`
 /// counts. If it was adopted without this knowledge, it is adopted once more by a handle whose history,
 /// `ours`, is another one.
-pub(in super::super) fn adoption(
-    at: Option<&Partition>,
-    ours: Option<&History>,
-    known: Option<Ttl>,
-) -> String {
-    let led = crate::key::KEY_PREFIX_VVM_LEADER;
+pub(super) fn adoption(at: Option<&Partition>, ours: Option<&History>, known: Option<Ttl>) -> String {
+    let led = KEY_PREFIX_VVM_LEADER;
     let (known, ours) = (known.map_or(0, nanos), Hex(ours.map_or(&[], History::witness)));
     let changed = format!(
         "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
@@ -140,7 +139,7 @@ pub(in super::super) fn adoption(
     match at {
         None => adopt,
         Some(at) => {
-            let insertion = if super::is_led(at) { "h.adopted" } else { "false" };
+            let insertion = if is_led(at) { "h.adopted" } else { "false" };
             format!(
                 "{adopt}; INSERT INTO sysvvm.leader (pk, epoch, incarnation, write, ttl_nanos, holder) \
                     SELECT {pk}, {epoch}, {RANDOM}, 0, h.max_ttl_nanos, {holder} \
