@@ -2,7 +2,7 @@
 //!
 //! Drivers that read, compare and write within a transaction of their own call [`decide`]. A driver that sends
 //! a condition to a server states the same condition in the server's language;
-//! `testing::compare_steps` compares random steps on it with [`decide`].
+//! `testing::compare_steps` (feature) compares random steps on it with [`decide`].
 
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Holder, Incarnation, OnlyIf,
@@ -85,7 +85,7 @@ impl Step {
 pub enum Done {
     /// Applied.
     Applied,
-    /// Not applied, and never will be.
+    /// Not applied: its condition did not hold.
     Refused(Shown),
 }
 
@@ -181,10 +181,10 @@ pub enum Decision<'step> {
 /// - **(I5)** Only a claim replaces a record of another leadership, and only the version that the candidate
 ///   observed for its TTL. A renewal that landed meanwhile has another version. No time is read here: a
 ///   record whose TTL has passed is `Held` until a claim or its own release ends it, and never absent.
-/// - **(I7)** A version is used for one attempt only. So a step whose outcome was lost is either applied, and
-///   a read shows its version or a later one, or its condition may still hold; sent a second time, it finds
-///   its own version in its place and is refused. `Refuse` is decided on one state at one moment, and shows
-///   that state: the step is not applied, and the same call never will be.
+/// - **(I7)** A version is used for one attempt only, and no state returns once it was replaced. So a step that
+///   was applied finds its condition broken by itself: a second copy of it is refused. A read that shows the
+///   step's own version proves that it was applied; no refusal and no other state proves that it was not, while
+///   a copy may be under way. A refusal is decided on one state at one moment, and shows exactly that state.
 ///
 /// # Errors
 /// If the state can't be read.
@@ -227,6 +227,7 @@ pub fn decide<'step, S: State>(state: &S, step: &'step Step) -> Result<Decision<
 
 /// The five columns of a slot that was led at least once, as databases keep them. A database without unsigned
 /// numbers keeps the same 64 bits.
+#[allow(dead_code, reason = "drivers in memory and of cells have other rows")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Columns<'row> {
     pub(crate) epoch: u64,
@@ -235,6 +236,7 @@ pub(crate) struct Columns<'row> {
 }
 
 /// The columns that a vacant slot lacks.
+#[allow(dead_code, reason = "see `Columns`")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordColumns<'row> {
     /// 16 bytes.
@@ -246,6 +248,7 @@ pub(crate) struct RecordColumns<'row> {
     pub(crate) holder: &'row [u8],
 }
 
+#[allow(dead_code, reason = "see `Columns`")]
 impl<'row> RecordColumns<'row> {
     pub(crate) fn of(entry: &'row Entry) -> Self {
         Self {
@@ -261,14 +264,17 @@ impl<'row> RecordColumns<'row> {
 /// The columns are not those of a slot.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
+#[allow(dead_code, reason = "see `Columns`")]
 pub(crate) struct DamagedSlot(String);
 
+#[allow(dead_code, reason = "see `Columns`")]
 impl DamagedSlot {
     fn of(what: impl Display) -> Self {
         Self(what.to_string())
     }
 }
 
+#[allow(dead_code, reason = "see `Columns`")]
 impl Columns<'_> {
     /// The slot, without a proven age. What is damaged is an error, and never a vacancy (I5).
     pub(crate) fn slot(self) -> Result<Slot, DamagedSlot> {
@@ -285,5 +291,167 @@ impl Columns<'_> {
             epoch,
         };
         Ok(Slot::Held { entry, proven_age: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::DocumentId;
+    use std::convert::Infallible;
+
+    /// A partition with one document, `a` of batch 6, after 7 batches.
+    struct Stands(Slot, Option<&'static [u8]>);
+
+    impl State for Stands {
+        type Error = Infallible;
+
+        fn slot(&self) -> Result<Slot, Infallible> {
+            Ok(self.0.clone())
+        }
+
+        fn fence(&self) -> Result<FenceState, Infallible> {
+            Ok(FenceState { slot: self.0.clone(), last: batch(7) })
+        }
+
+        fn version(&self, id: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
+            Ok((id.as_bytes() == b"a").then(|| batch(6)))
+        }
+
+        fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
+            Ok(self.1.map(<[u8]>::to_vec))
+        }
+    }
+
+    fn batch(number: u64) -> DocumentVersion {
+        DocumentVersion::from_stored(number)
+    }
+
+    fn entry(incarnation: u8, write: u64, epoch: u64) -> Entry {
+        Entry {
+            holder: Holder::new("leader").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write },
+            ttl: Ttl::DEFAULT,
+            epoch: Epoch::new(epoch).unwrap(),
+        }
+    }
+
+    fn held(entry: Entry) -> Slot {
+        Slot::Held { entry, proven_age: None }
+    }
+
+    fn vacant(last_epoch: Option<u64>) -> Slot {
+        Slot::Vacant(Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) })
+    }
+
+    /// Shows I2 and I5.
+    #[test]
+    fn record_is_replaced_only_in_exactly_the_state_that_the_step_names() {
+        let record = || entry(1, 3, 5);
+        let aged = Slot::Held { entry: record(), proven_age: Some(Duration::MAX) };
+        let states = [
+            vacant(None),
+            vacant(Some(4)),
+            vacant(Some(5)),
+            aged,
+            // Renewed, of another incarnation, of another epoch.
+            held(entry(1, 4, 5)),
+            held(entry(2, 3, 5)),
+            held(entry(1, 3, 6)),
+        ];
+        let next = entry(9, 0, 9);
+        let claim = |from| Step::Claim { from, to: next.clone() };
+        let renewed = entry(1, 4, 5);
+        let release = Step::Release { incarnation: record().incarnation(), epoch: record().epoch };
+        let hold = Decision::Hold(&next);
+        // The step, its decision, and in which of the states it is applied. No time that has passed counts.
+        let table = [
+            (claim(vacant(None)), &hold, "x......"),
+            (claim(vacant(Some(4))), &hold, ".x....."),
+            (claim(vacant(Some(5))), &hold, "..x...."),
+            (claim(held(record())), &hold, "...x..."),
+            (Step::renew(&record(), &renewed), &Decision::Hold(&renewed), "...x..."),
+            (release, &Decision::Vacate(record().epoch), "...xx.."),
+        ];
+        for (step, applied, states_applied) in table {
+            for (stands, applies) in states.iter().zip(states_applied.bytes()) {
+                let refused = Decision::Refuse(Shown::Slot(stands.clone()));
+                let expected = if applies == b'x' { applied } else { &refused };
+                let Ok(decision) = decide(&Stands(stands.clone(), None), &step);
+                assert_eq!(&decision, expected, "{step:?} on {stands:?}");
+            }
+        }
+    }
+
+    /// Shows I2.
+    #[test]
+    fn batch_is_written_only_by_its_leadership_once_and_under_all_its_conditions() {
+        let put = |id: &'static str, only_if| DocumentWrite::Put {
+            id: DocumentId::new(id).unwrap(),
+            body: "body".into(),
+            only_if,
+        };
+        let [absent, sixth, seventh] = [OnlyIf::Absent, OnlyIf::Version(batch(6)), OnlyIf::Version(batch(7))];
+        let renewed = held(entry(1, 8, 5));
+        let table = [
+            ("of the leader, in any version of its record", &renewed, (1, 5, 7), vec![], true),
+            ("conditions that hold", &renewed, (1, 5, 7), vec![put("a", sixth), put("b", absent)], true),
+            (
+                "one condition that fails",
+                &renewed,
+                (1, 5, 7),
+                vec![put("b", absent), put("a", absent)],
+                false,
+            ),
+            ("an older version", &renewed, (1, 5, 7), vec![put("a", seventh)], false),
+            ("a version of nothing", &renewed, (1, 5, 7), vec![put("b", sixth)], false),
+            ("a batch that was written", &renewed, (1, 5, 6), vec![], false),
+            ("a batch before its turn", &renewed, (1, 5, 8), vec![], false),
+            ("an epoch before", &renewed, (1, 4, 7), vec![], false),
+            ("another incarnation", &renewed, (2, 5, 7), vec![], false),
+            ("after the release", &vacant(Some(5)), (1, 5, 7), vec![], false),
+        ];
+        for (case, stands, (incarnation, epoch, after), writes, is_written) in table {
+            let Entry { version, epoch, .. } = entry(incarnation, 0, epoch);
+            let fence = Fence { epoch, incarnation: version.incarnation, after: batch(after) };
+            let step = Step::batch(&fence, &writes);
+            let Ok(decision) = decide(&Stands(stands.clone(), None), &step);
+            let written = Decision::Write(batch(8), &writes);
+            let expected = if is_written { written } else { Decision::Refuse(Shown::Nothing) };
+            assert_eq!(decision, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn first_setting_stays() {
+        let step = Step::settle(b"3");
+        assert_eq!(decide(&Stands(vacant(None), None), &step), Ok(Decision::Store(b"3")));
+        for stands in [b"3", b"5"] {
+            let refused = Decision::Refuse(Shown::Setting(stands.to_vec()));
+            assert_eq!(decide(&Stands(vacant(None), Some(stands)), &step), Ok(refused));
+        }
+    }
+
+    #[test]
+    fn columns_of_a_slot_are_decoded_or_damaged_and_never_a_vacancy() {
+        let entry = entry(7, u64::MAX, Epoch::MAX);
+        let record = RecordColumns::of(&entry);
+        let slot = |epoch, record| Columns { epoch, record }.slot();
+        assert_eq!(slot(Epoch::MAX, Some(record)), Ok(held(entry.clone())));
+        assert_eq!(slot(5, None), Ok(vacant(Some(5))));
+        let damaged = [
+            (0, record),
+            (u64::MAX, record),
+            (5, RecordColumns { incarnation: &[7; 15], ..record }),
+            (5, RecordColumns { incarnation: &[], ..record }),
+            (5, RecordColumns { ttl_nanos: 0, ..record }),
+            (5, RecordColumns { ttl_nanos: u64::MAX, ..record }),
+            (5, RecordColumns { holder: b"\xff", ..record }),
+            (5, RecordColumns { holder: &[b'x'; 256], ..record }),
+        ];
+        for (epoch, record) in damaged {
+            assert!(slot(epoch, Some(record)).is_err(), "{epoch}: {record:?}");
+        }
+        assert!(slot(0, None).is_err());
     }
 }

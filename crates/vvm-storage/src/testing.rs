@@ -1,8 +1,11 @@
-//! Storages for tests. [`Layer`]: a storage in front of another one. [`FaultyStorage`]: one whose next calls
-//! fail or hang.
+//! For tests of storages. [`compare_steps`]: random steps on a driver. [`Layer`]: a storage in front of another
+//! one. [`FaultyStorage`]: one whose next calls fail or hang.
 
+#[allow(clippy::unwrap_used, reason = "the test that calls it fails by it")]
+mod compare_steps;
 mod faulty_storage;
 
+pub use compare_steps::compare_steps;
 pub use faulty_storage::{Fault, FaultyStorage};
 
 use crate::{

@@ -9,7 +9,10 @@ use ielections::{
 };
 use std::{num::NonZeroU32, sync::Arc};
 use testing_time::MockClock;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, cells::Cells};
+use vvm_storage::{
+    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, cells::Cells,
+    testing::compare_steps,
+};
 
 struct OnCells {
     database: Arc<Database>,
@@ -45,6 +48,16 @@ impl ElectionsTestSuite for OnCells {
 
     fn mock_clock(&self) -> Option<MockClock> {
         Some(self.clock.clone())
+    }
+}
+
+#[tokio::test]
+async fn random_steps_do_what_decide_says() {
+    for seed in 0..200 {
+        let OnCells { database, clock } = if seed % 2 == 0 { honest() } else { forging() };
+        let open =
+            async || Arc::new(Cells::new(database.open(), Arc::new(clock.clone()))) as Arc<dyn SysVvmStorage>;
+        compare_steps(open, "payroll", seed, 60).await;
     }
 }
 

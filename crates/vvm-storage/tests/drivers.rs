@@ -1,17 +1,20 @@
-//! Random operations on a driver and on the contract's model: every answer must be the same.
+//! Drivers beyond the suites: random operations, descriptions, and when sled proves an age.
 //!
-//! The contract suite tests each sentence of the contract. This test finds what no sentence mentions. It has
-//! few keys, versions and epochs, so that about half of the conditional writes succeed.
-#![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
+//! The contract suite tests each sentence of the contract. Random operations find what no sentence mentions:
+//! on `mem`, which does what `decide` says, every answer must be that of the contract's own model; on each
+//! other driver, that of `mem`.
+#![cfg(all(feature = "mem", feature = "sqlite", feature = "sled"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
-    Claim, Delete, Entry, Epoch, Holder, Incarnation, Slot, Swap, Ttl, TtlStorage, Vacant, Version,
-    testing::Model,
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
+    Version, testing::Model,
 };
 use proptest::{collection::vec, option, prelude::*};
 use std::{num::NonZeroU32, sync::Arc};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{
+    Done, ElectionKey, ElectionsTtlStorage, SlotNumber, Step, SysVvmStorage, testing::compare_steps,
+};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -118,7 +121,8 @@ fn claim_without_age(claim: Claim) -> Claim {
     }
 }
 
-/// Runs the operations on the driver and on the model, and compares the answers.
+/// Runs the operations on the driver and on the model, and compares the answers. There are few keys, versions
+/// and epochs, so that about half of the conditional writes succeed.
 fn compare(operations: &[Operation], open: impl AsyncFn() -> ElectionsTtlStorage) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -136,7 +140,6 @@ fn compare(operations: &[Operation], open: impl AsyncFn() -> ElectionsTtlStorage
     });
 }
 
-#[cfg(feature = "mem")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
@@ -147,32 +150,109 @@ proptest! {
     }
 }
 
-#[cfg(feature = "sqlite")]
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+#[tokio::test]
+async fn memory_has_an_empty_description() {
+    let storage = vvm_storage::mem::MemDatabase::new(Arc::new(testing_time::MockClock::new())).open();
+    assert_eq!(storage.describe().await.unwrap(), vvm_storage::Description::default());
+}
 
-    #[test]
-    fn sqlite_answers_like_the_model(operations in operations()) {
-        let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("elections.db");
-        compare(&operations, async || {
-            let options = vvm_storage::sqlite::OpenOptions::new().allow_overlay();
-            let storage = vvm_storage::sqlite::SqliteStorage::open(&path, options).await.unwrap();
-            ElectionsTtlStorage::new(Arc::new(storage))
-        });
+mod sqlite {
+    use super::*;
+    use vvm_storage::sqlite::{OpenOptions, SqliteStorage};
+
+    #[tokio::test]
+    async fn random_steps_do_what_decide_says() {
+        for seed in 0..50 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("elections.db");
+            let open = async || {
+                let options = OpenOptions::new().allow_overlay();
+                Arc::new(SqliteStorage::open(&path, options).await.unwrap()) as Arc<dyn SysVvmStorage>
+            };
+            compare_steps(open, "payroll", seed, 60).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn description_has_library_journal_syncs_and_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage =
+            SqliteStorage::open(&folder.path().join("leader.db"), OpenOptions::new().allow_overlay())
+                .await
+                .unwrap();
+        let described = storage.describe().await.unwrap();
+        assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
+        assert_eq!(described.setting("journal mode"), Some("wal"));
+        assert_eq!(described.setting("synchronous"), Some("full"));
+        let file_system = described.setting("file system").unwrap();
+        // A file in memory or on overlayfs is a concern. Tests may run on either, or on a disk.
+        let is_durable = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
+        assert_eq!(described.concerns.is_empty(), is_durable, "{described:?}");
+        storage.close().await;
+        assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
     }
 }
 
-#[cfg(feature = "sled")]
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+mod sled {
+    use super::*;
+    use std::time::Duration;
+    use tempfile::TempDir;
+    use vvm_storage::{Partition, sled::SledStorage};
 
-    #[test]
-    fn sled_answers_like_the_model(operations in operations()) {
-        let folder = tempfile::TempDir::new().unwrap();
-        compare(&operations, async || {
-            let storage = vvm_storage::sled::SledStorage::open(folder.path()).await.unwrap();
-            ElectionsTtlStorage::new(Arc::new(storage))
-        });
+    #[tokio::test]
+    async fn random_steps_do_what_decide_says() {
+        for seed in 0..50 {
+            let folder = TempDir::new().unwrap();
+            let open =
+                async || Arc::new(SledStorage::open(folder.path()).await.unwrap()) as Arc<dyn SysVvmStorage>;
+            compare_steps(open, "payroll", seed, 60).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn description_has_its_library() {
+        let folder = TempDir::new().unwrap();
+        let storage = SledStorage::open(&folder.path().join("leader")).await.unwrap();
+        let described = storage.describe().await.unwrap();
+        assert!(described.software.as_ref().unwrap().starts_with("sled 0."), "{described:?}");
+        storage.close().await;
+        assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+    }
+
+    fn age(slot: Slot) -> Option<Duration> {
+        match slot {
+            Slot::Held { proven_age, .. } => proven_age,
+            Slot::Vacant(_) => panic!("vacant, but a record was written"),
+        }
+    }
+
+    #[tokio::test]
+    async fn age_is_proven_until_the_last_handle_is_closed() {
+        let folder = TempDir::new().unwrap();
+        let partition = Partition::from_bytes(*b"key");
+        let entry = Entry {
+            holder: Holder::new("leader").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
+            ttl: Ttl::DEFAULT,
+            epoch: Epoch::new(1).unwrap(),
+        };
+        let first = SledStorage::open(folder.path()).await.unwrap();
+        let second = SledStorage::open(folder.path()).await.unwrap();
+        let vacant = Slot::Vacant(Vacant { last_epoch: None });
+        assert_eq!(
+            first.commit(partition.clone(), Step::claim(&vacant, &entry)).await.unwrap(),
+            Done::Applied
+        );
+        first.close().await;
+        assert!(
+            age(second.read(partition.clone()).await.unwrap()).is_some(),
+            "a handle was open all the time"
+        );
+
+        second.close().await;
+        let third = SledStorage::open(folder.path()).await.unwrap();
+        let slot = third.read(partition.clone()).await.unwrap();
+        assert_eq!(slot.entry(), Some(&entry));
+        assert_eq!(age(slot), None, "all handles were closed in between");
     }
 }
