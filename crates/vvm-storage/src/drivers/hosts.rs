@@ -71,6 +71,7 @@ impl Next {
     }
 
     /// This one does not answer, and another one is to be tried, unless another one works by now.
+    #[cfg(feature = "etcd")]
     pub(super) fn is_silent(&self, at: usize, hosts: usize) {
         let after = (at + 1) % hosts;
         let _is_another_by_now = self.0.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);

@@ -116,6 +116,7 @@ mod documents;
 mod driver;
 mod errors;
 mod history;
+mod message;
 mod open;
 mod rows;
 mod session;

@@ -9,7 +9,7 @@ use super::{
     address::{self, Address},
     errors::{DriverError, described},
     history::History,
-    rows::{Answer, Statement},
+    message::{Answer, Statement},
     session::Session,
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! What a server reports about itself: version, durability, standbys.
 
-use super::{connections::Connections, errors::DriverError, rows::Answer};
+use super::{connections::Connections, errors::DriverError, message::Answer};
 use crate::sysvvm::Description;
 
 /// How many standbys there are is visible to every login; how far they are is not.

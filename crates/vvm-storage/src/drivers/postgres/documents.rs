@@ -4,7 +4,8 @@
 use super::{
     errors::Damaged,
     history::{Compared, History, holds},
-    rows::{Hex, Row, version},
+    message::{Hex, Row},
+    rows::version,
 };
 use crate::key::Partition;
 use ielections::{Document, DocumentId, DocumentWrite, Fence, OnlyIf, Page, Scan};

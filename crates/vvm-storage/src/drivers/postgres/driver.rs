@@ -5,9 +5,10 @@ use super::{
     connections::Connections,
     description, documents,
     errors::{Damaged, DriverError},
-    history::{Compared, History, adoption, history},
+    history::{Compared, History, history},
+    message::{Answer, Row, Statement},
     open,
-    rows::{self, Answer, Row, SETTINGS, Statement},
+    rows::{self, SETTINGS},
 };
 use crate::{
     drivers::seen::is_met,
@@ -117,12 +118,12 @@ impl PostgresStorage {
         Ok(is_same)
     }
 
-    /// Takes over the history that the server has, and adopts it if no candidate has: see [`adoption`].
+    /// Takes over the history that the server has, and adopts it if no candidate has: see [`rows::adoption`].
     /// Returns the slot of `at`.
     async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
         let (ours, of_url) = (self.history(), self.connections.address().max_ttl);
         let known = ours.as_ref().map(|ours| ours.max_ttl).max(of_url);
-        let answer = self.locking(&adoption(at, ours.as_ref(), known)).await?;
+        let answer = self.locking(&rows::adoption(at, ours.as_ref(), known)).await?;
         let (slot, history) = match at {
             Some(_) => (rows::slot(answer.row(SETTINGS + 4))?, 5),
             None => (rows::slot(None)?, 3),

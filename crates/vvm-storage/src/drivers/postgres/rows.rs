@@ -9,15 +9,15 @@
 
 use super::{
     errors::Damaged,
-    history::{self, Compared, History},
+    history::{self, Compared, History, NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE},
+    message::{Hex, Row, Statement, Value, nanos},
 };
 use crate::{
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns},
 };
 use ielections::{DocumentVersion, Entry, Epoch, FenceState, Incarnation, Slot, Ttl, Vacant};
-use std::{fmt, fmt::Write as _, time::Duration};
-use tokio_postgres::{SimpleQueryMessage, types::ToSql};
+use std::time::Duration;
 
 /// The comment of our schema, by which it is known. A change that an older version would misread raises the
 /// number.
@@ -42,8 +42,8 @@ pub(super) fn creation(max_ttl: Ttl) -> String {
             adopted boolean NOT NULL DEFAULT false, max_ttl_nanos bigint NOT NULL); \
          INSERT INTO sysvvm.history (system, timeline, witness, max_ttl_nanos) \
             SELECT system_identifier, {timeline}, {witness}, {max_ttl} FROM pg_control_system()",
-        timeline = history::TIMELINE,
-        witness = history::RANDOM,
+        timeline = TIMELINE,
+        witness = RANDOM,
         max_ttl = nanos(max_ttl),
     )
 }
@@ -232,15 +232,6 @@ fn slot_at(row: &Row, first: usize) -> Result<Slot, Damaged> {
     Columns { epoch, record: Some(record) }.slot().map_err(Damaged::of)
 }
 
-pub(super) fn ttl(nanos: i64) -> Result<Ttl, Damaged> {
-    Ttl::new(Duration::from_nanos(nanos.cast_unsigned())).map_err(Damaged::of)
-}
-
-pub(super) fn nanos(ttl: Ttl) -> i64 {
-    // At most 24 h, far within 63 bits.
-    ttl.get().as_nanos() as i64
-}
-
 pub(super) fn version(stored: i64) -> DocumentVersion {
     DocumentVersion::from_stored(stored.cast_unsigned())
 }
@@ -261,209 +252,62 @@ fn number(epoch: Epoch) -> Value<'static> {
     Value::Number(Some(epoch.get().cast_signed()))
 }
 
-/// Bytes in a statement. By `decode` and not as a literal of `bytea`, whose backslash depends on the settings
-/// of the server.
-pub(super) struct Hex<'a>(pub(super) &'a [u8]);
+/// What holders of adopted slots are called. Nothing leads under this name.
+const ADOPTED: &str = "none: waiting after a fail-over of PostgreSQL";
 
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        out.write_str("decode('")?;
-        for byte in self.0 {
-            out.write_char(DIGITS[usize::from(byte >> 4)].into())?;
-            out.write_char(DIGITS[usize::from(byte & 0xf)].into())?;
+/// By how much epochs on a timeline exceed those of the timelines before it, in milliseconds: more than a
+/// candidate's clock may be ahead, and the promoted server's behind.
+const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
+
+/// Makes the history of this server ours, if no candidate has done so, and shows the slot of `at`.
+///
+/// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held
+/// or vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is
+/// new to all of them, so that no observation goes on across the change. Its epoch is larger than each that
+/// was given out and forgotten (I2). `at` gets such a record if it has no row.
+///
+/// A promoted server may have forgotten that the largest TTL was raised. The larger of its own and `known`
+/// counts. If it was adopted without this knowledge, it is adopted once more by a handle whose history,
+/// `ours`, is another one.
+pub(super) fn adoption(at: Option<&Partition>, ours: Option<&History>, known: Option<Ttl>) -> String {
+    let led = KEY_PREFIX_VVM_LEADER;
+    let (known, ours) = (known.map_or(0, nanos), Hex(ours.map_or(&[], History::witness)));
+    let changed = format!(
+        "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
+         WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
+            OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
+    );
+    let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}");
+    let holder = Hex(ADOPTED.as_bytes());
+    // The first statement lets one candidate adopt at a time.
+    let adopt = format!(
+        "SELECT FROM sysvvm.history FOR UPDATE; \
+         UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
+            ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder} \
+            WHERE substr(pk, 1, 1) = {led} AND {changed}; \
+         UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
+            max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = true \
+            FROM pg_control_system() c WHERE {changed}",
+        led = Hex(&[led]),
+    );
+    match at {
+        None => adopt,
+        Some(at) => {
+            let insertion = if is_led(at) { "h.adopted" } else { "false" };
+            format!(
+                "{adopt}; INSERT INTO sysvvm.leader (pk, epoch, incarnation, write, ttl_nanos, holder) \
+                    SELECT {pk}, {epoch}, {RANDOM}, 0, h.max_ttl_nanos, {holder} \
+                    FROM sysvvm.history h WHERE {insertion} ON CONFLICT DO NOTHING; {}",
+                locked(at),
+                pk = Hex(at.as_bytes()),
+            )
         }
-        out.write_str("', 'hex')")
-    }
-}
-
-/// The bytes of hexadecimal digits.
-fn from_hex(text: &str) -> Result<Vec<u8>, Damaged> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-    bytes.ok_or_else(|| Damaged::of("bytes that are no hexadecimal digits"))
-}
-
-/// A statement with the places `$1`, `$2` and so on for its values. Displayed, it has them in their places.
-#[derive(Debug)]
-pub(super) struct Statement<'a> {
-    text: String,
-    values: Vec<Value<'a>>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Value<'a> {
-    Bytes(Option<&'a [u8]>),
-    Number(Option<i64>),
-    Keys(Vec<&'a [u8]>),
-}
-
-impl<'a> Statement<'a> {
-    pub(super) fn new(text: String, values: impl IntoIterator<Item = Value<'a>>) -> Self {
-        Self { text, values: values.into_iter().collect() }
-    }
-
-    /// Without the values: the same for all statements of a kind.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &(dyn ToSql + Sync)> {
-        self.values.iter().map(|value| match value {
-            Value::Bytes(bytes) => bytes as &(dyn ToSql + Sync),
-            Value::Number(number) => number,
-            Value::Keys(keys) => keys,
-        })
-    }
-}
-
-impl fmt::Display for Statement<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = self.text.split('$');
-        out.write_str(parts.next().unwrap_or_default())?;
-        for part in parts {
-            let digits = part.len() - part.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-            let (number, rest) = part.split_at(digits);
-            let value = number.parse::<usize>().ok().and_then(|number| self.values.get(number - 1));
-            write!(out, "{}{rest}", value.ok_or(fmt::Error)?)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Value<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(Some(bytes)) => Hex(bytes).fmt(out),
-            Self::Number(Some(number)) => write!(out, "'{number}'::bigint"),
-            Self::Bytes(None) | Self::Number(None) => out.write_str("NULL"),
-            Self::Keys(keys) => {
-                let keys: Vec<String> = keys.iter().map(|key| Hex(key).to_string()).collect();
-                write!(out, "ARRAY[{}]::bytea[]", keys.join(", "))
-            }
-        }
-    }
-}
-
-/// What a request was answered: for each of its statements rows, and how many rows it showed or changed.
-#[derive(Debug)]
-pub(super) struct Answer(Vec<Answered>);
-
-#[derive(Default, Debug)]
-struct Answered {
-    rows: Vec<Row>,
-    affected: u64,
-}
-
-impl Answer {
-    pub(super) fn of(messages: Vec<SimpleQueryMessage>) -> Self {
-        let mut statements = vec![Answered::default()];
-        for message in messages {
-            let Some(last) = statements.last_mut() else { break };
-            match message {
-                SimpleQueryMessage::Row(row) => {
-                    let columns = (0..row.len()).map(|column| row.get(column).map(str::to_owned));
-                    last.rows.push(Row(columns.collect()));
-                }
-                SimpleQueryMessage::CommandComplete(affected) => {
-                    last.affected = affected;
-                    statements.push(Answered::default());
-                }
-                _ => {}
-            }
-        }
-        Self(statements)
-    }
-
-    /// Of one prepared statement, all of whose columns are text.
-    pub(super) fn of_rows(
-        rows: Vec<tokio_postgres::Row>,
-        affected: u64,
-    ) -> Result<Self, tokio_postgres::Error> {
-        let row = |row: &tokio_postgres::Row| {
-            let columns = (0..row.len()).map(|column| row.try_get::<_, Option<String>>(column));
-            Ok::<_, tokio_postgres::Error>(Row(columns.collect::<Result<_, _>>()?))
-        };
-        let rows = rows.iter().map(row).collect::<Result<_, _>>()?;
-        Ok(Self(vec![Answered { rows, affected }]))
-    }
-
-    /// The first row of a statement, counted from 0.
-    pub(super) fn row(&self, statement: usize) -> Option<&Row> {
-        self.rows(statement).first()
-    }
-
-    /// The rows of a statement alone.
-    pub(super) fn into_rows(mut self, statement: usize) -> Vec<Row> {
-        self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
-    }
-
-    pub(super) fn rows(&self, statement: usize) -> &[Row] {
-        self.0.get(statement).map_or(&[], |statement| &statement.rows)
-    }
-
-    /// How many rows a statement showed or changed.
-    pub(super) fn affected(&self, statement: usize) -> u64 {
-        self.0.get(statement).map_or(0, |statement| statement.affected)
-    }
-}
-
-/// The columns of a row, as text.
-#[derive(Debug)]
-pub(super) struct Row(Vec<Option<String>>);
-
-impl Row {
-    #[cfg(test)]
-    pub(super) fn of<const N: usize>(columns: [Option<&str>; N]) -> Self {
-        Self(columns.map(|column| column.map(str::to_owned)).into())
-    }
-
-    pub(super) fn text(&self, column: usize) -> Result<&str, Damaged> {
-        let missing = || Damaged::of(format!("column {} is null where others are not", column + 1));
-        self.0.get(column).and_then(Option::as_deref).ok_or_else(missing)
-    }
-
-    pub(super) fn is_null(&self, column: usize) -> bool {
-        self.0.get(column).is_none_or(Option::is_none)
-    }
-
-    pub(super) fn number(&self, column: usize) -> Result<i64, Damaged> {
-        self.text(column)?.parse().map_err(Damaged::of)
-    }
-
-    pub(super) fn is_true(&self, column: usize) -> Result<bool, Damaged> {
-        Ok(self.text(column)? == "t")
-    }
-
-    pub(super) fn bytes(&self, column: usize) -> Result<Vec<u8>, Damaged> {
-        from_hex(self.text(column)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn bytes_survive_their_hexadecimal_form(bytes: Vec<u8>) {
-            let text = Hex(&bytes).to_string();
-            let digits = text.strip_prefix("decode('").and_then(|text| text.strip_suffix("', 'hex')"));
-            prop_assert_eq!(from_hex(digits.unwrap()).unwrap(), bytes);
-        }
-    }
-
-    #[test]
-    fn damaged_digits_are_refused() {
-        for text in ["0", "0g", "+1", "é"] {
-            assert!(from_hex(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn damaged_slot_is_not_a_vacancy() {
@@ -487,17 +331,5 @@ mod tests {
             damaged[column] = value;
             assert!(slot(damaged).is_err(), "column {column}: {value:?}");
         }
-    }
-
-    #[test]
-    fn values_stand_in_their_places() {
-        let numbers = (1..=11).map(|number| Value::Number(Some(-number)));
-        let statement = Statement::new("SELECT $11, $1".into(), numbers);
-        assert_eq!(statement.to_string(), "SELECT '-11'::bigint, '-1'::bigint");
-        let values = [Value::Bytes(None), Value::Bytes(Some(b"$2")), Value::Keys(vec![b"a", b"b"])];
-        assert_eq!(
-            Statement::new("$3$1 = $2".into(), values).to_string(),
-            "ARRAY[decode('61', 'hex'), decode('62', 'hex')]::bytea[]NULL = decode('2432', 'hex')"
-        );
     }
 }

@@ -3,7 +3,8 @@
 use super::{
     errors::{DriverError, described},
     history::{self, History, PROCESS},
-    rows::{self, Answer, Statement},
+    message::{Answer, Statement},
+    rows,
 };
 use futures_util::TryStreamExt as _;
 use std::{
