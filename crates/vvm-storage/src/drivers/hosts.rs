@@ -1,4 +1,4 @@
-//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`, and which one is tried [`Next`].
+//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`. `Next`: which of them is tried first.
 
 use std::fmt;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
