@@ -1,8 +1,10 @@
-//! One folder per database, each behind its feature and with the same files inside:
+//! One folder per database, each behind its feature:
 //! - `open.rs` opens a location, and refuses what is unsafe;
-//! - `driver.rs` has the verbs of [`SysVvmStorage`](crate::SysVvmStorage), with documents in `driver/`;
-//! - `rows.rs` stores slots and settings, with documents in `rows/`;
+//! - `driver.rs` has the verbs of [`SysVvmStorage`](crate::SysVvmStorage);
+//! - `rows.rs` stores slots, settings and documents;
 //! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
+//!
+//! Servers have files for the address, connections and sessions. Beside the folders is what drivers share.
 
 mod closed;
 #[cfg(any(feature = "sled", feature = "sqlite"))]
@@ -11,7 +13,7 @@ mod database_thread;
 pub mod dynamodb;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "scylla"))]
 mod hosts;
 #[cfg(any(feature = "dynamodb", feature = "object-store"))]
 mod http_connection;
@@ -22,7 +24,7 @@ pub mod mem;
 #[cfg(feature = "object-store")]
 pub mod objects;
 pub(crate) mod options;
-#[cfg(any(feature = "etcd", feature = "scylla"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "scylla"))]
 mod password;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -37,11 +39,13 @@ pub mod postgres;
 mod request_timeout;
 #[cfg(feature = "scylla")]
 pub mod scylla;
+#[cfg(any(feature = "dynamodb", feature = "etcd", feature = "postgres"))]
+mod seen;
 #[cfg(feature = "sled")]
 pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "scylla"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres", feature = "scylla"))]
 mod tls;
 #[cfg(any(feature = "etcd", feature = "scylla"))]
 mod tls_options;

@@ -83,6 +83,7 @@
 
 mod address;
 mod credentials;
+mod description;
 mod driver;
 mod errors;
 mod open;

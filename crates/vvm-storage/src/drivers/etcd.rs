@@ -65,15 +65,17 @@
 //! reaches its quota, and etcd refuses all writes.
 
 mod address;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod bare;
 mod connections;
+mod description;
 mod driver;
 mod errors;
+mod messages;
 mod open;
 mod rows;
 mod session;
 
 pub use driver::EtcdStorage;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use driver::bare;
 pub(crate) use open::init;

@@ -1,10 +1,8 @@
-//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`, and which one is tried [`Next`].
+//! [`Host`]: the hosts of a URL, `host1,host2:port,[address]:port`. `Next`: which of them is tried first.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::fmt;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A host and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,10 +19,12 @@ impl fmt::Display for Host {
     }
 }
 
+#[cfg(any(feature = "etcd", feature = "postgres"))]
 impl Host {
     /// Whether it is this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        let address = self.name.parse::<std::net::IpAddr>();
+        self.name == "localhost" || address.is_ok_and(|address| address.is_loopback())
     }
 }
 
@@ -71,6 +71,7 @@ impl Next {
     }
 
     /// This one does not answer, and another one is to be tried, unless another one works by now.
+    #[cfg(feature = "etcd")]
     pub(super) fn is_silent(&self, at: usize, hosts: usize) {
         let after = (at + 1) % hosts;
         let _is_another_by_now = self.0.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);

@@ -83,17 +83,18 @@
 //! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd
 //! that is restored from a backup forgets writes: stop all candidates before.
 
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod bare;
 mod cluster;
 mod connections;
 mod driver;
 mod errors;
 mod kubeconfig;
+mod names;
 mod open;
 mod rows;
 mod session;
 
 pub use driver::LeaseStorage;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use driver::bare;
 pub(crate) use open::init;

@@ -87,6 +87,7 @@
 
 mod address;
 mod connect;
+mod description;
 mod driver;
 mod errors;
 mod open;

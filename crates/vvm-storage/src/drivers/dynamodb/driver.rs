@@ -1,23 +1,23 @@
-//! The verbs of slots and settings: each is one request, sent once.
-
-mod description;
-mod documents;
+//! The verbs: each is one request, sent once; a batch is one transaction.
 
 use super::{
+    address::Address,
+    description,
     errors::{Damaged, DriverError},
-    open::{Address, OpenError, PEEKED_AT_ONCE, Requests},
-    rows,
+    open,
+    requests::{PEEKED_AT_ONCE, Requests},
+    rows::{self, MAX_ID_BYTES},
 };
 use crate::{
-    drivers::closed::Closed,
+    drivers::{closed::Closed, seen::is_met},
     key::Partition,
+    open_error::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
-    Scan, Slot, WriteError,
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use std::{
     sync::{Mutex, PoisonError},
@@ -44,7 +44,7 @@ impl DynamoDbStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        Ok(Self::on(super::open::open(&address).await?, address.to_string()))
+        Ok(Self::on(open::open(&address).await?, address.to_string()))
     }
 
     pub(super) fn on(requests: Requests, location: String) -> Self {
@@ -54,58 +54,25 @@ impl DynamoDbStorage {
     fn requests(&self) -> Result<Requests, Closed> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
-
-    /// Replaces `from` by `entry`. `None` if it was applied, else the slot as it is.
-    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
-        let requests = self.requests()?;
-        let swap = rows::swap(requests.update(at.as_bytes()), from, entry);
-        let outcome = requests.unless_refused(swap).await.and_then(|refusal| match refusal {
-            None => Ok(None),
-            Some(item) => match rows::slot(item.as_ref())? {
-                slot if slot.is_as_expected(from) => Err(Damaged::unexplained_refusal().into()),
-                slot => Ok(Some(slot)),
-            },
-        });
-        outcome.map_err(DriverError::into_write_error)
-    }
 }
 
-impl DynamoDbStorage {
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.into())
+async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<Done, DriverError> {
+    let update = requests.update(at);
+    let update = match step {
+        Step::Claim { from, to } => rows::claim(update, from, to),
+        Step::Renew { from, to } => rows::renewal(update, from, to),
+        Step::Release { incarnation, epoch } => rows::release(update, *incarnation, *epoch),
+        Step::Settle { value } => rows::settle(update, value),
+        Step::Batch { fence, writes } => return requests.write_documents(at, fence, writes).await,
+    };
+    let Some(item) = requests.unless_refused(update).await? else { return Ok(Done::Applied) };
+    if let Step::Settle { .. } = step {
+        let stands = rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?;
+        return Ok(Done::Refused(Shown::Setting(stands)));
     }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.into())
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Done, WriteError> {
-        let requests = self.requests()?;
-        let release = rows::release(requests.update(at.as_bytes()), incarnation, epoch);
-        let outcome = requests.unless_refused(release).await.and_then(|refusal| match refusal {
-            None => Ok(Done::Applied),
-            Some(item) => Ok(Done::Refused(rows::slot(item.as_ref())?.into())),
-        });
-        outcome.map_err(DriverError::into_write_error)
-    }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
-        let requests = self.requests()?;
-        let settle = rows::settle(requests.update(at.as_bytes()), value);
-        let outcome = requests.unless_refused(settle).await.and_then(|refusal| match refusal {
-            None => Ok(Done::Applied),
-            Some(item) => {
-                let stands = rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?;
-                Ok(Done::Refused(Shown::Setting(stands)))
-            }
-        });
-        outcome.map_err(DriverError::into_write_error)
+    match rows::slot(item.as_ref())? {
+        stands if is_met(step, &stands) => Err(Damaged::unexplained_refusal().into()),
+        stands => Ok(Done::Refused(stands.into())),
     }
 }
 
@@ -133,13 +100,8 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        match &step {
-            Step::Claim { from, to } => self.claim(at, from, to).await,
-            Step::Renew { from, to } => self.renew(at, from, to).await,
-            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
-            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
-            Step::Settle { value } => self.settle(at, value).await,
-        }
+        let requests = self.requests()?;
+        carry_out(&requests, at.as_bytes(), &step).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -166,21 +128,31 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
-        Some(self.document_limits())
+        Some(DocumentLimits {
+            max_id_bytes: MAX_ID_BYTES,
+            // DynamoDB takes items of 400 KB, with their keys and the names of their attributes.
+            max_body_bytes: 384 << 10,
+            // A transaction has 100 actions at most. Two are for the leader record and the count of batches.
+            max_batch: 98,
+            // DynamoDB allows a transaction of 4 MB. Each item has a partition key of up to 2 KB, and the
+            // count repeats all ids. A batch uses only a quarter, because a renewal waits for it.
+            max_batch_bytes: 1 << 20,
+            // DynamoDB ends a page at 1 MB anyway.
+            max_page: 1_000,
+        })
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.fence_state(at).await
+        self.requests()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.document(at, id).await
+        self.requests()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.scan_documents(at, scan).await
+        self.requests()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
-
     async fn describe(&self) -> Result<Description, ReadError> {
         let requests = self.requests()?;
         description::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)

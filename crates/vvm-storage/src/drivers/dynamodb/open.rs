@@ -1,17 +1,13 @@
 //! Opens a table: configures the client, then checks the table. Creates it.
 
-pub(super) use super::{
-    address::Address,
-    requests::{PEEKED_AT_ONCE, Requests},
-};
-
 use super::{
+    address::Address,
     credentials::LoadedOnce,
     errors::Failure,
+    requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-use crate::drivers::http_connection::chain;
-pub(super) use crate::open_error::OpenError;
+use crate::{drivers::http_connection::chain, open_error::OpenError};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,

@@ -1,16 +1,24 @@
-//! The requests for slots and settings.
+//! The requests for slots, settings and documents.
 
 use super::{
-    errors::{DriverError, Failure},
-    rows::{self, Item},
+    errors::{Cancellation, DriverError, Failure, said},
+    rows::{self, Batches, Item},
 };
-use crate::key::Partition;
+use crate::{
+    key::Partition,
+    step::{Done, Shown},
+};
 use aws_sdk_dynamodb::{
     Client,
-    error::SdkError,
-    operation::update_item::{UpdateItemError, builders::UpdateItemFluentBuilder},
-    types::{KeysAndAttributes, ReturnValuesOnConditionCheckFailure},
+    error::{BuildError, SdkError},
+    operation::{
+        transact_get_items::TransactGetItemsError,
+        transact_write_items::TransactWriteItemsError,
+        update_item::{UpdateItemError, builders::UpdateItemFluentBuilder},
+    },
+    types::{Get, KeysAndAttributes, ReturnValuesOnConditionCheckFailure, TransactGetItem},
 };
+use ielections::{Document, DocumentId, DocumentWrite, Fence, FenceState, Page, Scan};
 use std::collections::{HashMap, HashSet};
 
 /// How many items one `BatchGetItem` takes.
@@ -92,5 +100,127 @@ impl Requests {
             }
         }
         Ok(found)
+    }
+}
+
+/// How often the fence is read while other batches change it.
+const LOOKS: usize = 3;
+
+impl Requests {
+    /// Sends a batch as one transaction.
+    pub(super) async fn write_documents(
+        &self,
+        partition: &[u8],
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<Done, DriverError> {
+        let actions = rows::batch(&self.table, partition, fence, batch);
+        let actions = actions.map_err(|error| Failure::of_building(&error))?;
+        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
+            Ok(_) => return Ok(Done::Applied),
+            Err(error) => error,
+        };
+        if let SdkError::ServiceError(answer) = &error
+            && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
+        {
+            return match Cancellation::of(cancelled.cancellation_reasons(), said(&error)) {
+                Cancellation::Refused => Ok(Done::Refused(Shown::Nothing)),
+                Cancellation::Failed(failure) => Err(failure.into()),
+            };
+        }
+        Err(Failure::of(error).into())
+    }
+
+    /// Returns the leader record and the number of the last batch, when that batch is completely applied
+    /// (I2).
+    ///
+    /// DynamoDB decides a transaction at one moment and then applies it item by item. Reads do not wait for
+    /// that: after the decision, one `GetItem` or `Query` may show an item after the transaction and another
+    /// one before it. A claim succeeds as soon as the transaction is done with the leader record. So a new
+    /// leader could read a count without its predecessor's last batch, or the count with that batch and not
+    /// yet its documents, and rely on what is about to change.
+    ///
+    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One such request
+    /// reads the leader record, the count, and every document of the last batch. If it succeeds and shows the
+    /// count from which the ids were taken, then
+    /// - no batch is running, because each one contains the leader record and the count;
+    /// - the last batch is applied to each of its items;
+    /// - so are all batches before it: before a leader sends a batch, it has the answer to the one before,
+    ///   which comes after that one is applied, or it has called this function since.
+    ///
+    /// Every later batch is compared with the record that was read here, or with a later one.
+    pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, DriverError> {
+        let mut batches = Batches::of(self.get(rows::batches_key(partition)).await?.as_ref())?;
+        for _ in 0..LOOKS {
+            let items = self.read_together(partition, &batches.ids).await?;
+            let mut items = items.iter().map(Option::as_ref);
+            let (leader, count) = (items.next().flatten(), items.next().flatten());
+            let present = Batches::of(count)?;
+            if present == batches {
+                return Ok(FenceState { slot: rows::slot(leader)?, last: batches.last });
+            }
+            batches = present;
+        }
+        Err(Failure::Conflict("batches are written faster than they can be read".into()).into())
+    }
+
+    /// Reads the leader record, the count, and these documents in one transaction. Of each document it reads
+    /// only the version.
+    async fn read_together(
+        &self,
+        partition: &[u8],
+        ids: &[Vec<u8>],
+    ) -> Result<Vec<Option<Item>>, DriverError> {
+        let whole = |key: Item| Get::builder().table_name(&self.table).set_key(Some(key));
+        let version = |id: &Vec<u8>| {
+            let get = whole(rows::document_key(partition, id));
+            get.projection_expression("#version").expression_attribute_names("#version", rows::VERSION)
+        };
+        let gets = [whole(rows::key(partition)), whole(rows::batches_key(partition))].into_iter();
+        let gets = gets.chain(ids.iter().map(version));
+        let gets: Result<Vec<_>, BuildError> =
+            gets.map(|get| Ok(TransactGetItem::builder().get(get.build()?).build())).collect();
+        let gets = gets.map_err(|error| Failure::of_building(&error))?;
+        let error = match self.client.transact_get_items().set_transact_items(Some(gets)).send().await {
+            Ok(answer) => {
+                let items = answer.responses.unwrap_or_default();
+                let items: Vec<_> = items.into_iter().map(|response| response.item).collect();
+                // A missing item would look like one that does not exist.
+                if items.len() == 2 + ids.len() {
+                    return Ok(items);
+                }
+                let cause = "the answer has fewer items than were requested";
+                return Err(Failure::Unanswered(cause.into()).into());
+            }
+            Err(error) => error,
+        };
+        if let SdkError::ServiceError(answer) = &error
+            && let TransactGetItemsError::TransactionCanceledException(cancelled) = answer.err()
+            && let Cancellation::Failed(failure) =
+                Cancellation::of(cancelled.cancellation_reasons(), said(&error))
+        {
+            return Err(failure.into());
+        }
+        Err(Failure::of(error).into())
+    }
+
+    pub(super) async fn document(
+        &self,
+        partition: &[u8],
+        id: &DocumentId,
+    ) -> Result<Option<Document>, DriverError> {
+        let item = self.get(rows::document_key(partition, id.as_bytes())).await?;
+        Ok(item.as_ref().map(rows::document).transpose()?)
+    }
+
+    pub(super) async fn scan_documents(&self, partition: &[u8], scan: &Scan) -> Result<Page, DriverError> {
+        let query = self.client.query().table_name(&self.table).consistent_read(true);
+        let limit = scan.limit.try_into().unwrap_or(i32::MAX);
+        let Some(query) = rows::scanned(query.limit(limit), partition, scan) else {
+            return Ok(Page { documents: Vec::new(), next: None });
+        };
+        let answer = query.send().await.map_err(Failure::of)?;
+        let documents = answer.items().iter().map(rows::document).collect::<Result<_, _>>()?;
+        Ok(Page { documents, next: answer.last_evaluated_key().map(rows::id_of).transpose()? })
     }
 }

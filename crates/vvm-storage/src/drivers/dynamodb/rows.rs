@@ -1,21 +1,28 @@
-//! The layout of slots and settings, the condition of each verb, and the decoding of items.
+//! The layout of slots, settings and documents, the condition of each step, and the decoding of items.
 //!
 //! A leader record is the first item of its slot's partition, so that one transaction can fence documents,
-//! which are items of the same partition (`documents.rs`). A released record keeps only its epoch. A setting
-//! is the only item of a partition of its own.
-
-mod documents;
-
-pub(super) use documents::{
-    Batches, MAX_ID_BYTES, batch, batches_key, document, document_key, id_of, scanned,
-};
+//! which are items of the same partition. A released record keeps only its epoch. A setting is the only item of
+//! a partition of its own. Between leader record and documents is the batch item: the number of the last batch
+//! and the ids that it wrote. It is separate from the leader record, so that a renewal stays a write of less
+//! than 1 KB.
+//!
+//! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and
+//! writes an item, or all items of a transaction, at one moment.
 
 use super::errors::Damaged;
+use crate::step::{Columns, RecordColumns};
 use aws_sdk_dynamodb::{
-    operation::update_item::builders::UpdateItemFluentBuilder, primitives::Blob, types::AttributeValue,
+    error::BuildError,
+    operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
+    primitives::Blob,
+    types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-use std::{collections::HashMap, fmt::Display, str::FromStr, time::Duration};
+use bytes::Bytes;
+use ielections::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Incarnation, OnlyIf, Scan,
+    Slot, Vacant,
+};
+use std::{collections::HashMap, fmt::Display, ops::Bound, str::FromStr};
 
 /// The names of the two keys, both binary: the partition, and the item in it.
 pub(super) const PARTITION: &str = "pk";
@@ -63,9 +70,33 @@ pub(super) fn partition(item: &Item) -> Option<&[u8]> {
     }
 }
 
-/// A claim or a renewal: replaces exactly `from`, a record or a vacancy, by `entry`.
-pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) -> UpdateItemFluentBuilder {
-    let update = named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
+/// Replaces exactly `from`, a record or a vacancy, by `to`.
+pub(super) fn claim(update: UpdateItemFluentBuilder, from: &Slot, to: &Entry) -> UpdateItemFluentBuilder {
+    match from {
+        Slot::Vacant(Vacant { last_epoch: None }) => {
+            named(record(update, to), [PARTITION]).condition_expression("attribute_not_exists(#pk)")
+        }
+        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => record(update, to)
+            .condition_expression("#epoch = :old_epoch AND attribute_not_exists(#incarnation)")
+            .expression_attribute_values(":old_epoch", number(epoch.get())),
+        Slot::Held { entry, .. } => renewal(update, entry, to),
+    }
+}
+
+/// Replaces exactly this record by `to`.
+pub(super) fn renewal(update: UpdateItemFluentBuilder, held: &Entry, to: &Entry) -> UpdateItemFluentBuilder {
+    record(update, to)
+        .condition_expression(
+            "#epoch = :old_epoch AND #incarnation = :old_incarnation AND #write = :old_write",
+        )
+        .expression_attribute_values(":old_epoch", number(held.epoch.get()))
+        .expression_attribute_values(":old_incarnation", binary(held.incarnation().as_bytes()))
+        .expression_attribute_values(":old_write", number(held.version.write))
+}
+
+/// Writes a record.
+fn record(update: UpdateItemFluentBuilder, entry: &Entry) -> UpdateItemFluentBuilder {
+    named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
         .update_expression(
             "SET #epoch = :epoch, #incarnation = :incarnation, #write = :write, #ttl_nanos = \
             :ttl, #holder = :holder",
@@ -74,22 +105,7 @@ pub(super) fn swap(update: UpdateItemFluentBuilder, from: &Slot, entry: &Entry) 
         .expression_attribute_values(":incarnation", binary(entry.incarnation().as_bytes()))
         .expression_attribute_values(":write", number(entry.version.write))
         .expression_attribute_values(":ttl", number(entry.ttl.get().as_nanos()))
-        .expression_attribute_values(":holder", AttributeValue::S(entry.holder.as_str().into()));
-    match from {
-        Slot::Vacant(Vacant { last_epoch: None }) => {
-            named(update, [PARTITION]).condition_expression("attribute_not_exists(#pk)")
-        }
-        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => update
-            .condition_expression("#epoch = :old_epoch AND attribute_not_exists(#incarnation)")
-            .expression_attribute_values(":old_epoch", number(epoch.get())),
-        Slot::Held { entry: old, .. } => update
-            .condition_expression(
-                "#epoch = :old_epoch AND #incarnation = :old_incarnation AND #write = :old_write",
-            )
-            .expression_attribute_values(":old_epoch", number(old.epoch.get()))
-            .expression_attribute_values(":old_incarnation", binary(old.incarnation().as_bytes()))
-            .expression_attribute_values(":old_write", number(old.version.write)),
-    }
+        .expression_attribute_values(":holder", AttributeValue::S(entry.holder.as_str().into()))
 }
 
 /// Makes the slot vacant if this leadership holds it, with any version.
@@ -117,20 +133,15 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
 pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     check_format(item)?;
-    let epoch = Epoch::new(numeral(item, EPOCH)?).map_err(damaged)?;
-    if !item.contains_key(INCARNATION) {
-        return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+    let epoch = numeral(item, EPOCH)?;
+    let mut record = None;
+    if item.contains_key(INCARNATION) {
+        let Some(AttributeValue::S(holder)) = item.get(HOLDER) else { return Err(wrong(item, HOLDER)) };
+        let (incarnation, holder) = (bytes(item, INCARNATION)?, holder.as_bytes());
+        let (write, ttl_nanos) = (numeral(item, WRITE)?, numeral(item, TTL)?);
+        record = Some(RecordColumns { incarnation, write, ttl_nanos, holder });
     }
-    let incarnation =
-        bytes(item, INCARNATION)?.try_into().map_err(|_| damaged("its incarnation has not 16 bytes"))?;
-    let Some(AttributeValue::S(holder)) = item.get(HOLDER) else { return Err(wrong(item, HOLDER)) };
-    let entry = Entry {
-        holder: Holder::new(holder.as_str()).map_err(damaged)?,
-        version: Version { incarnation: Incarnation::from_bytes(incarnation), write: numeral(item, WRITE)? },
-        ttl: Ttl::new(Duration::from_nanos(numeral(item, TTL)?)).map_err(damaged)?,
-        epoch,
-    };
-    Ok(Slot::Held { entry, proven_age: None })
+    Columns { epoch, record }.slot().map_err(|damaged| Damaged::Foreign(damaged.to_string()))
 }
 
 /// Decodes a setting.
@@ -182,8 +193,198 @@ fn wrong(item: &Item, name: &str) -> Damaged {
     }
 }
 
-fn damaged(what: impl ToString) -> Damaged {
-    Damaged::Foreign(what.to_string())
+/// The sort key of the batch item.
+const BATCHES: [u8; 1] = [1];
+
+/// The first byte of a document's sort key.
+const DOCUMENT: u8 = 2;
+
+/// The longest id. A sort key of DynamoDB has at most 1,024 bytes.
+pub(super) const MAX_ID_BYTES: usize = 1023;
+
+/// The last batch of a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Batches {
+    /// Its number.
+    pub(super) last: DocumentVersion,
+    /// The documents that it wrote.
+    pub(super) ids: Vec<Vec<u8>>,
+}
+
+impl Batches {
+    pub(super) fn of(item: Option<&Item>) -> Result<Self, Damaged> {
+        let Some(item) = item else { return Ok(Self { last: DocumentVersion::NONE, ids: Vec::new() }) };
+        check_format(item)?;
+        let ids = match item.get(IDS) {
+            None => Vec::new(),
+            Some(AttributeValue::Bs(ids)) => ids.iter().map(|id| id.as_ref().to_vec()).collect(),
+            Some(_) => return Err(wrong(item, IDS)),
+        };
+        Ok(Self { last: DocumentVersion::from_stored(numeral(item, VERSION)?), ids })
+    }
+}
+
+/// Returns the key of the batch item.
+pub(super) fn batches_key(partition: &[u8]) -> Item {
+    key_of(partition, &BATCHES)
+}
+
+/// Returns the key of a document.
+pub(super) fn document_key(partition: &[u8], id: &[u8]) -> Item {
+    key_of(partition, &place(id))
+}
+
+fn place(id: &[u8]) -> Vec<u8> {
+    let mut place = Vec::with_capacity(1 + id.len());
+    place.push(DOCUMENT);
+    place.extend_from_slice(id);
+    place
+}
+
+/// Returns the actions of a batch, which are one transaction.
+pub(super) fn batch(
+    table: &str,
+    partition: &[u8],
+    fence: &Fence,
+    writes: &[DocumentWrite],
+) -> Result<Vec<TransactWriteItem>, BuildError> {
+    let mut actions = Vec::with_capacity(2 + writes.len());
+    actions.push(check_leader(table, partition, fence)?);
+    actions.push(count_batch(table, partition, fence, writes)?);
+    for write in writes {
+        actions.push(action(table, partition, fence.after.next(), write)?);
+    }
+    Ok(actions)
+}
+
+/// Checks that this leadership holds the slot, with any version (I2).
+fn check_leader(table: &str, partition: &[u8], fence: &Fence) -> Result<TransactWriteItem, BuildError> {
+    let check = ConditionCheck::builder()
+        .table_name(table)
+        .set_key(Some(key(partition)))
+        .condition_expression("#epoch = :epoch AND #incarnation = :incarnation")
+        .expression_attribute_names("#epoch", EPOCH)
+        .expression_attribute_names("#incarnation", INCARNATION)
+        .expression_attribute_values(":epoch", number(fence.epoch.get()))
+        .expression_attribute_values(":incarnation", binary(fence.incarnation.as_bytes()))
+        .build()?;
+    Ok(TransactWriteItem::builder().condition_check(check).build())
+}
+
+/// Replaces the number of the last batch by the next one.
+fn count_batch(
+    table: &str,
+    partition: &[u8],
+    fence: &Fence,
+    writes: &[DocumentWrite],
+) -> Result<TransactWriteItem, BuildError> {
+    let mut update = Update::builder()
+        .table_name(table)
+        .set_key(Some(batches_key(partition)))
+        .expression_attribute_names("#version", VERSION)
+        .expression_attribute_names("#ids", IDS)
+        .expression_attribute_values(":next", number(fence.after.next().get()));
+    update = if fence.after == DocumentVersion::NONE {
+        update.condition_expression("attribute_not_exists(#version)")
+    } else {
+        update
+            .condition_expression("#version = :after")
+            .expression_attribute_values(":after", number(fence.after.get()))
+    };
+    // A set must not be empty.
+    update = if writes.is_empty() {
+        update.update_expression("SET #version = :next REMOVE #ids")
+    } else {
+        let ids = writes.iter().map(|write| Blob::new(write.id().as_bytes())).collect();
+        update
+            .update_expression("SET #version = :next, #ids = :ids")
+            .expression_attribute_values(":ids", AttributeValue::Bs(ids))
+    };
+    Ok(TransactWriteItem::builder().update(update.build()?).build())
+}
+
+fn action(
+    table: &str,
+    partition: &[u8],
+    version: DocumentVersion,
+    write: &DocumentWrite,
+) -> Result<TransactWriteItem, BuildError> {
+    let condition = match write.only_if() {
+        OnlyIf::Always => None,
+        OnlyIf::Absent => Some("attribute_not_exists(#version)"),
+        OnlyIf::Version(_) => Some("#version = :stands"),
+    };
+    let names = condition.map(|_| [("#version".to_owned(), VERSION.to_owned())].into());
+    let values = match write.only_if() {
+        OnlyIf::Version(stands) => Some([(":stands".to_owned(), number(stands.get()))].into()),
+        OnlyIf::Always | OnlyIf::Absent => None,
+    };
+    let key = document_key(partition, write.id().as_bytes());
+    let action = TransactWriteItem::builder();
+    Ok(match write {
+        DocumentWrite::Put { body, .. } => {
+            let mut item = key;
+            item.insert(VERSION.to_owned(), number(version.get()));
+            item.insert(VALUE.to_owned(), binary(body));
+            let put = Put::builder()
+                .table_name(table)
+                .set_item(Some(item))
+                .set_condition_expression(condition.map(str::to_owned))
+                .set_expression_attribute_names(names)
+                .set_expression_attribute_values(values);
+            action.put(put.build()?).build()
+        }
+        DocumentWrite::Delete { .. } => {
+            let delete = Delete::builder()
+                .table_name(table)
+                .set_key(Some(key))
+                .set_condition_expression(condition.map(str::to_owned))
+                .set_expression_attribute_names(names)
+                .set_expression_attribute_values(values);
+            action.delete(delete.build()?).build()
+        }
+    })
+}
+
+/// Restricts a query to what the scan covers; `None` if that is nothing.
+pub(super) fn scanned(
+    query: QueryFluentBuilder,
+    partition: &[u8],
+    scan: &Scan,
+) -> Option<QueryFluentBuilder> {
+    // No id is that long, and DynamoDB would refuse the key.
+    if scan.prefix.len() > MAX_ID_BYTES {
+        return None;
+    }
+    let behind = match scan.start() {
+        Bound::Excluded(after) if !after.starts_with(&scan.prefix) => return None,
+        // An id that is too long is cut. No id lies between the cut id and the whole one.
+        Bound::Excluded(after) => Some(document_key(partition, &after[..after.len().min(MAX_ID_BYTES)])),
+        Bound::Included(_) | Bound::Unbounded => None,
+    };
+    let query = query
+        .key_condition_expression("#pk = :pk AND begins_with(#cc, :prefix)")
+        .expression_attribute_names("#pk", PARTITION)
+        .expression_attribute_names("#cc", PLACE)
+        .expression_attribute_values(":pk", binary(partition))
+        .expression_attribute_values(":prefix", binary(&place(&scan.prefix)));
+    Some(query.set_exclusive_start_key(behind))
+}
+
+/// Decodes the id in an item or a key.
+pub(super) fn id_of(item: &Item) -> Result<DocumentId, Damaged> {
+    let id = bytes(item, PLACE)?.strip_prefix(&[DOCUMENT]).ok_or_else(|| wrong(item, PLACE))?;
+    DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| wrong(item, PLACE))
+}
+
+/// Decodes a document.
+pub(super) fn document(item: &Item) -> Result<Document, Damaged> {
+    check_format(item)?;
+    Ok(Document {
+        id: id_of(item)?,
+        version: DocumentVersion::from_stored(numeral(item, VERSION)?),
+        body: Bytes::copy_from_slice(bytes(item, VALUE)?),
+    })
 }
 
 #[cfg(test)]
@@ -255,5 +456,48 @@ mod tests {
     fn item_without_a_binary_partition_key_has_no_partition() {
         assert_eq!(partition(&item(&[])), Some(&b"partition"[..]));
         assert_eq!(partition(&item(&[(PARTITION, Some(number(1)))])), None);
+    }
+
+    #[test]
+    fn document_is_decoded_and_a_malformed_one_is_damaged() {
+        let item = |changes: &[(&str, Option<AttributeValue>)]| {
+            let mut item = document_key(b"partition", b"name");
+            item.extend([(VERSION.to_owned(), number(5)), (VALUE.to_owned(), binary(b""))]);
+            for (name, value) in changes {
+                match value {
+                    Some(value) => drop(item.insert((*name).to_owned(), value.clone())),
+                    None => drop(item.remove(*name)),
+                }
+            }
+            item
+        };
+        let decoded = document(&item(&[])).unwrap();
+        assert_eq!(
+            (decoded.id.as_bytes(), decoded.version.get(), &*decoded.body),
+            (&b"name"[..], 5, &b""[..])
+        );
+        for (name, value) in [
+            (PLACE, Some(binary(b"\x01name"))),
+            (PLACE, Some(binary(&[DOCUMENT]))),
+            (VERSION, None),
+            (VERSION, Some(number("1.5"))),
+            (VALUE, None),
+            (VALUE, Some(number(1))),
+        ] {
+            assert!(document(&item(&[(name, value.clone())])).is_err(), "{name}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn last_batch_is_decoded_and_a_malformed_one_is_damaged() {
+        assert_eq!(Batches::of(None), Ok(Batches { last: DocumentVersion::NONE, ids: Vec::new() }));
+        let mut item = batches_key(b"partition");
+        assert!(Batches::of(Some(&item)).is_err());
+        item.insert(VERSION.to_owned(), number(5));
+        assert_eq!(Batches::of(Some(&item)).map(|batches| batches.last.get()), Ok(5));
+        item.insert(IDS.to_owned(), AttributeValue::Bs(vec![Blob::new("name")]));
+        assert_eq!(Batches::of(Some(&item)).map(|batches| batches.ids), Ok(vec![b"name".to_vec()]));
+        item.insert(IDS.to_owned(), binary(b"name"));
+        assert!(Batches::of(Some(&item)).is_err());
     }
 }

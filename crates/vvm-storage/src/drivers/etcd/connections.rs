@@ -4,7 +4,7 @@
 use super::{
     address::Address,
     errors::{CallError, DriverError},
-    rows::messages::{
+    messages::{
         AuthenticateRequest, AuthenticateResponse, ResponseHeader, TxnRequest, TxnResponse,
         WatchCreateRequest, WatchRequest, WatchResponse,
     },

@@ -1,38 +1,42 @@
-//! The verbs: each one transaction, sent once.
-
-#[cfg(feature = "testing")]
-pub mod bare;
-mod description;
-mod documents;
-mod hints;
+//! The verbs: each one transaction, sent once. Hints by watches: a release and a request are changes of keys, and
+//! announce themselves.
 
 use super::{
+    address::Address,
+    connections::{Connections, Watch},
+    description,
     errors::{Damaged, DriverError},
-    open::{Address, Connections, OpenError},
-    rows::{
-        Keyspace,
-        messages::{TxnRequest, TxnResponse},
-    },
+    messages::{TxnRequest, TxnResponse},
+    open,
+    rows::Keyspace,
 };
 use crate::{
+    drivers::seen::is_met,
     key::Partition,
+    open_error::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
 };
 use async_trait::async_trait;
-use hints::Watches;
 use ielections::{
-    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
-    Scan, Slot, WriteError,
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// A handle on a storage in etcd: connections of its own.
 #[derive(Debug)]
 pub struct EtcdStorage {
     connections: Connections,
     keyspace: Keyspace,
-    watches: Watches,
+    watches: Mutex<HashMap<Partition, Arc<Place>>>,
 }
 
 /// A transaction has at most 128 operations: one for the storage's own key, and two for each slot.
@@ -48,33 +52,30 @@ impl EtcdStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (connections, keyspace) = super::open::open(Address::parse(url)?).await?;
-        Ok(Self { connections, keyspace, watches: Watches::default() })
+        let (connections, keyspace) = open::open(Address::parse(url)?).await?;
+        Ok(Self { connections, keyspace, watches: Mutex::default() })
     }
 
-    /// Sends a write. Returns the slot that stood in its way; `None` if it was applied. `is_met` says whether
-    /// a slot is the one that the write expected.
-    async fn write(
-        &self,
-        request: TxnRequest,
-        is_met: impl Fn(&Slot) -> bool,
-    ) -> Result<Option<Slot>, WriteError> {
-        let outcome = async {
-            let answer = self.connections.transaction(&request).await?;
-            if answer.succeeded {
-                return Ok(None);
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Done, DriverError> {
+        let answer = self.connections.transaction(&self.keyspace.step(at, step)).await?;
+        if answer.succeeded {
+            return Ok(Done::Applied);
+        }
+        Ok(Done::Refused(match step {
+            Step::Settle { .. } => {
+                Shown::Setting(self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?)
             }
-            match self.keyspace.fence(answer)?.slot {
-                stands if is_met(&stands) => Err(Damaged::not_shown().into()),
-                stands => Ok(Some(stands)),
+            Step::Batch { .. } => {
+                self.keyspace.fence(answer)?;
+                Shown::Nothing
             }
-        };
-        outcome.await.map_err(DriverError::of_write)
-    }
-
-    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
-        let request = self.keyspace.swap(at, from, entry);
-        self.write(request, |stands| stands.is_as_expected(from)).await
+            Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
+                match self.keyspace.fence(answer)?.slot {
+                    stands if is_met(step, &stands) => return Err(Damaged::not_shown().into()),
+                    stands => Shown::Slot(stands),
+                }
+            }
+        }))
     }
 
     /// Sends reads, and returns what is behind that of the storage's own key.
@@ -91,39 +92,10 @@ impl EtcdStorage {
         let shown = self.keyspace.ranges(answer)?.into_iter().flat_map(|range| range.kvs).next();
         Ok(shown.map(|shown| shown.value.into()))
     }
-}
 
-impl EtcdStorage {
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.into())
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.into())
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Done, WriteError> {
-        let request = self.keyspace.release(&at, incarnation, epoch);
-        let is_ours = |stands: &Slot| stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch));
-        Ok(self.write(request, is_ours).await?.into())
-    }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
-        let outcome = async {
-            let answer = self.connections.transaction(&self.keyspace.settle(&at, value)).await?;
-            if answer.succeeded {
-                return Ok(Done::Applied);
-            }
-            let stands = self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?;
-            Ok(Done::Refused(Shown::Setting(stands)))
-        };
-        outcome.await.map_err(DriverError::of_write)
+    fn place(&self, topic: &Partition) -> Arc<Place> {
+        let mut places = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(places.entry(topic.clone()).or_default())
     }
 }
 
@@ -149,13 +121,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        match &step {
-            Step::Claim { from, to } => self.claim(at, from, to).await,
-            Step::Renew { from, to } => self.renew(at, from, to).await,
-            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
-            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
-            Step::Settle { value } => self.settle(at, value).await,
-        }
+        self.carry_out(&at, &step).await.map_err(DriverError::of_write)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -177,19 +143,34 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
-        Some(self.document_limits())
+        Some(DocumentLimits {
+            max_id_bytes: 512,
+            max_body_bytes: 512 << 10,
+            // A transaction has at most 128 comparisons: three for the fence, and two for each document.
+            max_batch: 62,
+            // A request has at most 1.5 MiB, of which 62 documents take 400 KiB for keys.
+            max_batch_bytes: 1 << 20,
+            max_page: 64,
+        })
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.fence_state(at).await
+        self.read_with(self.keyspace.read(at), |answer| self.keyspace.fence(answer)).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.document(at, id).await
+        let request = self.keyspace.document(at, id);
+        self.read_with(request, |answer| Ok(self.keyspace.documents_of(at, answer)?.0.pop())).await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.scan_documents(at, scan).await
+        let request = self.keyspace.documents_page(at, scan);
+        let page = |answer| {
+            let (documents, more) = self.keyspace.documents_of(at, answer)?;
+            let next = documents.last().filter(|_| more).map(|last| last.id.clone());
+            Ok(Page { documents, next })
+        };
+        self.read_with(request, page).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -200,8 +181,66 @@ impl SysVvmStorage for EtcdStorage {
         description::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
     }
 
+    /// Also ends the watches for which no caller waits.
     async fn close(&self) {
         self.connections.close().await;
-        self.watches.end();
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// How long to wait before watching again after a failure. Looks go on meanwhile.
+const WATCHING_AGAIN: Duration = Duration::from_secs(1);
+
+/// The watch of one topic.
+#[derive(Default, Debug)]
+struct Place {
+    /// `None` before the first, and after one has ended. Held by the one call that waits.
+    watch: tokio::sync::Mutex<Option<Watch>>,
+    /// Whether there is one.
+    lives: AtomicBool,
+}
+
+#[async_trait]
+impl SysVvmHints for EtcdStorage {
+    async fn announce(&self, _topic: &Partition) {}
+
+    async fn hinted(&self, topic: &Partition) {
+        let ranges = self.keyspace.watched(topic);
+        if ranges.is_empty() {
+            return pending().await;
+        }
+        let place = self.place(topic);
+        let mut watch = place.watch.lock().await;
+        loop {
+            let Some(live) = &mut *watch else {
+                match self.connections.watch(ranges.clone()).await {
+                    Ok(live) => {
+                        *watch = Some(live);
+                        place.lives.store(true, Ordering::Relaxed);
+                        // What came before the member watched is not told: a look finds it.
+                        return;
+                    }
+                    Err(DriverError::Closed(_)) => return pending().await,
+                    Err(error) => {
+                        tracing::debug!(%error, "can't watch");
+                        self.connections.pause(WATCHING_AGAIN).await;
+                        continue;
+                    }
+                }
+            };
+            match live.next().await {
+                Ok(answer) if answer.canceled => {}
+                Ok(answer) if answer.events.iter().any(|event| self.keyspace.is_hint(topic, event)) => return,
+                Ok(_) => continue,
+                Err(error) => tracing::debug!(%error, "the watch has ended"),
+            }
+            *watch = None;
+            place.lives.store(false, Ordering::Relaxed);
+            return;
+        }
+    }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.place(topic).lives.load(Ordering::Relaxed)
     }
 }

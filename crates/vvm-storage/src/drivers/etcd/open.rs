@@ -1,17 +1,14 @@
 //! Opens a prefix, by the key by which a storage is known: its format, and random bytes that no other storage
 //! has. Also everything that opening refuses.
 
-pub(super) use super::{
-    address::Address,
-    connections::{Connections, Watch},
-    session::Path,
-};
-
 use super::{
+    address::Address,
+    connections::Connections,
     errors::DriverError,
-    rows::{FORMAT, Keyspace, PROGRAM, messages::TxnRequest},
+    messages::TxnRequest,
+    rows::{FORMAT, Keyspace, PROGRAM},
 };
-pub(super) use crate::open_error::OpenError;
+use crate::open_error::OpenError;
 use bytes::Bytes;
 
 /// Connects, and checks that the prefix is ours.

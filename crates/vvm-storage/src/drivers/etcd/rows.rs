@@ -1,24 +1,29 @@
-//! How slots and settings are laid out in keys, the transaction of each verb, and how answers are decoded.
+//! How slots, settings and documents are laid out in keys, the transaction of each step, and how answers are
+//! decoded.
 //!
 //! A key has the prefix, a letter for what it is, and the partition. A renewal compares leadership and last
 //! write, and puts the latter; a batch or a release needs no write number. Numbers are big-endian.
+//!
+//! The key of a document is `d`, the length of the partition, the partition and the id. Its value is the number
+//! of the batch that wrote it, one byte, and the body.
 
-mod documents;
-pub(super) mod messages;
-pub(super) mod operations;
-mod watched;
-
-pub(super) use documents::{document_of, page_of};
-
-use super::errors::{Damaged, DriverError};
-use crate::key::Partition;
+use super::{
+    errors::{Damaged, DriverError},
+    messages::{
+        Compare, Event, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
+        WatchCreateRequest, absent, begins_with, delete, end_of, equal, page, put, range, stale_range,
+    },
+};
+use crate::{
+    key::{KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition},
+    step::{Columns, RecordColumns, Step},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{
-    DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,
+    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Incarnation,
+    OnlyIf, Scan, Slot, Vacant,
 };
-use messages::{Compare, KeyValue, RangeResponse, RequestOp, TxnRequest, TxnResponse};
-use operations::{absent, equal, put, range, stale_range};
-use std::time::Duration;
+use std::ops::Bound;
 
 /// What every format of ours begins with.
 pub(super) const PROGRAM: &str = "vvm elections, format ";
@@ -95,36 +100,39 @@ impl Keyspace {
         TxnRequest { compare, success, failure: self.shown(at) }
     }
 
-    /// Replaces exactly the state `from` by `entry`.
-    pub(super) fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> TxnRequest {
+    /// The transaction of a step: what [`decide`](crate::decide) compares, as comparisons of whole values that
+    /// etcd makes and carries out as one.
+    pub(super) fn step(&self, at: &Partition, step: &Step) -> TxnRequest {
         let (leader, write) = (self.leader(at), self.key(WRITE, at));
-        let (new, mut puts) = (leadership(entry), vec![put(write.clone(), last_write(entry))]);
-        let compare = match from {
-            Slot::Vacant(Vacant { last_epoch: None }) => vec![absent(leader.clone())],
-            Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => vec![equal(leader.clone(), vacancy(*epoch))],
-            Slot::Held { entry, .. } => {
-                vec![equal(leader.clone(), leadership(entry)), equal(write, last_write(entry))]
-            }
+        let held = |entry: &Entry| {
+            vec![equal(leader.clone(), leadership(entry)), equal(write.clone(), last_write(entry))]
         };
-        let is_renewal = from.entry().is_some_and(|held| leadership(held) == new);
-        if !is_renewal {
-            puts.push(put(leader, new));
+        let put_write = |to: &Entry| put(write.clone(), last_write(to));
+        match step {
+            Step::Claim { from, to } => {
+                let compare = match from {
+                    Slot::Vacant(Vacant { last_epoch: None }) => vec![absent(leader.clone())],
+                    Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => {
+                        vec![equal(leader.clone(), vacancy(*epoch))]
+                    }
+                    Slot::Held { entry, .. } => held(entry),
+                };
+                self.write(at, compare, vec![put_write(to), put(leader, leadership(to))])
+            }
+            // Incarnation and epoch stay.
+            Step::Renew { from, to } => self.write(at, held(from), vec![put_write(to)]),
+            Step::Release { incarnation, epoch } => {
+                let held = equal(leader.clone(), leadership_of(*epoch, *incarnation));
+                self.write(at, vec![held], vec![put(leader, vacancy(*epoch))])
+            }
+            Step::Batch { fence, writes } => self.batch(at, fence, writes),
+            Step::Settle { value } => {
+                let key = self.key(SETTING, at);
+                let compare = vec![absent(key.clone()), equal(self.own(), self.identity.clone())];
+                let success = vec![put(key.clone(), Bytes::copy_from_slice(value))];
+                TxnRequest { compare, success, failure: vec![range(self.own()), range(key)] }
+            }
         }
-        self.write(at, compare, puts)
-    }
-
-    /// Makes the slot vacant if this leadership holds it. The epoch stays.
-    pub(super) fn release(&self, at: &Partition, incarnation: Incarnation, epoch: Epoch) -> TxnRequest {
-        let leader = self.leader(at);
-        let held = equal(leader.clone(), leadership_of(epoch, incarnation));
-        self.write(at, vec![held], vec![put(leader, vacancy(epoch))])
-    }
-
-    pub(super) fn settle(&self, at: &Partition, value: &[u8]) -> TxnRequest {
-        let key = self.key(SETTING, at);
-        let compare = vec![absent(key.clone()), equal(self.own(), self.identity.clone())];
-        let success = vec![put(key.clone(), Bytes::copy_from_slice(value))];
-        TxnRequest { compare, success, failure: vec![range(self.own()), range(key)] }
     }
 
     pub(super) fn setting(&self, at: &Partition) -> TxnRequest {
@@ -191,16 +199,6 @@ fn first(range: &RangeResponse) -> Option<&KeyValue> {
     range.kvs.first()
 }
 
-/// The end of the range of all keys that begin with `prefix`, which has a byte below 255.
-fn end_of(prefix: &[u8]) -> Bytes {
-    let mut end = prefix.to_vec();
-    while end.pop_if(|last| *last == u8::MAX).is_some() {}
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end.into()
-}
-
 fn vacancy(epoch: Epoch) -> Bytes {
     Bytes::copy_from_slice(&epoch.get().to_be_bytes())
 }
@@ -233,27 +231,227 @@ fn slot(leader: Option<&KeyValue>, write: Option<&KeyValue>) -> Result<Slot, Dam
     let Some(leader) = leader else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     let (epoch, incarnation) =
         leader.value.split_first_chunk().ok_or_else(|| Damaged::of("a leadership without an epoch"))?;
-    let epoch = Epoch::new(u64::from_be_bytes(*epoch)).map_err(Damaged::of)?;
-    if is_vacancy(&leader.value) {
-        return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
-    }
-    let incarnation =
-        incarnation.try_into().map_err(|_| Damaged::of("an incarnation that has not 16 bytes"))?;
-    let incomplete = || Damaged::of("a leadership without its last write");
-    let (number, rest) = write.and_then(|write| write.value.split_first_chunk()).ok_or_else(incomplete)?;
-    let (ttl, holder) = rest.split_first_chunk().ok_or_else(incomplete)?;
-    let holder = String::from_utf8(holder.to_vec()).map_err(Damaged::of)?;
-    let entry = Entry {
-        holder: Holder::new(holder).map_err(Damaged::of)?,
-        version: Version {
-            incarnation: Incarnation::from_bytes(incarnation),
-            write: u64::from_be_bytes(*number),
-        },
-        ttl: Ttl::new(Duration::from_nanos(u64::from_be_bytes(*ttl))).map_err(Damaged::of)?,
-        epoch,
+    let record = if is_vacancy(&leader.value) {
+        None
+    } else {
+        let incomplete = || Damaged::of("a leadership without its last write");
+        let write = write.and_then(|write| write.value.split_first_chunk());
+        let (number, rest) = write.ok_or_else(incomplete)?;
+        let (ttl, holder) = rest.split_first_chunk().ok_or_else(incomplete)?;
+        let (write, ttl_nanos) = (u64::from_be_bytes(*number), u64::from_be_bytes(*ttl));
+        Some(RecordColumns { incarnation, write, ttl_nanos, holder })
     };
-    Ok(Slot::Held { entry, proven_age: None })
+    Columns { epoch: u64::from_be_bytes(*epoch), record }.slot().map_err(Damaged::of)
+}
+
+const DOCUMENT: u8 = b'd';
+
+/// Stands between number and body, so that a value with an empty body is longer than its number, too.
+const SEPARATOR: u8 = 0;
+
+impl Keyspace {
+    /// What the keys of a partition's documents begin with.
+    fn documents(&self, at: &Partition) -> Vec<u8> {
+        // Keys are limited to far less.
+        let length = (at.as_bytes().len() as u16).to_be_bytes();
+        [&self.prefix, &[DOCUMENT][..], &length, at.as_bytes()].concat()
+    }
+
+    fn document_key(&self, at: &Partition, id: &[u8]) -> Bytes {
+        [&self.documents(at), id].concat().into()
+    }
+
+    /// Writes a batch, if the fence and all conditions hold.
+    fn batch(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> TxnRequest {
+        let (counted, number) = (self.key(BATCH, at), fence.after.next());
+        let mut compare = vec![equal(self.leader(at), leadership_of(fence.epoch, fence.incarnation))];
+        compare.push(match fence.after {
+            DocumentVersion::NONE => absent(counted.clone()),
+            after => equal(counted.clone(), stored(after)),
+        });
+        let mut writes = vec![put(counted, stored(number))];
+        for write in batch {
+            let key = self.document_key(at, write.id().as_bytes());
+            match write.only_if() {
+                OnlyIf::Always => {}
+                OnlyIf::Absent => compare.push(absent(key.clone())),
+                OnlyIf::Version(version) => compare.extend(begins_with(&key, &stored(version))),
+            }
+            writes.push(match write {
+                DocumentWrite::Put { body, .. } => put(key, value(number, body)),
+                DocumentWrite::Delete { .. } => delete(key),
+            });
+        }
+        self.write(at, compare, writes)
+    }
+
+    pub(super) fn document(&self, at: &Partition, id: &DocumentId) -> TxnRequest {
+        reads(vec![range(self.own()), range(self.document_key(at, id.as_bytes()))])
+    }
+
+    pub(super) fn documents_page(&self, at: &Partition, scan: &Scan) -> TxnRequest {
+        let key = match scan.start() {
+            // The next key in the order of bytes.
+            Bound::Excluded(after) => [&self.document_key(at, after), &[0][..]].concat().into(),
+            Bound::Included(start) => self.document_key(at, start),
+            Bound::Unbounded => self.document_key(at, b""),
+        };
+        let range_end = match scan.end() {
+            Some(end) => self.document_key(at, &end),
+            None => end_of(&self.documents(at)),
+        };
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        reads(vec![range(self.own()), page(RangeRequest { key, range_end, limit, serializable: false })])
+    }
+
+    /// The documents that an answer shows, and whether there are more.
+    pub(super) fn documents_of(
+        &self,
+        at: &Partition,
+        answer: TxnResponse,
+    ) -> Result<(Vec<Document>, bool), DriverError> {
+        let page = self.ranges(answer)?.into_iter().next();
+        let page = page.ok_or_else(|| Damaged::of("an answer without a page"))?;
+        let shown = page.kvs.into_iter().map(|shown| self.shown_document(at, shown));
+        Ok((shown.collect::<Result<_, _>>()?, page.more))
+    }
+
+    /// The document that a key and its value are.
+    fn shown_document(&self, at: &Partition, shown: KeyValue) -> Result<Document, Damaged> {
+        let id = shown.key.slice(self.documents(at).len().min(shown.key.len())..);
+        let (number, rest) =
+            shown.value.split_first_chunk().ok_or_else(|| Damaged::of("a short document"))?;
+        if rest.first() != Some(&SEPARATOR) {
+            return Err(Damaged::of("a document of another format"));
+        }
+        let version = DocumentVersion::from_stored(u64::from_be_bytes(*number));
+        let body = shown.value.slice(number.len() + 1..);
+        Ok(Document { id: DocumentId::new(id).map_err(Damaged::of)?, version, body })
+    }
+}
+
+fn stored(number: DocumentVersion) -> Bytes {
+    Bytes::copy_from_slice(&number.get().to_be_bytes())
+}
+
+fn value(number: DocumentVersion, body: &Bytes) -> Bytes {
+    let mut value = BytesMut::with_capacity(size_of::<u64>() + 1 + body.len());
+    value.put_u64(number.get());
+    value.put_u8(SEPARATOR);
+    value.put_slice(body);
+    value.freeze()
+}
+
+impl Keyspace {
+    /// The keys that change by releases and requests of the name whose slot count `topic` is; empty for any
+    /// other topic. Those of claims are among them, and those of longer names.
+    pub(super) fn watched(&self, topic: &Partition) -> Vec<WatchCreateRequest> {
+        let Some(name) = topic.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]) else { return Vec::new() };
+        let key = |kind: u8| self.leader(&Partition::from_bytes([&[kind], name].concat()));
+        let slots = key(KEY_PREFIX_VVM_LEADER);
+        let slots = WatchCreateRequest { range_end: end_of(&slots), key: slots, start_revision: 0 };
+        let requests = [KEY_PREFIX_PAUSE, KEY_PREFIX_STEP_DOWN].map(key);
+        let requests =
+            requests.map(|key| WatchCreateRequest { key, range_end: Bytes::new(), start_revision: 0 });
+        std::iter::once(slots).chain(requests).collect()
+    }
+
+    /// Whether a change of a watched key is a release or a request.
+    pub(super) fn is_hint(&self, topic: &Partition, event: &Event) -> bool {
+        let Some(changed) = &event.kv else { return false };
+        let name = topic.as_bytes().len() - 1;
+        let of_slot = self.leader(&Partition::from_bytes([KEY_PREFIX_VVM_LEADER]));
+        if !changed.key.starts_with(&of_slot) {
+            return true;
+        }
+        // Of this name, and not of a longer one: behind it stands the slot alone.
+        changed.key.len() == of_slot.len() + name + size_of::<u32>() && is_vacancy(&changed.value)
+    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use ielections::{Holder, Ttl, Version};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn pair(value: &[u8]) -> KeyValue {
+        KeyValue { key: Bytes::new(), value: Bytes::copy_from_slice(value) }
+    }
+
+    fn entry(write: u64) -> Entry {
+        Entry {
+            holder: Holder::new("a").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
+            ttl: Ttl::new(Duration::from_secs(1)).unwrap(),
+            epoch: Epoch::new(5).unwrap(),
+        }
+    }
+
+    #[test]
+    fn entry_survives_its_values() {
+        let entry = entry(u64::MAX);
+        let (leader, write) = (pair(&leadership(&entry)), pair(&last_write(&entry)));
+        let held = slot(Some(&leader), Some(&write)).unwrap();
+        assert_eq!(held.entry(), Some(&entry));
+        let vacant = slot(Some(&pair(&vacancy(entry.epoch))), Some(&write)).unwrap();
+        assert_eq!(vacant, Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) }));
+        assert_eq!(slot(None, None).unwrap(), Slot::Vacant(Vacant { last_epoch: None }));
+    }
+
+    #[test]
+    fn damaged_slot_is_not_a_vacancy() {
+        let (leader, write) = (leadership(&entry(1)), last_write(&entry(1)));
+        let damaged = |leader: &[u8], write: Option<&[u8]>| {
+            assert!(slot(Some(&pair(leader)), write.map(pair).as_ref()).is_err(), "{leader:?} {write:?}");
+        };
+        damaged(&leader[..7], Some(&write));
+        damaged(&leader[..9], Some(&write));
+        damaged(&[0; 8], Some(&write));
+        damaged(&leader, None);
+        damaged(&leader, Some(&write[..15]));
+        damaged(&leader, Some(&[&write[..8], &[0; 8]].concat()));
+        damaged(&leader, Some(&[&write, &[0xff][..]].concat()));
+    }
+
+    #[test]
+    fn range_of_a_prefix_ends_behind_all_keys_with_it() {
+        assert_eq!(*end_of(b"a/"), *b"a0");
+        assert_eq!(*end_of(b"a\xff\xff"), *b"b");
+    }
+
+    #[test]
+    fn storage_that_is_not_ours_is_replaced() {
+        let keyspace = Keyspace::new("vvm").known_by("ours".into());
+        let answer = |own: &[&str]| {
+            let kvs = own.iter().map(|own| pair(own.as_bytes())).collect();
+            let range = Some(RangeResponse { kvs, more: false });
+            TxnResponse {
+                responses: vec![crate::drivers::etcd::messages::ResponseOp { range }],
+                ..Default::default()
+            }
+        };
+        assert!(keyspace.ranges(answer(&["ours"])).is_ok());
+        for own in [&["theirs"][..], &[]] {
+            let refused = keyspace.ranges(answer(own));
+            assert!(matches!(refused, Err(DriverError::Replaced(_))), "{refused:?}");
+        }
+    }
+
+    proptest! {
+        /// Partitions and ids of any bytes share no key.
+        #[test]
+        fn documents_of_different_partitions_have_different_keys(
+            one: Vec<u8>, id: Vec<u8>, other: Vec<u8>, other_id: Vec<u8>
+        ) {
+            let keyspace = Keyspace::new("vvm");
+            let of = |at: &[u8], id: &[u8]| {
+                let id = DocumentId::new([id, b"x"].concat()).unwrap();
+                keyspace.document(&Partition::from_bytes(at), &id)
+            };
+            let is_same = one == other && id == other_id;
+            prop_assert_eq!(of(&one, &id) == of(&other, &other_id), is_same);
+        }
+    }
+}

@@ -303,7 +303,7 @@ impl fmt::Debug for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::etcd::rows::messages::AuthenticateRequest;
+    use crate::drivers::etcd::messages::AuthenticateRequest;
 
     #[test]
     fn message_survives_its_frame_in_any_pieces() {

@@ -1,17 +1,12 @@
 //! Opens a namespace: what the server says about itself and about our rights, and everything that opening refuses.
 
-pub(super) use super::{
-    cluster::Address,
-    connections::{Change, Connections, Watch},
-};
-
 use super::{
-    cluster,
+    cluster::{self, Address},
+    connections::Connections,
     errors::{Answer, DriverError},
-    rows,
+    names,
 };
-use crate::key::Partition;
-pub(super) use crate::open_error::OpenError;
+use crate::{key::Partition, open_error::OpenError};
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
@@ -21,7 +16,7 @@ use serde_json::json;
 /// user without the right to create Leases may look.
 pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
     let connections = Connections::new(cluster::find(address)?, address.request_timeout)?;
-    let nothing = rows::name(&Partition::from_bytes(*b""));
+    let nothing = names::name(&Partition::from_bytes(*b""));
     connections.get(&nothing, false).await.map_err(|error| error.of_opening(connections.server()))?;
     match creation(&connections).await {
         Err(error @ DriverError::NoNamespace(_)) => Err(error.of_opening(connections.server())),

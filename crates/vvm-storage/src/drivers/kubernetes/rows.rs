@@ -1,20 +1,22 @@
 //! A Lease: what each field shows to people and to client-go, and where the value of the cell is.
+//!
+//! A Lease whose spec another program wrote, such as client-go, is observed by the spec. client-go keeps our
+//! annotations, which then tell of the past: the last epoch and the documents, but no record. Nothing of ours
+//! stands on such a record (I2).
 
-mod foreign;
-mod names;
-mod spec;
-
-pub(super) use names::{is_slot, label, name};
-
+use super::names::{digest, is_slot, label, name};
 use crate::{
-    Partition,
-    cells::{Cell, Tag},
+    cells::{
+        Cell, Tag,
+        content::{Origin, SlotCell},
+    },
+    key::Partition,
 };
 use bytes::Bytes;
-use data_encoding::BASE64;
-use ielections::Entry;
+use data_encoding::{BASE64, HEXLOWER};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version, storage::Cause};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use spec::Spec;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The value of the cell, as text if it is text.
@@ -119,7 +121,7 @@ impl Lease {
         let value = match stored.transpose()? {
             Some(stored) if is_ours || !is_slot(at) => stored,
             None if !is_slot(at) => return Err(self.damaged("it has no annotation vvm/cell")),
-            stored => foreign::value(at, stored.as_ref(), &self.spec).map_err(|why| self.damaged(why))?,
+            stored => foreign_value(at, stored.as_ref(), &self.spec).map_err(|why| self.damaged(why))?,
         };
         Ok(Cell { value, tag: self.tag() })
     }
@@ -167,5 +169,242 @@ fn value(text: &str) -> Option<Bytes> {
     }
 }
 
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    /// The holder; empty if vacant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder_identity: Option<String>,
+    /// The TTL, rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease_duration_seconds: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acquire_time: Option<String>,
+    /// Later with each write of a record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renew_time: Option<String>,
+    /// How often the slot was claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_transitions: Option<i32>,
+    /// Of coordinated leader election, which would choose a holder by itself. Never written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preferred_holder: Option<String>,
+}
+
+/// Shown for a holder without a name: an empty one would be a vacancy to client-go.
+const UNNAMED: &str = "-";
+
+impl Spec {
+    /// The spec of the next write. `now` counts from the Unix epoch.
+    pub(super) fn followed_by(&self, record: Option<&Entry>, is_claim: bool, now: Duration) -> Self {
+        let was_led = self.lease_duration_seconds.is_some();
+        let Some(entry) = record else {
+            let holder_identity = Some(String::new());
+            if !was_led {
+                return Self { holder_identity, ..Self::default() };
+            }
+            let now = self.next_time(now);
+            return Self {
+                holder_identity,
+                // As client-go writes it: it must be positive.
+                lease_duration_seconds: Some(1),
+                acquire_time: now.clone(),
+                renew_time: now,
+                lease_transitions: self.lease_transitions,
+                ..Self::default()
+            };
+        };
+        let now = self.next_time(now);
+        let name = entry.holder.as_str();
+        Self {
+            holder_identity: Some(if name.is_empty() { UNNAMED } else { name }.to_owned()),
+            lease_duration_seconds: Some(seconds(entry.ttl.get())),
+            acquire_time: if is_claim { now.clone() } else { self.acquire_time.clone() },
+            renew_time: now,
+            lease_transitions: Some(self.transitions().saturating_add(is_claim.into())),
+            ..Self::default()
+        }
+    }
+
+    /// The time to show: after the one that is shown, whatever the wall clock does.
+    fn next_time(&self, now: Duration) -> Option<String> {
+        let now = i64::try_from(now.as_micros()).ok()?;
+        let next = self.renewed_micros().map_or(now, |last| now.max(last.saturating_add(1)));
+        Some(Timestamp::from_microsecond(next).ok()?.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string())
+    }
+
+    /// When it was renewed, in microseconds since the Unix epoch.
+    pub(super) fn renewed_micros(&self) -> Option<i64> {
+        Some(self.renew_time.as_ref()?.parse::<Timestamp>().ok()?.as_microsecond())
+    }
+
+    fn transitions(&self) -> i32 {
+        self.lease_transitions.unwrap_or_default()
+    }
+
+    /// The holder, unless it is vacant.
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    /// What stays the same while one holder renews.
+    pub(super) fn leadership(&self) -> String {
+        let Self { acquire_time, holder_identity, .. } = self;
+        digest(format!("{holder_identity:?} {acquire_time:?} {}", self.transitions()).as_bytes())
+    }
+
+    /// Changes with every field.
+    pub(super) fn digest(&self) -> String {
+        // Plain fields: nothing fails.
+        digest(&serde_json::to_vec(self).unwrap_or_default())[..32].into()
+    }
+}
+
+/// Rounded up, so that a client that goes by it is never early.
+fn seconds(ttl: Duration) -> i32 {
+    let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0)).max(1);
+    i32::try_from(whole).unwrap_or(i32::MAX)
+}
+
+/// Returns the value that says what `spec` says. `stored` is the value of our last write.
+///
+/// (I1) If a record of ours was overwritten, or our Lease was deleted and another made in its place, our
+/// leader may still be at work. Then the cell displaces it: the longest TTL of the name is waited for.
+fn foreign_value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Result<Bytes, Cause> {
+    let known = stored.map(|stored| SlotCell::decode(at, stored)).transpose()?;
+    let displaces =
+        known.as_ref().is_none_or(|known| known.origin == Origin::Displacing || known.slot.entry().is_some());
+    let origin = if displaces { Origin::Displacing } else { Origin::Foreign };
+    let known = known.unwrap_or_else(SlotCell::vacant);
+    // After its release, too: to a candidate that saw the epoch, the storage would have gone back in time.
+    let epoch = Epoch::following(known.slot.last_epoch(), Duration::ZERO)?;
+    let slot = match spec.holder() {
+        None => Slot::Vacant(Vacant { last_epoch: Some(epoch) }),
+        Some(holder) => Slot::Held { entry: entry(holder, spec, epoch)?, proven_age: None },
+    };
+    Ok(SlotCell { slot, origin, ..known }.encode(at))
+}
+
+/// The record that the spec shows. Its version changes with each renewal, and its epoch is after ours.
+fn entry(holder: &str, spec: &Spec, epoch: Epoch) -> Result<Entry, Cause> {
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let ttl = seconds.filter(|seconds| *seconds > 0).ok_or("it is held without a leaseDurationSeconds")?;
+    let leadership = HEXLOWER.decode(spec.leadership().as_bytes())?;
+    let incarnation = leadership.first_chunk().copied().ok_or("no digest")?;
+    let renewed = spec.renewed_micros().and_then(|micros| u64::try_from(micros).ok());
+    let shown = (0..=Holder::MAX_BYTES).rev().find_map(|end| holder.get(..end)).unwrap_or_default();
+    Ok(Entry {
+        holder: Holder::new(shown)?,
+        version: Version {
+            incarnation: Incarnation::from_bytes(incarnation),
+            write: renewed.unwrap_or_default(),
+        },
+        ttl: Ttl::new(Duration::from_secs(ttl))?,
+        epoch,
+    })
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn slot() -> Partition {
+        Partition::from_bytes(*b"\x01payroll\0\0\0\x01")
+    }
+
+    fn entry(epoch: u64) -> Entry {
+        Entry {
+            holder: Holder::new("").unwrap(),
+            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 1 },
+            ttl: Ttl::new(Duration::from_millis(2_001)).unwrap(),
+            epoch: Epoch::new(epoch).unwrap(),
+        }
+    }
+
+    fn held(epoch: u64) -> Bytes {
+        let slot_held = Slot::Held { entry: entry(epoch), proven_age: None };
+        SlotCell { slot: slot_held, ..SlotCell::vacant() }.encode(&slot())
+    }
+
+    /// A Lease as it is written at this second, and read back.
+    fn written(before: Lease, record: Option<&Entry>, second: u64) -> Lease {
+        let value =
+            record.map_or_else(|| SlotCell::vacant().encode(&slot()), |entry| held(entry.epoch.get()));
+        let lease = before.set(&slot(), &value, record, Duration::from_secs(second));
+        serde_json::from_slice(&serde_json::to_vec(&lease).unwrap()).unwrap()
+    }
+
+    fn read(lease: &Lease) -> SlotCell {
+        let cell = lease.clone().cell(&slot()).unwrap();
+        SlotCell::decode(&slot(), &cell.value).unwrap()
+    }
+
+    #[test]
+    fn renew_time_increases_while_the_wall_clock_goes_back() {
+        let claimed = written(Lease::new(&slot(), "default"), Some(&entry(5)), 1_000);
+        let renewed = written(claimed.clone(), Some(&entry(5)), 10);
+        let released = written(renewed.clone(), None, 10);
+        let times = [&claimed, &renewed, &released].map(|lease| lease.spec.renewed_micros().unwrap());
+        assert_eq!(times, [1_000_000_000, 1_000_000_001, 1_000_000_002]);
+        let json = serde_json::to_value(&renewed.spec).unwrap();
+        assert_eq!(json["renewTime"], "1970-01-01T00:16:40.000001Z");
+        assert_eq!((&json["leaseDurationSeconds"], &json["leaseTransitions"]), (&3.into(), &1.into()));
+    }
+
+    #[test]
+    fn held_lease_is_never_shown_as_a_vacancy() {
+        let claimed = written(Lease::new(&slot(), "default"), Some(&entry(5)), 1_000);
+        // Its holder has an empty name.
+        assert!(claimed.is_held() && claimed.spec.holder() == Some("-"));
+        assert!(!written(claimed, None, 1_001).is_held());
+    }
+
+    #[test]
+    fn value_is_text_if_it_is_text() {
+        for bytes in [&b"{\"a\":\"\xc3\xa4\"}\n"[..], b"{\xff", b"base64:", b""] {
+            let bytes = Bytes::from(bytes);
+            assert_eq!(value(&text(&bytes)), Some(bytes));
+        }
+        assert_eq!(text(&Bytes::from_static(b"{}")), "{}");
+        assert_eq!(value("base64:?"), None);
+    }
+
+    #[test]
+    fn tag_has_all_but_the_value() {
+        let claimed = written(Lease::new(&slot(), "default"), Some(&entry(5)), 1_000);
+        let cell = claimed.clone().cell(&slot()).unwrap();
+        let seen = Lease::of_tag(&cell.tag).unwrap();
+        assert_eq!(cell.tag, claimed.clone().into_tag());
+        assert!(!String::from_utf8_lossy(cell.tag.as_bytes()).contains(CELL));
+        assert_eq!(written(seen, Some(&entry(5)), 1_001), written(claimed, Some(&entry(5)), 1_001));
+    }
+
+    #[test]
+    fn spec_of_another_program_counts_instead_of_the_value() {
+        let mut lease = written(Lease::new(&slot(), "default"), Some(&entry(5)), 1_000);
+        assert_eq!(read(&lease).slot.entry(), Some(&entry(5)));
+        let patched = |spec: &str| {
+            let mut patched = lease.clone();
+            patched.spec = serde_json::from_str(spec).unwrap();
+            patched
+        };
+        let taken = read(&patched(r#"{"holderIdentity":"other","leaseDurationSeconds":15}"#));
+        assert!(taken.origin == Origin::Displacing && taken.slot.last_epoch() == Epoch::new(6).ok());
+        let vacant = read(&patched(r#"{"holderIdentity":""}"#));
+        assert!(
+            vacant.origin == Origin::Displacing && vacant.slot.entry().is_none(),
+            "our leader may be at work"
+        );
+        assert_eq!(vacant.slot.last_epoch(), taken.slot.last_epoch(), "no epoch goes back with a release");
+        for damaged in [r#"{"holderIdentity":"a"}"#, r#"{"holderIdentity":"a","leaseDurationSeconds":0}"#] {
+            assert!(patched(damaged).cell(&slot()).is_err(), "{damaged}");
+        }
+        // Without annotations: never written by elections, or deleted and made anew.
+        lease.metadata.annotations.clear();
+        assert!(read(&lease).origin == Origin::Displacing);
+        let setting = Partition::from_bytes(*b"\x02payroll");
+        assert!(lease.cell(&setting).is_err());
+    }
+}

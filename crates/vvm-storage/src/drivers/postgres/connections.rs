@@ -8,7 +8,8 @@
 use super::{
     address::{self, Address},
     errors::{DriverError, described},
-    rows::{Answer, History, Statement},
+    history::History,
+    message::{Answer, Statement},
     session::Session,
 };
 use crate::{

@@ -1,31 +1,32 @@
 //! The verbs: each one message, sent once. Only the first message after a fail-over is followed by another.
 
-mod clocks;
-mod description;
-mod documents;
-mod hints;
-
 use super::{
+    address::Address,
+    connections::Connections,
+    description, documents,
     errors::{Damaged, DriverError},
-    open::{Address, Connections, OpenError},
-    rows::{self, Answer, Compared, History, Row, SETTINGS, Statement},
+    history::{Compared, History, history},
+    message::{Answer, Row, Statement},
+    open,
+    rows::{self, SETTINGS},
 };
 use crate::{
+    drivers::seen::is_met,
     key::Partition,
+    open_error::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
 };
 use async_trait::async_trait;
-use clocks::Clocks;
 use ielections::{
-    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, Page, ReadError,
-    Scan, Slot, WriteError,
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, Vacant, WriteError,
 };
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 
 /// A handle on a database: connections of its own.
 #[derive(Debug)]
@@ -34,14 +35,6 @@ pub struct PostgresStorage {
     /// The history that writes name. `None` until this handle has seen one that was adopted.
     history: Mutex<Option<History>>,
     clocks: Clocks,
-}
-
-/// How a write of a leader record ended.
-enum Outcome {
-    Applied,
-    Refused(Slot),
-    /// The server has another history, and nothing was written.
-    OtherHistory,
 }
 
 impl PostgresStorage {
@@ -54,7 +47,7 @@ impl PostgresStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (connections, shown) = super::open::open(Address::parse(url)?).await?;
+        let (connections, shown) = open::open(Address::parse(url)?).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
@@ -84,7 +77,7 @@ impl PostgresStorage {
     /// The server has all of it before it begins, and so never waits for us in the middle.
     async fn transaction(&self, lock_timeout: Duration, statements: &str) -> Result<Answer, DriverError> {
         let settings = rows::settings("LOCAL", lock_timeout);
-        self.connections.ask(&format!("{settings}; {statements}; {}", rows::history())).await
+        self.connections.ask(&format!("{settings}; {statements}; {}", history())).await
     }
 
     /// As [`transaction`](Self::transaction), for verbs that know no TTL.
@@ -107,7 +100,7 @@ impl PostgresStorage {
     /// Fails if this machine's clock is far from the server's. Asks the server before it does.
     async fn check_clocks(&self) -> Result<(), DriverError> {
         if self.clocks.check(self.connections.clock()).is_err() {
-            let answer = self.connections.ask(&rows::history()).await?;
+            let answer = self.connections.ask(&history()).await?;
             self.shown(&answer, 0)?;
         }
         self.clocks.check(self.connections.clock())
@@ -147,57 +140,83 @@ impl PostgresStorage {
         Ok(slot)
     }
 
-    /// Replaces `from` by `entry`, if the history is ours.
-    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Outcome, DriverError> {
-        let Some(history) = self.history() else { return Ok(Outcome::OtherHistory) };
-        if entry.ttl > history.max_ttl && rows::is_led(at) {
-            return Err(DriverError::TtlTooLong { ttl: entry.ttl, most: history.max_ttl });
-        }
-        let lock_timeout = entry.ttl.get() / 10;
-        let swap = rows::swap(at, from, entry, &history, Compared::Witness);
-        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself
-        // if the slot has become the one that is expected.
-        if self.alone(&swap, lock_timeout).await?.is_some_and(|answer| answer.affected(0) > 0) {
-            return Ok(Outcome::Applied);
-        }
-        let (swap, locked) = (rows::swap(at, from, entry, &history, Compared::Server), rows::locked(at));
-        // A row that is there is locked first: what is shown is what the write then finds. One that is not
-        // there can't be locked, and no row ever goes away.
-        let is_insertion = matches!(from, Slot::Vacant(vacant) if vacant.last_epoch.is_none());
-        let (text, write, shown) = if is_insertion {
-            (format!("{swap}; {locked}"), 0, 1)
-        } else {
-            (format!("{locked}; {swap}"), 1, 0)
-        };
-        let answer = self.transaction(lock_timeout, &text).await?;
-        if answer.affected(SETTINGS + write) > 0 {
-            return Ok(Outcome::Applied);
-        }
-        let stands = rows::slot(answer.row(SETTINGS + shown))?;
-        match self.is_same_history(&answer, 2)? {
-            true if !stands.is_as_expected(from) => Ok(Outcome::Refused(stands)),
-            // A slot without a row, after a fail-over: it has to be adopted by itself.
-            true if is_insertion => Ok(Outcome::OtherHistory),
-            true => Err(Damaged::not_shown().into()),
-            false => Ok(Outcome::OtherHistory),
+    /// Sends a step, if the history is ours. `None` if the server has another one, and nothing was written.
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Option<Done>, DriverError> {
+        match (step, &self.history()) {
+            (Step::Settle { value }, _) => {
+                let answer = self.locking(&rows::settle(at, value)).await?;
+                let stands = answer.row(SETTINGS + 1).ok_or_else(Damaged::not_shown)?.bytes(0)?;
+                // The statement shows what stands after it, and not which call stored it.
+                let is_ours = stands == *value;
+                Ok(Some(if is_ours { Done::Applied } else { Done::Refused(Shown::Setting(stands)) }))
+            }
+            (_, None) => Ok(None),
+            (Step::Claim { from, to }, Some(history)) => {
+                let swap = |compared| rows::swap(at, from, to, history, compared);
+                self.write(at, step, history, swap).await
+            }
+            (Step::Renew { from, to }, Some(history)) => {
+                let renewal = |compared| rows::renewal(at, from, to, history, compared);
+                self.write(at, step, history, renewal).await
+            }
+            (Step::Release { incarnation, epoch }, Some(history)) => {
+                let release = |compared| rows::release(at, incarnation, *epoch, history, compared);
+                self.write(at, step, history, release).await
+            }
+            (Step::Batch { fence, writes }, Some(history)) => {
+                let write = documents::write(at, fence, writes, history);
+                let answer = self.locking(&format!("{}; {write}", rows::locked(at))).await?;
+                if answer.affected(SETTINGS + 1) > 0 {
+                    return Ok(Some(Done::Applied));
+                }
+                let is_same = self.is_same_history(&answer, 2)?;
+                Ok(is_same.then_some(Done::Refused(Shown::Nothing)))
+            }
         }
     }
 
-    async fn claim_slot(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
-        if rows::is_led(at) {
-            self.check_clocks().await.map_err(DriverError::of_unsent)?;
-        }
-        match self.swap(at, from, entry).await.map_err(DriverError::of_write)? {
-            Outcome::Applied => Ok(Done::Applied),
-            Outcome::Refused(stands) => Ok(Done::Refused(stands.into())),
-            Outcome::OtherHistory => {
-                // Whatever becomes of the adoption: the claim is not applied.
-                let stands = self.adopt(Some(at)).await.map_err(DriverError::of_unsent)?;
-                if stands.is_as_expected(from) {
-                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
-                }
-                Ok(Done::Refused(stands.into()))
+    /// Writes a leader record by a statement, whose number of changed rows tells whether it did.
+    async fn write<'a>(
+        &self,
+        at: &Partition,
+        step: &Step,
+        history: &History,
+        statement: impl Fn(Compared) -> Statement<'a>,
+    ) -> Result<Option<Done>, DriverError> {
+        let mut lock_timeout = self.lock_timeout();
+        if let Step::Claim { to, .. } | Step::Renew { to, .. } = step {
+            if to.ttl > history.max_ttl && rows::is_led(at) {
+                return Err(DriverError::TtlTooLong { ttl: to.ttl, most: history.max_ttl });
             }
+            lock_timeout = to.ttl.get() / 10;
+        }
+        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself
+        // if the slot has become the one that is expected.
+        let answer = self.alone(&statement(Compared::Witness), lock_timeout).await?;
+        if answer.is_some_and(|answer| answer.affected(0) > 0) {
+            return Ok(Some(Done::Applied));
+        }
+        let (write, locked) = (statement(Compared::Server), rows::locked(at));
+        // A row that is there is locked first: what is shown is what the write then finds. One that is not
+        // there can't be locked, and no row ever goes away.
+        let never_led = Slot::Vacant(Vacant { last_epoch: None });
+        let is_insertion = matches!(step, Step::Claim { from, .. } if *from == never_led);
+        let (text, written, shown) = if is_insertion {
+            (format!("{write}; {locked}"), 0, 1)
+        } else {
+            (format!("{locked}; {write}"), 1, 0)
+        };
+        let answer = self.transaction(lock_timeout, &text).await?;
+        if answer.affected(SETTINGS + written) > 0 {
+            return Ok(Some(Done::Applied));
+        }
+        let stands = rows::slot(answer.row(SETTINGS + shown))?;
+        match self.is_same_history(&answer, 2)? {
+            true if !is_met(step, &stands) => Ok(Some(Done::Refused(stands.into()))),
+            // A slot without a row, after a fail-over: it has to be adopted by itself.
+            true if is_insertion => Ok(None),
+            true => Err(Damaged::not_shown().into()),
+            false => Ok(None),
         }
     }
 
@@ -227,63 +246,6 @@ impl PostgresStorage {
     }
 }
 
-impl PostgresStorage {
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
-        self.claim_slot(&at, from, entry).await
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        match self.swap(&at, &from, entry).await.map_err(DriverError::of_write)? {
-            Outcome::Applied => Ok(Done::Applied),
-            Outcome::Refused(stands) => Ok(Done::Refused(stands.into())),
-            Outcome::OtherHistory => Err(DriverError::OtherHistory.of_write()),
-        }
-    }
-
-    async fn release(
-        &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Done, WriteError> {
-        let history = self.history().ok_or_else(|| DriverError::OtherHistory.of_write())?;
-        let release = |compared| rows::release(&at, &incarnation, epoch, &history, compared);
-        let outcome = async {
-            let released = self.alone(&release(Compared::Witness), self.lock_timeout()).await?;
-            if released.is_some_and(|answer| answer.affected(0) > 0) {
-                return Ok(Done::Applied);
-            }
-            let release = release(Compared::Server);
-            let answer = self.locking(&format!("{}; {release}", rows::locked(&at))).await?;
-            if answer.affected(SETTINGS + 1) > 0 {
-                return Ok(Done::Applied);
-            }
-            if !self.is_same_history(&answer, 2)? {
-                return Err(DriverError::OtherHistory);
-            }
-            match rows::slot(answer.row(SETTINGS))? {
-                stands if stands.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) => {
-                    Err(Damaged::not_shown().into())
-                }
-                stands => Ok(Done::Refused(stands.into())),
-            }
-        };
-        outcome.await.map_err(DriverError::of_write)
-    }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
-        let answer = self.locking(&rows::settle(&at, value)).await;
-        let stands = answer.and_then(|answer| {
-            let row = answer.row(SETTINGS + 1).ok_or_else(Damaged::not_shown)?;
-            let stands = row.bytes(0)?;
-            // The statement shows what stands after it, and not which call stored it.
-            Ok(if stands == value { Done::Applied } else { Done::Refused(Shown::Setting(stands)) })
-        });
-        stands.map_err(DriverError::of_write)
-    }
-}
-
 #[async_trait]
 impl SysVvmStorage for PostgresStorage {
     fn limits(&self) -> Limits {
@@ -308,12 +270,20 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        match &step {
-            Step::Claim { from, to } => self.claim(at, from, to).await,
-            Step::Renew { from, to } => self.renew(at, from, to).await,
-            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
-            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
-            Step::Settle { value } => self.settle(at, value).await,
+        if matches!(step, Step::Claim { .. }) && rows::is_led(&at) {
+            self.check_clocks().await.map_err(DriverError::of_unsent)?;
+        }
+        match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
+            Some(done) => Ok(done),
+            None if let Step::Claim { from, .. } = &step => {
+                // Whatever becomes of the adoption: the claim is not applied.
+                let stands = self.adopt(Some(&at)).await.map_err(DriverError::of_unsent)?;
+                if stands.is_as_expected(from) {
+                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
+                }
+                Ok(Done::Refused(stands.into()))
+            }
+            None => Err(DriverError::OtherHistory.of_write()),
         }
     }
 
@@ -330,7 +300,7 @@ impl SysVvmStorage for PostgresStorage {
             Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, Damaged>>()?)
         });
         let slots = slots.map_err(DriverError::of_read)?;
-        let vacant = || Slot::Vacant(ielections::Vacant { last_epoch: None });
+        let vacant = || Slot::Vacant(Vacant { last_epoch: None });
         Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
     }
 
@@ -341,19 +311,30 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
-        Some(self.document_limits())
+        Some(DocumentLimits {
+            max_id_bytes: 1 << 10,
+            max_body_bytes: 1 << 20,
+            // These bound how long a batch holds the lock that renewals wait for: tens of milliseconds.
+            max_batch: 256,
+            max_batch_bytes: 2 << 20,
+            max_page: 256,
+        })
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.fence_state(at).await
+        let shown = self.read_slots(&rows::locked(at), Some(at)).await;
+        shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::of_read)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.document(at, id).await
+        let answer = self.connections.ask(&documents::document(at, id)).await;
+        let document = answer.and_then(|answer| Ok(answer.row(0).map(documents::shown).transpose()?));
+        document.map_err(DriverError::of_read)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.scan_documents(at, scan).await
+        let answer = self.connections.ask(&documents::page(at, scan)).await;
+        answer.and_then(|answer| Ok(documents::shown_page(answer.rows(0))?)).map_err(DriverError::of_read)
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -375,5 +356,65 @@ impl SysVvmStorage for PostgresStorage {
 
     async fn close(&self) {
         self.connections.close().await;
+    }
+}
+
+#[async_trait]
+impl SysVvmHints for PostgresStorage {
+    async fn announce(&self, topic: &Partition) {
+        self.connections.announce(&channel(topic)).await;
+    }
+
+    async fn hinted(&self, topic: &Partition) {
+        self.connections.notified(&channel(topic)).await;
+    }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.connections.listens(&channel(topic))
+    }
+}
+
+/// The channel of a topic: a name of at most 63 letters, so a digest (FNV-1a, 64 bits). A channel that two
+/// topics share costs looks.
+fn channel(topic: &Partition) -> String {
+    let digest = topic.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("vvm_{digest:016x}")
+}
+
+/// No claim is made at this difference. Half of the day by which epochs of a timeline exceed those before:
+/// the clocks of two servers may take the other half.
+const FAR: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// What the server's wall clock showed, and when.
+#[derive(Default, Debug)]
+struct Clocks(Mutex<Option<(Instant, Duration)>>);
+
+impl Clocks {
+    fn seen(&self, clock: &impl Clock, server: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock.now(), server));
+    }
+
+    /// Fails if the difference is too large for a claim.
+    fn check(&self, clock: &impl Clock) -> Result<(), DriverError> {
+        let Some((at, server)) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) else {
+            return Ok(());
+        };
+        let (ours, server) = (SystemWallClock.since_unix_epoch(), server + at.until(clock.now()));
+        let difference = ours.abs_diff(server);
+        let direction = if ours > server { "ahead of" } else { "behind" };
+        if difference < FAR { Ok(()) } else { Err(DriverError::ClockIsFar { difference, direction }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channel_is_the_same_in_every_release() {
+        assert_eq!(channel(&Partition::from_bytes(*b"a")), "vvm_af63dc4c8601ec8c");
+        assert_eq!(channel(&Partition::from_bytes(*b"foobar")), "vvm_85944171f73967e8");
     }
 }

@@ -1,12 +1,13 @@
 //! Opens a database: whether its schema is there and ours, its creation, and everything that opening refuses.
 
-pub(super) use super::{address::Address, connections::Connections};
-
 use super::{
+    address::Address,
+    connections::Connections,
     errors::DriverError,
-    rows::{self, FORMAT, History, Shown, creation, raise_max_ttl},
+    history::{History, Shown, history},
+    rows::{FORMAT, creation, raise_max_ttl},
 };
-pub(super) use crate::open_error::OpenError;
+use crate::open_error::OpenError;
 use ielections::Ttl;
 
 /// Connects, checks the schema, and returns the history that the server has now.
@@ -16,7 +17,7 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Shown), OpenE
     }
     let connections = Connections::new(address)?;
     check(&connections).await?;
-    let answer = connections.ask(&rows::history()).await.map_err(DriverError::of_opening)?;
+    let answer = connections.ask(&history()).await.map_err(DriverError::of_opening)?;
     let row = answer.row(0).ok_or_else(other_program)?;
     let shown = History::shown(Some(row)).map_err(|damaged| DriverError::from(damaged).of_opening())?;
     Ok((connections, shown))

@@ -1,26 +1,23 @@
-//! How slots and settings are laid out, the statements of each verb, and how their answers are decoded.
+//! How slots and settings are laid out, the statement of each step, and how their answers are decoded.
 //!
-//! A verb is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
+//! A step is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
 //! which the server carries out as one transaction. There, values stand in the text: bytes in hexadecimal
 //! digits, everything else as numbers, so that nothing has to be quoted.
+//!
+//! The conditions are those of [`decide`](crate::decide), stated in SQL: an `UPDATE` compares them with the row
+//! that it locks, and changes it or nothing.
 
-mod answer;
-mod documents;
-mod history;
-mod statement;
-
-pub(super) use answer::{Answer, Row};
-pub(super) use documents::{document, documents_page, write_documents};
-pub(super) use history::{Compared, History, PROCESS, Shown, adoption, history};
-pub(super) use statement::Statement;
-
-use super::errors::Damaged;
-use crate::{Partition, key::KEY_PREFIX_VVM_LEADER};
-use ielections::{
-    DocumentVersion, Entry, Epoch, FenceState, Holder, Incarnation, Slot, Ttl, Vacant, Version,
+use super::{
+    errors::Damaged,
+    history::{self, Compared, History, NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE},
+    message::{Hex, Row, Statement, Value, nanos},
 };
-use statement::Value::{self, Bytes, Keys, Number};
-use std::{fmt, fmt::Write as _, time::Duration};
+use crate::{
+    key::{KEY_PREFIX_VVM_LEADER, Partition},
+    step::{Columns, RecordColumns},
+};
+use ielections::{DocumentVersion, Entry, Epoch, FenceState, Incarnation, Slot, Ttl, Vacant};
+use std::time::Duration;
 
 /// The comment of our schema, by which it is known. A change that an older version would misread raises the
 /// number.
@@ -45,8 +42,8 @@ pub(super) fn creation(max_ttl: Ttl) -> String {
             adopted boolean NOT NULL DEFAULT false, max_ttl_nanos bigint NOT NULL); \
          INSERT INTO sysvvm.history (system, timeline, witness, max_ttl_nanos) \
             SELECT system_identifier, {timeline}, {witness}, {max_ttl} FROM pg_control_system()",
-        timeline = history::TIMELINE,
-        witness = history::RANDOM,
+        timeline = TIMELINE,
+        witness = RANDOM,
         max_ttl = nanos(max_ttl),
     )
 }
@@ -78,13 +75,13 @@ const SLOT: &str = "epoch::text, encode(incarnation, 'hex'), write::text, ttl_na
 /// replicated: without it a reader sees what no synchronous standby has.
 pub(super) fn locked(at: &Partition) -> Statement<'_> {
     let text = format!("SELECT {SLOT} FROM sysvvm.leader WHERE pk = $1 FOR NO KEY UPDATE");
-    Statement::new(text, [Bytes(Some(at.as_bytes()))])
+    Statement::new(text, [Value::Bytes(Some(at.as_bytes()))])
 }
 
 /// Shows slots, with their keys before them.
 pub(super) fn peek(at: &[Partition]) -> Statement<'_> {
     let text = format!("SELECT encode(pk, 'hex'), {SLOT} FROM sysvvm.leader WHERE pk = ANY ($1)");
-    Statement::new(text, [Keys(at.iter().map(Partition::as_bytes).collect())])
+    Statement::new(text, [Value::Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.
@@ -94,7 +91,7 @@ pub(super) fn ages(at: &[Partition]) -> Statement<'_> {
             clock_timestamp() - (to_jsonb(l) ->> 'written_at')::timestamptz) * 1000)::bigint::text \
          FROM sysvvm.leader l WHERE pk = ANY ($1) AND incarnation IS NOT NULL \
             AND to_jsonb(l) ->> 'written_at' IS NOT NULL";
-    Statement::new(text.into(), [Keys(at.iter().map(Partition::as_bytes).collect())])
+    Statement::new(text.into(), [Value::Keys(at.iter().map(Partition::as_bytes).collect())])
 }
 
 /// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records
@@ -111,11 +108,11 @@ pub(super) fn swap<'a>(
     history: &'a History,
     compared: Compared,
 ) -> Statement<'a> {
-    let witness = Bytes(Some(history.witness()));
-    let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
-    let pk = Bytes(Some(at.as_bytes()));
-    let (old_epoch, old_incarnation, old_write) = match from {
+    match from {
         Slot::Vacant(Vacant { last_epoch: None }) => {
+            let witness = Value::Bytes(Some(history.witness()));
+            let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
+            let pk = Value::Bytes(Some(at.as_bytes()));
             // After a fail-over, a slot without a row may have been claimed on the server that is lost.
             let fresh = if is_led(at) { "NOT h.adopted" } else { "true" };
             let text = format!(
@@ -124,14 +121,38 @@ pub(super) fn swap<'a>(
                  ON CONFLICT DO NOTHING",
                 history::holds(compared, "$7", fresh)
             );
-            return Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder, witness]);
+            Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder, witness])
         }
-        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => (number(*epoch), Bytes(None), Number(None)),
-        Slot::Held { entry, .. } => {
-            let [epoch, incarnation, write, ..] = record(entry);
-            (epoch, incarnation, write)
+        Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => {
+            let vacant = [number(*epoch), Value::Bytes(None), Value::Number(None)];
+            replacement(at, vacant, entry, history, compared)
         }
-    };
+        Slot::Held { entry: held, .. } => renewal(at, held, entry, history, compared),
+    }
+}
+
+/// Replaces exactly this record by `entry`.
+pub(super) fn renewal<'a>(
+    at: &'a Partition,
+    held: &'a Entry,
+    entry: &'a Entry,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let [epoch, incarnation, write, ..] = record(held);
+    replacement(at, [epoch, incarnation, write], entry, history, compared)
+}
+
+fn replacement<'a>(
+    at: &'a Partition,
+    [old_epoch, old_incarnation, old_write]: [Value<'a>; 3],
+    entry: &'a Entry,
+    history: &'a History,
+    compared: Compared,
+) -> Statement<'a> {
+    let witness = Value::Bytes(Some(history.witness()));
+    let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
+    let pk = Value::Bytes(Some(at.as_bytes()));
     let text = format!(
         "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6 \
          WHERE pk = $1 AND epoch = $7 AND incarnation IS NOT DISTINCT FROM $8 \
@@ -156,7 +177,7 @@ pub(super) fn release<'a>(
         history::holds(compared, "$4", "true")
     );
     let [pk, incarnation, witness] =
-        [at.as_bytes(), incarnation.as_bytes(), history.witness()].map(|bytes| Bytes(Some(bytes)));
+        [at.as_bytes(), incarnation.as_bytes(), history.witness()].map(|bytes| Value::Bytes(Some(bytes)));
     Statement::new(text, [pk, number(epoch), incarnation, witness])
 }
 
@@ -197,101 +218,96 @@ pub(super) fn peeked(row: &Row) -> Result<(Vec<u8>, Slot), Damaged> {
 }
 
 fn slot_at(row: &Row, first: usize) -> Result<Slot, Damaged> {
-    let epoch = Epoch::new(row.number(first)?.cast_unsigned()).map_err(Damaged::of)?;
+    let epoch = row.number(first)?.cast_unsigned();
     if row.is_null(first + 1) {
-        return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+        return Columns { epoch, record: None }.slot().map_err(Damaged::of);
     }
-    let incarnation = row.bytes(first + 1)?.try_into();
-    let incarnation = incarnation.map_err(|_| Damaged::of("an incarnation that has not 16 bytes"))?;
-    let holder = String::from_utf8(row.bytes(first + 4)?).map_err(Damaged::of)?;
-    let entry = Entry {
-        holder: Holder::new(holder).map_err(Damaged::of)?,
-        version: Version {
-            incarnation: Incarnation::from_bytes(incarnation),
-            write: row.number(first + 2)?.cast_unsigned(),
-        },
-        ttl: ttl(row.number(first + 3)?)?,
-        epoch,
+    let (incarnation, holder) = (row.bytes(first + 1)?, row.bytes(first + 4)?);
+    let record = RecordColumns {
+        incarnation: &incarnation,
+        write: row.number(first + 2)?.cast_unsigned(),
+        ttl_nanos: row.number(first + 3)?.cast_unsigned(),
+        holder: &holder,
     };
-    Ok(Slot::Held { entry, proven_age: None })
+    Columns { epoch, record: Some(record) }.slot().map_err(Damaged::of)
 }
 
-fn ttl(nanos: i64) -> Result<Ttl, Damaged> {
-    Ttl::new(Duration::from_nanos(nanos.cast_unsigned())).map_err(Damaged::of)
-}
-
-fn nanos(ttl: Ttl) -> i64 {
-    // At most 24 h, far within 63 bits.
-    ttl.get().as_nanos() as i64
-}
-
-fn version(stored: i64) -> DocumentVersion {
+pub(super) fn version(stored: i64) -> DocumentVersion {
     DocumentVersion::from_stored(stored.cast_unsigned())
 }
 
 /// The columns of a leader record: epoch, incarnation, write, TTL and holder.
 fn record(entry: &Entry) -> [Value<'_>; 5] {
+    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
     [
         number(entry.epoch),
-        Bytes(Some(entry.version.incarnation.as_bytes())),
-        // All 64 bits, as they are: a version is only ever compared for being equal.
-        Number(Some(entry.version.write.cast_signed())),
-        Number(Some(nanos(entry.ttl))),
-        Bytes(Some(entry.holder.as_str().as_bytes())),
+        Value::Bytes(Some(incarnation)),
+        Value::Number(Some(write.cast_signed())),
+        Value::Number(Some(ttl_nanos.cast_signed())),
+        Value::Bytes(Some(holder)),
     ]
 }
 
 fn number(epoch: Epoch) -> Value<'static> {
-    Number(Some(epoch.get().cast_signed()))
+    Value::Number(Some(epoch.get().cast_signed()))
 }
 
-/// Bytes in a statement. By `decode` and not as a literal of `bytea`, whose backslash depends on the settings
-/// of the server.
-struct Hex<'a>(&'a [u8]);
+/// What holders of adopted slots are called. Nothing leads under this name.
+const ADOPTED: &str = "none: waiting after a fail-over of PostgreSQL";
 
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        out.write_str("decode('")?;
-        for byte in self.0 {
-            out.write_char(DIGITS[usize::from(byte >> 4)].into())?;
-            out.write_char(DIGITS[usize::from(byte & 0xf)].into())?;
+/// By how much epochs on a timeline exceed those of the timelines before it, in milliseconds: more than a
+/// candidate's clock may be ahead, and the promoted server's behind.
+const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
+
+/// Makes the history of this server ours, if no candidate has done so, and shows the slot of `at`.
+///
+/// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held
+/// or vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is
+/// new to all of them, so that no observation goes on across the change. Its epoch is larger than each that
+/// was given out and forgotten (I2). `at` gets such a record if it has no row.
+///
+/// A promoted server may have forgotten that the largest TTL was raised. The larger of its own and `known`
+/// counts. If it was adopted without this knowledge, it is adopted once more by a handle whose history,
+/// `ours`, is another one.
+pub(super) fn adoption(at: Option<&Partition>, ours: Option<&History>, known: Option<Ttl>) -> String {
+    let led = KEY_PREFIX_VVM_LEADER;
+    let (known, ours) = (known.map_or(0, nanos), Hex(ours.map_or(&[], History::witness)));
+    let changed = format!(
+        "EXISTS (SELECT FROM sysvvm.history h, pg_control_system() c \
+         WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
+            OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
+    );
+    let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}");
+    let holder = Hex(ADOPTED.as_bytes());
+    // The first statement lets one candidate adopt at a time.
+    let adopt = format!(
+        "SELECT FROM sysvvm.history FOR UPDATE; \
+         UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
+            ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder} \
+            WHERE substr(pk, 1, 1) = {led} AND {changed}; \
+         UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
+            max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = true \
+            FROM pg_control_system() c WHERE {changed}",
+        led = Hex(&[led]),
+    );
+    match at {
+        None => adopt,
+        Some(at) => {
+            let insertion = if is_led(at) { "h.adopted" } else { "false" };
+            format!(
+                "{adopt}; INSERT INTO sysvvm.leader (pk, epoch, incarnation, write, ttl_nanos, holder) \
+                    SELECT {pk}, {epoch}, {RANDOM}, 0, h.max_ttl_nanos, {holder} \
+                    FROM sysvvm.history h WHERE {insertion} ON CONFLICT DO NOTHING; {}",
+                locked(at),
+                pk = Hex(at.as_bytes()),
+            )
         }
-        out.write_str("', 'hex')")
     }
-}
-
-/// The bytes of hexadecimal digits.
-fn from_hex(text: &str) -> Result<Vec<u8>, Damaged> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-    bytes.ok_or_else(|| Damaged::of("bytes that are no hexadecimal digits"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn bytes_survive_their_hexadecimal_form(bytes: Vec<u8>) {
-            let text = Hex(&bytes).to_string();
-            let digits = text.strip_prefix("decode('").and_then(|text| text.strip_suffix("', 'hex')"));
-            prop_assert_eq!(from_hex(digits.unwrap()).unwrap(), bytes);
-        }
-    }
-
-    #[test]
-    fn damaged_digits_are_refused() {
-        for text in ["0", "0g", "+1", "é"] {
-            assert!(from_hex(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn damaged_slot_is_not_a_vacancy() {

@@ -2,7 +2,9 @@
 
 use super::{
     errors::{DriverError, described},
-    rows::{self, Answer, History, PROCESS, Statement},
+    history::{self, History, PROCESS},
+    message::{Answer, Statement},
+    rows,
 };
 use futures_util::TryStreamExt as _;
 use std::{
@@ -228,7 +230,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// See [`Compared::Witness`](rows::Compared::Witness).
+/// See [`Compared::Witness`](history::Compared::Witness).
 #[derive(Debug)]
 pub(super) struct Known {
     /// `None`: no candidate has adopted the one that the server has.
@@ -263,7 +265,7 @@ impl Session {
     }
 
     async fn learn(&mut self, lock_timeout: Duration) -> Result<Known, DriverError> {
-        let text = format!("{}; {}", rows::settings("SESSION", lock_timeout), rows::history());
+        let text = format!("{}; {}", rows::settings("SESSION", lock_timeout), history::history());
         let answer = self.ask(&text).await?;
         Ok(Known { history: History::shown(answer.row(rows::SETTINGS))?.adopted, lock_timeout })
     }

@@ -1,24 +1,25 @@
-//! The verbs of slots and settings: each is one statement, sent once.
-
-mod description;
-mod documents;
+//! The verbs: each one statement, or one conditional batch of CQL on one partition, sent once.
 
 use super::{
+    address::Address,
+    connect::Ending,
+    description,
     errors::DriverError,
-    open::{Address, Ending, OpenError, Statements},
-    rows::Record,
+    open,
+    statements::{MAX_PAGE, Statements},
 };
 use crate::{
     drivers::closed::Closed,
     key::Partition,
+    open_error::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use ielections::{
-    Document, DocumentId, DocumentLimits, Entry, Epoch, FenceState, Incarnation, Limits, OsEntropy, Page,
-    ReadError, Scan, Slot, WriteError,
+    Document, DocumentId, DocumentLimits, Entropy as _, FenceState, Limits, OsEntropy, Page, ReadError, Scan,
+    Slot, WriteError,
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -47,7 +48,7 @@ impl ScyllaStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        let (statements, ending) = super::open::open(&address).await?;
+        let (statements, ending) = open::open(&address).await?;
         let statements = Mutex::new(Some(Arc::new(statements)));
         Ok(Self { statements, ending, address, entropy: OsEntropy::default() })
     }
@@ -56,47 +57,32 @@ impl ScyllaStorage {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
     }
 
-    /// Replaces `from` by `entry`. `None` if it was applied, else the slot as it is.
-    async fn swap(&self, at: &Partition, from: &Slot, entry: &Entry) -> Result<Option<Slot>, WriteError> {
-        let (new, old) = (Record::of_entry(entry), Record::of_slot(from));
-        let answer = self.statements()?.swap(at.as_bytes(), &new, &old).await;
-        let outcome =
-            answer.and_then(|columns| Ok(if columns.applied()? { None } else { Some(columns.slot()?) }));
-        outcome.map_err(DriverError::into_write_error)
-    }
-}
-
-impl ScyllaStorage {
-    async fn claim(&self, at: Partition, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
-        Ok(self.swap(&at, from, entry).await?.into())
-    }
-
-    async fn renew(&self, at: Partition, held: &Entry, entry: &Entry) -> Result<Done, WriteError> {
-        let from = Slot::Held { entry: held.clone(), proven_age: None };
-        Ok(self.swap(&at, &from, entry).await?.into())
-    }
-
-    async fn release(
+    async fn carry_out(
         &self,
-        at: Partition,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Done, WriteError> {
-        let answer = self.statements()?.release(at.as_bytes(), incarnation, epoch).await;
-        let outcome = answer.and_then(|columns| {
-            let applied = columns.applied()?;
-            Ok(if applied { Done::Applied } else { Done::Refused(columns.slot()?.into()) })
-        });
-        outcome.map_err(DriverError::into_write_error)
-    }
-
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
-        let answer = self.statements()?.settle(at.as_bytes(), value).await;
-        let outcome = answer.and_then(|columns| {
-            let stands = if columns.applied()? { None } else { columns.setting()? };
-            Ok(stands.map_or(Done::Applied, |stands| Done::Refused(Shown::Setting(stands))))
-        });
-        outcome.map_err(DriverError::into_write_error)
+        statements: &Statements,
+        at: &Partition,
+        step: &Step,
+    ) -> Result<Done, DriverError> {
+        let mut id = [0; 16];
+        if matches!(step, Step::Batch { .. }) {
+            self.entropy.fill(&mut id);
+        }
+        let columns = statements.step(at.as_bytes(), step, &id).await?;
+        if columns.applied()? {
+            return Ok(Done::Applied);
+        }
+        Ok(match step {
+            Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
+                Done::Refused(columns.slot()?.into())
+            }
+            // The server may lose ours to a transaction that then finishes it, find our batch when it tries
+            // again, and refuse it.
+            Step::Batch { .. } if columns.last_batch_is(&id)? => Done::Applied,
+            Step::Batch { .. } => Done::Refused(Shown::Nothing),
+            Step::Settle { .. } => {
+                columns.setting()?.map_or(Done::Applied, |stands| Done::Refused(Shown::Setting(stands)))
+            }
+        })
     }
 }
 
@@ -124,13 +110,8 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        match &step {
-            Step::Claim { from, to } => self.claim(at, from, to).await,
-            Step::Renew { from, to } => self.renew(at, from, to).await,
-            Step::Release { incarnation, epoch } => self.release(at, *incarnation, *epoch).await,
-            Step::Batch { fence, writes } => self.write_documents(&at, fence, writes).await,
-            Step::Settle { value } => self.settle(at, value).await,
-        }
+        let statements = self.statements()?;
+        self.carry_out(&statements, &at, &step).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -161,21 +142,33 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
-        Some(self.document_limits())
+        Some(DocumentLimits {
+            // CQL's limit is 65,535; the server keeps them in an index.
+            max_id_bytes: 1 << 10,
+            // Cassandra and ScyllaDB allow half a segment of the commit log, 16 MiB or more. But a
+            // transaction sends its batch to each replica twice, and renewals wait for it. 1 MiB takes less
+            // than 0.1 s.
+            max_batch_bytes: 1 << 20,
+            max_body_bytes: 64 << 10,
+            max_batch: 256,
+            max_page: MAX_PAGE.into(),
+        })
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.fence_state(at).await
+        let answer = self.statements()?.read(at.as_bytes()).await;
+        let state =
+            answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
+        state.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.document(at, id).await
+        self.statements()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.scan_documents(at, scan).await
+        self.statements()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
-
     async fn describe(&self) -> Result<Description, ReadError> {
         let statements = self.statements()?;
         description::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)

@@ -1,14 +1,12 @@
 //! Connects to a keyspace, prepares the statements, and refuses tables of other programs and levels.
 
-pub(super) use super::{
+use super::{
     address::Address,
-    connect::Ending,
-    statements::{MAX_PAGE, Statements},
+    connect::{self, Ending},
+    errors, schema,
+    statements::Statements,
 };
-
-use super::{connect, errors, schema};
-pub(super) use crate::open_error::OpenError;
-use crate::open_error::OpenErrorKind;
+use crate::open_error::{OpenError, OpenErrorKind};
 use ::scylla::client::session::Session;
 
 /// Connects, checks keyspace and table, and prepares the statements.

@@ -1,22 +1,24 @@
-//! The rows of slots and settings, the statements of each verb, and their answers.
+//! The rows of slots, settings and documents, the statement of each step, and their answers.
 //!
 //! A leader record is the static columns of its slot's partition, so that one transaction can compare it and
 //! write rows. `incarnation` is null before the first leadership, and empty after a release. A setting is the
-//! one row of a partition of its own. Documents are rows, too: see `documents.rs`.
-
-mod documents;
-
-pub(super) use documents::{
-    delete, delete_if, documents, fence, lookup, opening, place, put, put_if, scan, scanned,
-};
+//! one row of a partition of its own. A document is a row of its slot's partition.
+//!
+//! The conditions are those of [`decide`](crate::decide), stated in CQL: a transaction compares all of them with
+//! one state of the partition, and writes all or nothing.
+//!
+//! The first batch creates an empty first row, which is never deleted: to check static columns, the server
+//! reads up to the first live row, and would otherwise read thousands of tombstones.
 
 use super::errors::{Damaged, DriverError};
+use crate::step::{self, RecordColumns};
 use ::scylla::{
     response::query_result::QueryResult,
     value::{CqlValue, Row},
 };
-use ielections::{DocumentVersion, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-use std::{collections::BTreeMap, time::Duration};
+use bytes::Bytes;
+use ielections::{Document, DocumentId, DocumentVersion, Entry, Scan, Slot, Vacant};
+use std::{collections::BTreeMap, ops::Bound};
 
 /// The table's name, in every keyspace.
 pub(super) const TABLE: &str = "sysvvm";
@@ -87,13 +89,12 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn of_entry(entry: &'a Entry) -> Self {
+        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::of(entry);
         Self {
             epoch: Some(entry.epoch.get().cast_signed()),
-            incarnation: Some(entry.version.incarnation.as_bytes()),
-            // The bits matter, not the sign: versions are only compared for equality.
-            write: Some(entry.version.write.cast_signed()),
-            // At most 24 h, which fits into 63 bits.
-            ttl_nanos: Some(entry.ttl.get().as_nanos() as i64),
+            incarnation: Some(incarnation),
+            write: Some(write.cast_signed()),
+            ttl_nanos: Some(ttl_nanos.cast_signed()),
             holder: Some(entry.holder.as_str()),
         }
     }
@@ -147,29 +148,20 @@ impl Columns {
         let Some(epoch) = self.bigint("epoch")? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
         };
-        let epoch = Epoch::new(epoch.cast_unsigned()).map_err(damaged)?;
+        let epoch = epoch.cast_unsigned();
         let incarnation = self.blob("incarnation")?.ok_or_else(|| missing("incarnation"))?;
         if incarnation.is_empty() {
-            return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
+            return step::Columns { epoch, record: None }.slot().map_err(damaged);
         }
-        let incarnation =
-            incarnation.try_into().map_err(|_| damaged("an incarnation that has not 16 bytes"))?;
         let holder = match self.0.get("holder") {
-            Some(CqlValue::Text(holder)) => holder.as_str(),
-            Some(CqlValue::Empty) => "",
+            Some(CqlValue::Text(holder)) => holder.as_bytes(),
+            Some(CqlValue::Empty) => b"",
             other => return Err(damaged(format!("{other:?} for a holder"))),
         };
-        let ttl = self.bigint("ttl_nanos")?.ok_or_else(|| missing("ttl_nanos"))?;
-        let entry = Entry {
-            holder: Holder::new(holder).map_err(damaged)?,
-            version: Version {
-                incarnation: Incarnation::from_bytes(incarnation),
-                write: self.bigint("write")?.ok_or_else(|| missing("write"))?.cast_unsigned(),
-            },
-            ttl: Ttl::new(Duration::from_nanos(ttl.cast_unsigned())).map_err(damaged)?,
-            epoch,
-        };
-        Ok(Slot::Held { entry, proven_age: None })
+        let number = |name: &str| self.bigint(name)?.ok_or_else(|| missing(name));
+        let (write, ttl_nanos) = (number("write")?.cast_unsigned(), number("ttl_nanos")?.cast_unsigned());
+        let record = RecordColumns { incarnation, write, ttl_nanos, holder };
+        step::Columns { epoch, record: Some(record) }.slot().map_err(damaged)
     }
 
     /// Returns the number of the partition's last batch of documents.
@@ -212,6 +204,98 @@ fn missing(column: &str) -> Damaged {
 
 fn damaged(what: impl ToString) -> Damaged {
     Damaged(what.to_string())
+}
+
+/// The clustering key of the first row.
+const FIRST: &str = "0x00";
+
+/// The first byte of a document's clustering key.
+const DOCUMENT: u8 = 1;
+
+/// The first clustering key after all documents.
+const END: [u8; 1] = [DOCUMENT + 1];
+
+/// The statement that fences and counts a batch. Its last comparison is always true. It makes a refusal show
+/// the id.
+pub(super) fn fence(keyspace: &str) -> String {
+    format!(
+        "UPDATE \"{keyspace}\".{TABLE} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \
+         IF epoch = ? AND incarnation = ? AND last_batch = ? AND last_batch_id != 0x"
+    )
+}
+
+/// Creates the first row.
+pub(super) fn opening(keyspace: &str) -> String {
+    format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc) VALUES (?, {FIRST})")
+}
+
+pub(super) fn put(keyspace: &str) -> String {
+    format!("UPDATE \"{keyspace}\".{TABLE} SET version = ?, value = ? WHERE pk = ? AND cc = ?")
+}
+
+/// Compares the version; null if there must be no document.
+pub(super) fn put_if(keyspace: &str) -> String {
+    put(keyspace) + " IF version = ?"
+}
+
+pub(super) fn delete(keyspace: &str) -> String {
+    format!("DELETE FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = ?")
+}
+
+pub(super) fn delete_if(keyspace: &str) -> String {
+    delete(keyspace) + " IF version = ?"
+}
+
+pub(super) fn lookup(keyspace: &str) -> String {
+    format!("SELECT cc, version, value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = ?")
+}
+
+pub(super) fn scan(keyspace: &str) -> String {
+    format!(
+        "SELECT cc, version, value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc >= ? AND cc < ? LIMIT ?"
+    )
+}
+
+/// Returns the clustering key of a document.
+pub(super) fn place(id: &[u8]) -> Vec<u8> {
+    let mut place = Vec::with_capacity(1 + id.len());
+    place.push(DOCUMENT);
+    place.extend_from_slice(id);
+    place
+}
+
+/// Returns the first clustering key of a scan, and the first one after it.
+pub(super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
+    let first = match scan.start() {
+        Bound::Included(id) => place(id),
+        // The next larger id is this one with a zero byte appended.
+        Bound::Excluded(id) => [&place(id)[..], &[0]].concat(),
+        Bound::Unbounded => place(&[]),
+    };
+    (first, scan.end().map_or(END.to_vec(), |end| place(&end)))
+}
+
+/// Returns the documents of an answer.
+pub(super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverError> {
+    let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
+    let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
+    let rows = rows.rows::<(&[u8], Option<i64>, Option<&[u8]>)>().map_err(|cause| unreadable(&cause))?;
+    rows.map(|row| {
+        let (place, version, body) = row.map_err(|cause| unreadable(&cause))?;
+        Ok(document_of(place, version, body)?)
+    })
+    .collect()
+}
+
+fn document_of(place: &[u8], version: Option<i64>, body: Option<&[u8]>) -> Result<Document, Damaged> {
+    let damaged = |what: &str| Damaged(format!("{what} at {}", place.escape_ascii()));
+    let id = place.strip_prefix(&[DOCUMENT]).ok_or_else(|| damaged("a row that is not a document"))?;
+    let id = DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| damaged("a document without an id"))?;
+    let (Some(version), Some(body)) = (version, body) else {
+        return Err(damaged("a document without version or body"));
+    };
+    let version = DocumentVersion::from_stored(version.cast_unsigned());
+    Ok(Document { id, version, body: Bytes::copy_from_slice(body) })
 }
 
 #[cfg(test)]
@@ -262,5 +346,32 @@ mod tests {
         assert!(matches!(outcome(Some(CqlValue::Boolean(true))), Ok(true)));
         assert!(matches!(outcome(Some(CqlValue::Boolean(false))), Ok(false)));
         assert!(matches!(outcome(None), Err(DriverError::Unreadable(_))));
+    }
+
+    #[test]
+    fn scan_covers_exactly_its_prefix() {
+        let scan = |prefix: &'static [u8], after: &'static [u8]| {
+            let after = DocumentId::new(after).ok();
+            scanned(&Scan { prefix: Bytes::from_static(prefix), after, limit: 1 })
+        };
+        assert_eq!(scan(b"", b""), (b"\x01".to_vec(), b"\x02".to_vec()));
+        assert_eq!(scan(b"a", b""), (b"\x01a".to_vec(), b"\x01b".to_vec()));
+        assert_eq!(scan(b"a", b"ab"), (b"\x01ab\0".to_vec(), b"\x01b".to_vec()));
+        assert_eq!(scan(b"\xff", b""), (b"\x01\xff".to_vec(), b"\x02".to_vec()));
+    }
+
+    #[test]
+    fn document_is_read_and_a_malformed_one_is_damaged() {
+        let told = document_of(b"\x01name", Some(5), Some(b"")).unwrap();
+        assert_eq!((told.id.as_bytes(), told.version.get(), &*told.body), (&b"name"[..], 5, &b""[..]));
+        for (place, version, body) in [
+            (&b"\x02name"[..], Some(5), Some(&b"body"[..])),
+            (b"\x01", Some(5), Some(b"body")),
+            (b"", Some(5), Some(b"body")),
+            (b"\x01name", None, Some(b"body")),
+            (b"\x01name", Some(5), None),
+        ] {
+            assert!(document_of(place, version, body).is_err(), "{place:?} {version:?} {body:?}");
+        }
     }
 }

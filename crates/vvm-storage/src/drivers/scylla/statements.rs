@@ -4,6 +4,7 @@ use super::{
     errors::DriverError,
     rows::{self, Columns, Record},
 };
+use crate::step::Step;
 use ::scylla::{
     client::session::Session,
     errors::PrepareError,
@@ -15,9 +16,7 @@ use ::scylla::{
         prepared::PreparedStatement,
     },
 };
-use ielections::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Epoch, Fence, Incarnation, OnlyIf, Page, Scan,
-};
+use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::{fmt, ops::ControlFlow};
 
 /// The replicas that must agree. Every write to a table uses the same.
@@ -95,26 +94,25 @@ impl Statements {
         })
     }
 
-    pub(super) async fn swap(
-        &self,
-        at: &[u8],
-        new: &Record<'_>,
-        old: &Record<'_>,
-    ) -> Result<Columns, DriverError> {
+    /// Sends a step once; `id` is that of a batch.
+    pub(super) async fn step(&self, at: &[u8], step: &Step, id: &[u8]) -> Result<Columns, DriverError> {
+        match step {
+            Step::Claim { from, to } => self.swap(at, &Record::of_entry(to), &Record::of_slot(from)).await,
+            Step::Renew { from, to } => self.swap(at, &Record::of_entry(to), &Record::of_entry(from)).await,
+            Step::Release { incarnation, epoch } => {
+                let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
+                self.execute(&self.release, values).await
+            }
+            Step::Batch { fence, writes } => self.batch(at, fence, id, writes).await,
+            Step::Settle { value } => self.execute(&self.settle, (at, value)).await,
+        }
+    }
+
+    async fn swap(&self, at: &[u8], new: &Record<'_>, old: &Record<'_>) -> Result<Columns, DriverError> {
         let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
         let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
         let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
         self.execute(&self.swap, values).await
-    }
-
-    pub(super) async fn release(
-        &self,
-        at: &[u8],
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Columns, DriverError> {
-        let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
-        self.execute(&self.release, values).await
     }
 
     pub(super) async fn read(&self, at: &[u8]) -> Result<Columns, DriverError> {
@@ -123,10 +121,6 @@ impl Statements {
 
     pub(super) async fn peek(&self, at: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.peek, (at,)).await
-    }
-
-    pub(super) async fn settle(&self, at: &[u8], value: &[u8]) -> Result<Columns, DriverError> {
-        self.execute(&self.settle, (at, value)).await
     }
 
     pub(super) async fn setting(&self, at: &[u8]) -> Result<Columns, DriverError> {
@@ -221,7 +215,7 @@ fn condition(only_if: OnlyIf) -> Option<Option<i64>> {
 }
 
 impl Statements {
-    pub(super) async fn write_documents(
+    async fn batch(
         &self,
         at: &[u8],
         fence: &Fence,

@@ -1,13 +1,12 @@
 //! What a cluster reports about itself: version, members, and the room that is left.
 
-use super::super::{
+use super::{
+    connections::Connections,
     errors::DriverError,
-    open::{Connections, Path},
-    rows::messages::{
-        MemberListRequest, MemberListResponse, StatusRequest, StatusResponse, WatchCreateRequest,
-    },
+    messages::{MemberListRequest, MemberListResponse, StatusRequest, StatusResponse, WatchCreateRequest},
+    session::Path,
 };
-use crate::Description;
+use crate::sysvvm::Description;
 use bytes::Bytes;
 
 const STATUS: Path = "/etcdserverpb.Maintenance/Status";

@@ -1,13 +1,12 @@
 //! [`BareEtcd`]: what one would write by hand, for measurements beside the driver.
 
-use super::super::{
+use super::{
+    address::Address,
+    connections::Connections,
     errors::DriverError,
-    open::{Address, Connections, OpenError},
-    rows::{
-        messages::TxnRequest,
-        operations::{absent, delete, equal, put, range},
-    },
+    messages::{TxnRequest, absent, delete, equal, put, range},
 };
+use crate::open_error::OpenError;
 use bytes::Bytes;
 use ielections::WriteError;
 

@@ -1,8 +1,13 @@
 //! Documents: a row each. The count of a partition's batches is a column of its leader record, whose row
 //! survives every release.
 
-use super::{Compared, Hex, History, Row, history, version};
-use crate::{Partition, drivers::postgres::errors::Damaged};
+use super::{
+    errors::Damaged,
+    history::{Compared, History, holds},
+    message::{Hex, Row},
+    rows::version,
+};
+use crate::key::Partition;
 use ielections::{Document, DocumentId, DocumentWrite, Fence, OnlyIf, Page, Scan};
 use std::ops::Bound;
 
@@ -11,12 +16,7 @@ const PAGE_BYTES: usize = 1 << 20;
 
 /// Writes a batch, and returns one row if it did. The leader record has to be locked before, in the same
 /// transaction: every batch locks it, so this statement sees all that came before.
-pub(in super::super) fn write_documents(
-    at: &Partition,
-    fence: &Fence,
-    batch: &[DocumentWrite],
-    history: &History,
-) -> String {
+pub(super) fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
     let pk = Hex(at.as_bytes());
     let number = fence.after.next().get().cast_signed();
     let conditions: String = batch.iter().filter_map(|write| condition(&pk, write)).collect();
@@ -36,7 +36,7 @@ pub(in super::super) fn write_documents(
         fence.epoch,
         Hex(fence.incarnation.as_bytes()),
         fence.after.get().cast_signed(),
-        history::holds(Compared::Server, &Hex(history.witness()).to_string(), "true"),
+        holds(Compared::Server, &Hex(history.witness()).to_string(), "true"),
     );
     if !puts.is_empty() {
         text += &format!(
@@ -67,7 +67,7 @@ fn condition(pk: &Hex<'_>, write: &DocumentWrite) -> Option<String> {
     }
 }
 
-pub(in super::super) fn document(at: &Partition, id: &DocumentId) -> String {
+pub(super) fn document(at: &Partition, id: &DocumentId) -> String {
     format!(
         "SELECT encode(id, 'hex'), version, encode(body, 'hex') FROM sysvvm.document \
          WHERE pk = {} AND id = {}",
@@ -77,7 +77,7 @@ pub(in super::super) fn document(at: &Partition, id: &DocumentId) -> String {
 }
 
 /// Shows one page. Lengths are known without reading the bodies.
-pub(in super::super) fn documents_page(at: &Partition, scan: &Scan) -> String {
+pub(super) fn page(at: &Partition, scan: &Scan) -> String {
     let start = match scan.start() {
         Bound::Excluded(after) => format!(" AND id > {}", Hex(after)),
         Bound::Included(start) => format!(" AND id >= {}", Hex(start)),
@@ -97,19 +97,17 @@ pub(in super::super) fn documents_page(at: &Partition, scan: &Scan) -> String {
     )
 }
 
-impl Row {
-    /// The document that [`document`] and [`documents_page`] show.
-    pub(in super::super) fn document(&self) -> Result<Document, Damaged> {
-        let id = DocumentId::new(self.bytes(0)?).map_err(Damaged::of)?;
-        Ok(Document { id, version: version(self.number(1)?), body: self.bytes(2)?.into() })
-    }
+/// The document that [`document`] and [`page`] show.
+pub(super) fn shown(row: &Row) -> Result<Document, Damaged> {
+    let id = DocumentId::new(row.bytes(0)?).map_err(Damaged::of)?;
+    Ok(Document { id, version: version(row.number(1)?), body: row.bytes(2)?.into() })
+}
 
-    /// The page that these rows are.
-    pub(in super::super) fn page(rows: &[Self]) -> Result<Page, Damaged> {
-        let documents = rows.iter().map(Self::document).collect::<Result<Vec<_>, _>>()?;
-        let found = rows.first().map_or(Ok(0), |row| row.number(3))?;
-        let is_whole = usize::try_from(found).is_ok_and(|found| found <= documents.len());
-        let next = documents.last().filter(|_| !is_whole).map(|last| last.id.clone());
-        Ok(Page { documents, next })
-    }
+/// The page that these rows are.
+pub(super) fn shown_page(rows: &[Row]) -> Result<Page, Damaged> {
+    let documents = rows.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    let found = rows.first().map_or(Ok(0), |row| row.number(3))?;
+    let is_whole = usize::try_from(found).is_ok_and(|found| found <= documents.len());
+    let next = documents.last().filter(|_| !is_whole).map(|last| last.id.clone());
+    Ok(Page { documents, next })
 }

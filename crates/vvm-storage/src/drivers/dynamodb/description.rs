@@ -1,7 +1,7 @@
 //! Describes a table for `vvm doctor`.
 
-use super::super::errors::{DriverError, Failure};
-use crate::Description;
+use super::errors::{DriverError, Failure};
+use crate::sysvvm::Description;
 use aws_sdk_dynamodb::{
     Client,
     types::{BillingMode, TableDescription},

@@ -1,9 +1,7 @@
 //! [`BareLeases`]: what one would write by hand, for measurements beside the driver.
 
-use super::super::{
-    errors::DriverError,
-    open::{self, Address, Connections, OpenError},
-};
+use super::{cluster::Address, connections::Connections, errors::DriverError, open};
+use crate::open_error::OpenError;
 use hyper::Method;
 use ielections::WriteError;
 use serde_json::Value;

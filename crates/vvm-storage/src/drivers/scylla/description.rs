@@ -2,11 +2,8 @@
 //!
 //! Every user may read versions and schema. What this user may not read is left out.
 
-use super::super::{
-    errors::DriverError,
-    open::{Address, concerns},
-};
-use crate::Description;
+use super::{address::Address, errors::DriverError, open::concerns};
+use crate::sysvvm::Description;
 use ::scylla::{
     client::session::Session,
     cluster::metadata::{Keyspace, Strategy},

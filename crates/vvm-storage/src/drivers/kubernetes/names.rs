@@ -6,7 +6,7 @@
 //! | slot 2, the slot count, the pause, the step-down request | `payroll.2`, `.slots`, `.pause`, `.step-down` |
 //! | anything else | `vvm.` and 64 hexadecimal digits |
 
-use crate::{
+use crate::key::{
     KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition,
 };
 use data_encoding::HEXLOWER;
@@ -45,12 +45,12 @@ fn parts(at: &Partition) -> Option<Parts<'_>> {
 }
 
 /// Whether the partition has a leader record.
-pub(in super::super) fn is_slot(at: &Partition) -> bool {
+pub(super) fn is_slot(at: &Partition) -> bool {
     at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
 }
 
 /// Returns the name of the Lease. Each value has its whole key, which is compared when it is read.
-pub(in super::super) fn name(at: &Partition) -> String {
+pub(super) fn name(at: &Partition) -> String {
     match parts(at) {
         Some(Parts { name, ending }) if let Some(plain) = plain(name, LONGEST_NAME) => {
             format!("{plain}{ending}")
@@ -60,7 +60,7 @@ pub(in super::super) fn name(at: &Partition) -> String {
 }
 
 /// Returns the label that all Leases of a name have.
-pub(in super::super) fn label(at: &Partition) -> String {
+pub(super) fn label(at: &Partition) -> String {
     let name = parts(at).map_or(at.as_bytes(), |parts| parts.name);
     plain(name, LONGEST_LABEL).map_or_else(|| digest(name)[..LONGEST_LABEL].into(), str::to_owned)
 }

@@ -1,7 +1,7 @@
 //! What a server reports about itself: version, durability, standbys.
 
-use super::super::{errors::DriverError, open::Connections, rows::Answer};
-use crate::Description;
+use super::{connections::Connections, errors::DriverError, message::Answer};
+use crate::sysvvm::Description;
 
 /// How many standbys there are is visible to every login; how far they are is not.
 const DESCRIBE: &str = "SELECT current_setting('server_version'); \

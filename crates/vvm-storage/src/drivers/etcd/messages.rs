@@ -1,0 +1,280 @@
+//! The messages of etcd's version 3 that this driver sends and reads, as far as it uses them, and the parts of a
+//! transaction: comparisons, reads and writes of one key. Numbers are those of etcd's own definitions
+//! (`rpc.proto`, `kv.proto`).
+
+use bytes::Bytes;
+use prost::{Enumeration, Message, Oneof};
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct ResponseHeader {
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
+    #[prost(int64, tag = "3")]
+    pub(super) revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct KeyValue {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    pub(super) value: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RangeRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) range_end: Bytes,
+    #[prost(int64, tag = "3")]
+    pub(super) limit: i64,
+    #[prost(bool, tag = "7")]
+    pub(super) serializable: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RangeResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub(super) kvs: Vec<KeyValue>,
+    #[prost(bool, tag = "3")]
+    pub(super) more: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PutRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) value: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DeleteRangeRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RequestOp {
+    #[prost(oneof = "Operation", tags = "1, 2, 3")]
+    pub(super) request: Option<Operation>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Operation {
+    #[prost(message, tag = "1")]
+    Range(RangeRequest),
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeRequest),
+}
+
+/// The answer to an operation; only those of reads are looked at.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResponseOp {
+    #[prost(message, optional, tag = "1")]
+    pub(super) range: Option<RangeResponse>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(super) enum CompareResult {
+    Equal = 0,
+    Greater = 1,
+    Less = 2,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(super) enum CompareTarget {
+    Version = 0,
+    Create = 1,
+    Modified = 2,
+    Value = 3,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Compare {
+    #[prost(enumeration = "CompareResult", tag = "1")]
+    pub(super) result: i32,
+    #[prost(enumeration = "CompareTarget", tag = "2")]
+    pub(super) target: i32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(super) key: Bytes,
+    #[prost(oneof = "Operand", tags = "5, 7")]
+    pub(super) operand: Option<Operand>,
+    #[prost(bytes = "bytes", tag = "64")]
+    pub(super) range_end: Bytes,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Operand {
+    #[prost(int64, tag = "5")]
+    CreateRevision(i64),
+    #[prost(bytes = "bytes", tag = "7")]
+    Value(Bytes),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) failure: Vec<RequestOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
+    #[prost(bool, tag = "2")]
+    pub(super) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) responses: Vec<ResponseOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct StatusRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+    #[prost(int64, tag = "3")]
+    pub(super) size: i64,
+    #[prost(string, repeated, tag = "8")]
+    pub(super) errors: Vec<String>,
+    /// Since 3.6; 0 before.
+    #[prost(int64, tag = "12")]
+    pub(super) quota: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct MemberListRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberListResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub(super) members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Member {
+    #[prost(bool, tag = "5")]
+    pub(super) is_learner: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchRequest {
+    #[prost(message, optional, tag = "1")]
+    pub(super) create: Option<WatchCreateRequest>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchCreateRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) range_end: Bytes,
+    #[prost(int64, tag = "3")]
+    pub(super) start_revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchResponse {
+    #[prost(bool, tag = "3")]
+    pub(super) created: bool,
+    #[prost(bool, tag = "4")]
+    pub(super) canceled: bool,
+    #[prost(int64, tag = "5")]
+    pub(super) compact_revision: i64,
+    #[prost(string, tag = "6")]
+    pub(super) cancel_reason: String,
+    #[prost(message, repeated, tag = "11")]
+    pub(super) events: Vec<Event>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Event {
+    #[prost(message, optional, tag = "2")]
+    pub(super) kv: Option<KeyValue>,
+}
+
+/// There is no such key.
+pub(super) fn absent(key: Bytes) -> Compare {
+    let (result, target) = (CompareResult::Equal.into(), CompareTarget::Create.into());
+    let operand = Some(Operand::CreateRevision(0));
+    Compare { result, target, key, operand, range_end: Bytes::new() }
+}
+
+/// The key has exactly this value.
+pub(super) fn equal(key: Bytes, value: Bytes) -> Compare {
+    compared(key, CompareResult::Equal, value)
+}
+
+/// The key has a value that begins with `start`, and more bytes than that.
+pub(super) fn begins_with(key: &Bytes, start: &[u8]) -> [Compare; 2] {
+    // Values are compared byte by byte, and a value that begins with another one is the larger.
+    [
+        compared(key.clone(), CompareResult::Greater, Bytes::copy_from_slice(start)),
+        compared(key.clone(), CompareResult::Less, end_of(start)),
+    ]
+}
+
+/// False where there is no such key.
+fn compared(key: Bytes, result: CompareResult, value: Bytes) -> Compare {
+    let (result, target) = (result.into(), CompareTarget::Value.into());
+    Compare { result, target, key, operand: Some(Operand::Value(value)), range_end: Bytes::new() }
+}
+
+pub(super) fn put(key: Bytes, value: Bytes) -> RequestOp {
+    RequestOp { request: Some(Operation::Put(PutRequest { key, value })) }
+}
+
+pub(super) fn delete(key: Bytes) -> RequestOp {
+    RequestOp { request: Some(Operation::DeleteRange(DeleteRangeRequest { key })) }
+}
+
+/// Reads a key; linearizable.
+pub(super) fn range(key: Bytes) -> RequestOp {
+    page(RangeRequest { key, ..RangeRequest::default() })
+}
+
+/// Reads a key as the member has it. A transaction is linearizable unless all its reads are such.
+pub(super) fn stale_range(key: Bytes) -> RequestOp {
+    page(RangeRequest { key, serializable: true, ..RangeRequest::default() })
+}
+
+pub(super) fn page(request: RangeRequest) -> RequestOp {
+    RequestOp { request: Some(Operation::Range(request)) }
+}
+
+/// The end of the range of all keys that begin with `prefix`, which has a byte below 255.
+pub(super) fn end_of(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == u8::MAX).is_some() {}
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end.into()
+}
