@@ -54,7 +54,7 @@ pub struct Vacant {
     pub last_epoch: Option<Epoch>,
 }
 
-/// The state of a slot.
+/// The state of a slot. `==` compares the proven age, too; [`is_as_expected`](Self::is_as_expected) does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a

@@ -104,7 +104,8 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// that it has expired.
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
 
-    /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation.
+    /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation. `entry`
+    /// is stored as it is; holder and TTL may differ, though elections never change them.
     async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError>;
 
     /// Releases: makes the slot vacant, in any version of the record. The epoch survives.
@@ -191,8 +192,9 @@ pub enum WriteError {
     /// It says nothing about the record: no other candidate can have claimed it by that.
     #[error("refused for good: {0}")]
     Fatal(#[source] Cause),
-    /// The storage was deleted, replaced or restored since it was opened. Other processes don't see the
-    /// write, and **another one may lead already**, so a leader has lost its leadership at once.
+    /// The storage was deleted, replaced or restored since it was opened. Whether the write was applied to the
+    /// former storage is unknown. Other processes don't see it, and **another one may lead already**, so a
+    /// leader has lost its leadership at once.
     #[error("the storage was replaced: {0}")]
     Replaced(#[source] Cause),
 }
