@@ -3,27 +3,24 @@
 //! Maps keys to partitions, and refuses what exceeds the driver's limits before it calls the driver. The
 //! drivers know the databases; crate `ielections` decides when to claim and renew.
 
-mod documents;
-mod hints;
-mod limits;
 mod requests;
 mod settings;
 
-pub use limits::BeyondLimits;
 pub use settings::{SettingCorrupt, SettleError};
 
 use crate::{
-    key::{ElectionKey, Partition},
-    step::Step,
-    sysvvm::{Description, Opened, SysVvmStorage},
+    key::{ClusterName, ElectionKey, Partition},
+    step::{Done, Step},
+    sysvvm::{Description, NoDocuments, Opened, SysVvmStorage},
 };
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Swap, TtlStorage,
-    Vacant, WriteError,
+    BatchOutcome, BeyondDocumentLimits, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage,
+    DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Holder, Incarnation, Limits, Page,
+    ReadError, Scan, Slot, Swap, Ttl, TtlStorage, Vacant, WriteError,
 };
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 /// How many batches of a scan are in flight. A scan of 100,000 slots has about 100 batches. They must fit
 /// into an attempt, and the server must not get all at once.
@@ -194,5 +191,172 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
 
     async fn close(&self) {
         self.sysvvm.close().await;
+    }
+}
+
+/// The count of batches has no next number: two batches would have the same one (I2).
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the count of batches of {key} is damaged in this storage: it is {found}. Find out what wrote it; \
+     restore a backup with all candidates stopped"
+)]
+struct DamagedCount {
+    key: ElectionKey,
+    found: DocumentVersion,
+}
+
+/// Refuses a count that no number follows.
+fn check_count(key: &ElectionKey, found: DocumentVersion) -> Result<(), DamagedCount> {
+    if found.get() < DocumentVersion::MAX { Ok(()) } else { Err(DamagedCount { key: key.clone(), found }) }
+}
+
+impl ElectionsTtlStorage {
+    fn limits_for_read(&self) -> Result<DocumentLimits, ReadError> {
+        self.sysvvm.document_limits().ok_or_else(|| ReadError::Fatal(NoDocuments.into()))
+    }
+}
+
+#[async_trait]
+impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
+    fn document_limits(&self) -> DocumentLimits {
+        let nothing = DocumentLimits {
+            max_id_bytes: 0,
+            max_body_bytes: 0,
+            max_batch: 0,
+            max_batch_bytes: 0,
+            max_page: 0,
+        };
+        self.sysvvm.document_limits().unwrap_or(nothing)
+    }
+
+    async fn write_documents(
+        &self,
+        key: &ElectionKey,
+        fence: &Fence,
+        batch: &[DocumentWrite],
+    ) -> Result<BatchOutcome, WriteError> {
+        let none = || WriteError::Fatal(NoDocuments.into());
+        let limits = self.sysvvm.document_limits().ok_or_else(none)?;
+        let partition = self.for_write(key, None)?;
+        check_count(key, fence.after).map_err(|damaged| WriteError::Fatal(damaged.into()))?;
+        let beyond = |beyond: BeyondDocumentLimits| WriteError::Fatal(beyond.into());
+        limits.check(batch).map_err(beyond)?;
+        Ok(match self.sysvvm.commit(partition, Step::batch(fence, batch)).await? {
+            Done::Applied => BatchOutcome::Written,
+            Done::Refused(_) => BatchOutcome::Refused,
+        })
+    }
+
+    async fn fence_state(&self, key: &ElectionKey) -> Result<FenceState, ReadError> {
+        let state = self.sysvvm.fence_state(&self.for_read(key)?).await?;
+        check_count(key, state.last).map_err(|damaged| ReadError::Fatal(damaged.into()))?;
+        Ok(state)
+    }
+
+    async fn document(&self, key: &ElectionKey, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.limits_for_read()?.check_id(id).map_err(|beyond| ReadError::Fatal(beyond.into()))?;
+        self.sysvvm.document(&self.for_read(key)?, id).await
+    }
+
+    async fn scan_documents(&self, key: &ElectionKey, scan: &Scan) -> Result<Page, ReadError> {
+        let within = Scan { limit: scan.limit.clamp(1, self.limits_for_read()?.max_page), ..scan.clone() };
+        self.sysvvm.scan_documents(&self.for_read(key)?, &within).await
+    }
+}
+
+/// Hints for the candidates of a cluster: see [`SysVvmHints`](crate::SysVvmHints).
+impl ElectionsTtlStorage {
+    /// Hints to the other processes of the cluster that a slot was released, or a request made. Returns soon.
+    async fn announce(&self, cluster: &ClusterName) {
+        if let Some(hints) = self.sysvvm.hints() {
+            hints.announce(&cluster.slot_count_partition()).await;
+        }
+    }
+
+    /// Waits for a hint that another process released a slot of the cluster or made a request. Never returns
+    /// if the storage has no hints.
+    ///
+    /// A candidate then looks at once ([`Elections::look_now`](ielections::Elections::look_now)). Nothing
+    /// else may follow from a hint: it may be lost, late, repeated or false.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub async fn hinted(&self, cluster: &ClusterName) {
+        match self.sysvvm.hints() {
+            Some(hints) => hints.hinted(&cluster.slot_count_partition()).await,
+            None => pending().await,
+        }
+    }
+
+    /// Whether hints about the cluster arrive, as far as this process knows. Only while
+    /// [`hinted`](Self::hinted) is called time and again.
+    pub fn listens(&self, cluster: &ClusterName) -> bool {
+        self.sysvvm.hints().is_some_and(|hints| hints.listens(&cluster.slot_count_partition()))
+    }
+}
+
+/// A value exceeds the driver's [`Limits`](ielections::Limits).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BeyondLimits {
+    /// The key, prefixes included.
+    #[error("a key of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter name")]
+    Key {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The holder.
+    #[error(
+        "a holder of {bytes} bytes is too long for this storage, which takes {most}: choose a shorter one"
+    )]
+    Holder {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The TTL.
+    #[error(
+        "a TTL of {ttl} is too short for this storage, whose writes need {} or more: choose a longer one",
+        vvm_clock::Span(*least)
+    )]
+    Ttl {
+        /// The requested TTL.
+        ttl: Ttl,
+        /// The shortest TTL of the driver.
+        least: Duration,
+    },
+}
+
+impl ElectionsTtlStorage {
+    fn for_write(&self, key: &ElectionKey, entry: Option<&Entry>) -> Result<Partition, WriteError> {
+        entry
+            .map_or(Ok(()), |entry| self.check_entry(entry))
+            .and_then(|()| self.check_partition(key.partition()))
+            .map_err(|beyond| WriteError::Fatal(beyond.into()))
+    }
+
+    fn for_read(&self, key: &ElectionKey) -> Result<Partition, ReadError> {
+        self.check_partition(key.partition()).map_err(|beyond| ReadError::Fatal(beyond.into()))
+    }
+
+    fn check_partition(&self, partition: Partition) -> Result<Partition, BeyondLimits> {
+        let (bytes, most) = (partition.as_bytes().len(), self.limits.max_key_bytes);
+        if bytes > most { Err(BeyondLimits::Key { bytes, most }) } else { Ok(partition) }
+    }
+
+    fn check_holder(&self, holder: &Holder) -> Result<(), BeyondLimits> {
+        let (bytes, most) = (holder.as_str().len(), self.limits.max_value_bytes);
+        if bytes > most { Err(BeyondLimits::Holder { bytes, most }) } else { Ok(()) }
+    }
+
+    fn check_entry(&self, entry: &Entry) -> Result<(), BeyondLimits> {
+        self.check_holder(&entry.holder)?;
+        let (ttl, least) = (entry.ttl, self.limits.min_ttl);
+        if ttl.get() < least {
+            return Err(BeyondLimits::Ttl { ttl, least });
+        }
+        Ok(())
     }
 }

@@ -3,13 +3,21 @@
 //! A request is a small record in a partition of its own. The verbs of leader records move it, so every
 //! driver can hold it: it is claimed when it is made, renewed from stage to stage, and released when it is
 //! over. Any process that may lead may also make a request. The calls are in `elections/requests.rs`.
+//!
+//! The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS STANDBY`. Format 1 had neither mark nor
+//! lifetime; it is still read.
 
-mod step_down;
-
-pub use step_down::{Advanced, RequestExpiry, Stage, StepDown};
-
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version, record::EpochOutOfRange};
-use std::time::Duration;
+use crate::key::SlotNumber;
+use ielections::{
+    Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version,
+    record::{EpochOutOfRange, HolderTooLong},
+};
+use std::{
+    num::NonZeroU32,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use vvm_clock::Instant;
 
 /// The requests of operators to one cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -86,4 +94,268 @@ fn request(text: Holder, ttl: Ttl, last: Option<Epoch>, ask: Ask) -> Result<Entr
 
 fn wall_time(entry: &Entry) -> Duration {
     Duration::from_millis(entry.epoch.get())
+}
+
+/// The format that this version writes.
+const FORMAT: u32 = 2;
+
+/// One leader shall stop its work and release its slot, once.
+///
+/// A cluster has at most one; a later one replaces it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StepDown {
+    /// The slot to release.
+    pub slot: SlotNumber,
+    /// The epoch of the leadership to end. Every other leadership ignores the request.
+    pub of: Epoch,
+    /// The standby that shall lead next; `None` for any but the one that steps down.
+    pub to: Option<Holder>,
+    /// How far it has come.
+    pub stage: Stage,
+    lifetime: Duration,
+    entry: Entry,
+}
+
+/// How far a step-down has come. Each stage is one write that compares the stage before, and stages only
+/// advance. So an operator that has withdrawn a request knows that the leader has not begun and never will.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// The operator has made the request.
+    Asked,
+    /// A standby has answered: the one that shall lead next, or any.
+    Accepted,
+    /// The leader stops its work.
+    Begun,
+    /// The operator has withdrawn the request before the leader began.
+    Withdrawn,
+}
+
+/// The outcome of advancing a step-down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Advanced {
+    /// It was advanced, and is now this.
+    Done(StepDown),
+    /// Another process was faster. This stands there, if it is a step-down.
+    Overtaken(Option<StepDown>),
+}
+
+impl StepDown {
+    /// The longest name of a standby that a request has room for, in bytes.
+    pub const MAX_TO_BYTES: usize = Holder::MAX_BYTES - "v2 4294967295 9223372036854775807 4294967295 ".len();
+
+    /// How long a request is valid until the leader begins. An operator's command waits 5 s for each answer
+    /// (standby, leader) and withdraws the request then; this leaves room for slow storages.
+    pub const LIFETIME: Duration = Duration::from_secs(30);
+
+    /// Returns the identity of this request.
+    pub fn incarnation(&self) -> Incarnation {
+        self.entry.incarnation()
+    }
+
+    /// How long other candidates hold back, each counted from its first claim that is refused.
+    pub fn first_chance(&self) -> Duration {
+        self.entry.ttl.get()
+    }
+
+    /// How long an observer heeds it until the leader has begun: see [`RequestExpiry`].
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
+    /// Returns the time of the request, since 1970 on the operator's wall clock. For display only.
+    pub fn since_unix_epoch(&self) -> Duration {
+        wall_time(&self.entry)
+    }
+
+    /// Whether it is about this leadership.
+    pub fn is_about(&self, slot: SlotNumber, epoch: Option<Epoch>) -> bool {
+        self.slot == slot && Some(self.of) == epoch
+    }
+
+    pub(crate) fn entry(
+        (slot, of, to): (SlotNumber, Epoch, Option<&Holder>),
+        first_chance: Ttl,
+        last: Option<Epoch>,
+        ask: Ask,
+    ) -> Result<Entry, StepDownRefused> {
+        let (lifetime, to) = (Self::LIFETIME.as_millis(), to.map_or("", Holder::as_str));
+        let text = format!("v{FORMAT} {slot} {of} {lifetime} {to}");
+        Ok(request(Holder::new(text)?, first_chance, last, ask)?)
+    }
+
+    /// Returns the record of a later stage.
+    pub(crate) fn at(&self, stage: Stage) -> Entry {
+        self.entry.renewed(Version { write: stage.number(), ..self.entry.version })
+    }
+
+    pub(crate) fn standing(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// Returns the step-down in `slot`. `None` if the slot is vacant, or its record is not one of a format
+    /// that this version knows: such a request has no effect here.
+    pub(crate) fn of(slot: &Slot) -> Option<Self> {
+        let entry = slot.entry()?;
+        let text = entry.holder.as_str();
+        let (text, has_lifetime) = match text.strip_prefix("v2 ") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let mut parts = text.splitn(if has_lifetime { 4 } else { 3 }, ' ');
+        let number = SlotNumber::new(parts.next()?.parse::<NonZeroU32>().ok()?);
+        let of = Epoch::new(parts.next()?.parse().ok()?).ok()?;
+        let lifetime = match has_lifetime {
+            true => Duration::from_millis(parts.next()?.parse::<u32>().ok()?.into()),
+            false => Self::LIFETIME,
+        };
+        let to = Some(parts.next()?).filter(|to| !to.is_empty());
+        let to = to.map(Holder::new).transpose().ok()?;
+        let stage = Stage::of(entry.version.write)?;
+        Some(Self { slot: number, of, to, stage, lifetime, entry: entry.clone() })
+    }
+
+    /// Fails if a later version of this program has written the request in `slot`: it must not be replaced.
+    pub(crate) fn check_format(slot: &Slot) -> Result<(), UnknownFormat> {
+        let text = slot.entry().and_then(|entry| entry.holder.as_str().strip_prefix('v'));
+        match text.and_then(|text| text.split(' ').next()?.parse().ok()) {
+            Some(found) if found > FORMAT => Err(UnknownFormat { found }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The request that stands is of a later version of this program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the step-down request that stands has format {found}, and this program knows formats 1 to {FORMAT}: \
+     use the version of vvm that made it"
+)]
+pub(crate) struct UnknownFormat {
+    found: u32,
+}
+
+/// Why a step-down can't be written.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum StepDownRefused {
+    #[error("the name of the standby is too long: at most {} bytes", StepDown::MAX_TO_BYTES)]
+    To(#[from] HolderTooLong),
+    #[error(transparent)]
+    Epoch(#[from] EpochOutOfRange),
+}
+
+impl Stage {
+    const ALL: [Self; 4] = [Self::Asked, Self::Accepted, Self::Begun, Self::Withdrawn];
+
+    /// Returns the number of the write that sets this stage. It is the same from every writer, so no stage
+    /// has two versions.
+    const fn number(self) -> u64 {
+        match self {
+            Self::Asked => 0,
+            Self::Accepted => 1,
+            Self::Begun => 2,
+            Self::Withdrawn => 3,
+        }
+    }
+
+    fn of(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.number() == number)
+    }
+}
+
+/// Finds step-down requests that one process has seen for longer than their lifetime.
+///
+/// The command that made a request may be killed and leave it behind. Without an expiry, a standby of the
+/// named holder that starts hours later would depose the leader. Age counts on the observer's own clock from
+/// its first look at the request, whatever stage it reaches later: wall clocks of two machines may differ.
+/// A request whose leader has begun does not expire.
+#[derive(Debug, Default)]
+pub struct RequestExpiry {
+    seen: Mutex<Option<(Incarnation, Instant)>>,
+}
+
+impl RequestExpiry {
+    /// Removes a step-down that has expired by `now` from `requests`, and returns it.
+    pub fn take_expired(&self, requests: &mut Requests, now: Instant) -> Option<StepDown> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.step_down.take_if(|request| {
+            let same = seen.filter(|(incarnation, _)| *incarnation == request.incarnation());
+            let (_, since) = *seen.insert(same.unwrap_or((request.incarnation(), now)));
+            request.stage < Stage::Begun && now >= since.after(request.lifetime)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(number: u8) -> Ask {
+        Ask { incarnation: Incarnation::from_bytes([number; 16]), since_unix_epoch: Duration::ZERO }
+    }
+
+    fn held(text: &str, write: u64) -> Slot {
+        let entry = request(Holder::new(text).unwrap(), Ttl::DEFAULT, None, ask(1)).unwrap();
+        let entry = entry.renewed(Version { write, ..entry.version });
+        Slot::Held { entry, proven_age: None }
+    }
+
+    #[test]
+    fn longest_name_of_a_standby_fits_and_one_more_byte_does_not() {
+        let slot = SlotNumber::new(NonZeroU32::MAX);
+        let of = Epoch::new(Epoch::MAX).unwrap();
+        let entry = |bytes| {
+            let to = Holder::new("x".repeat(bytes)).unwrap();
+            StepDown::entry((slot, of, Some(&to)), Ttl::DEFAULT, None, ask(1))
+        };
+        // The lifetime that is written is shorter than the longest.
+        let spare = "4294967295".len() - StepDown::LIFETIME.as_millis().to_string().len();
+        let longest = StepDown::MAX_TO_BYTES + spare;
+        let found = StepDown::of(&Slot::Held { entry: entry(longest).unwrap(), proven_age: None });
+        assert_eq!(found.unwrap().to.unwrap().as_str().len(), longest);
+        assert!(matches!(entry(longest + 1), Err(StepDownRefused::To(_))));
+    }
+
+    #[test]
+    fn malformed_step_down_is_ignored() {
+        for text in
+            ["", "1", "1 2", "0 2 a", "1 0 a", "one 2 a", "1 two a", "v2 1 2 a", "v2 1 2 -1 a", "v3 1 2 3 a"]
+        {
+            assert_eq!(StepDown::of(&held(text, 0)), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn both_formats_are_read_and_a_later_one_is_refused_by_number() {
+        let first = StepDown::of(&held("1 7 b c", 0)).unwrap();
+        assert_eq!((first.lifetime(), first.to.unwrap().as_str()), (StepDown::LIFETIME, "b c"));
+        let second = StepDown::of(&held("v2 1 7 1500 b c", 1)).unwrap();
+        assert_eq!((second.lifetime(), second.to.unwrap().as_str()), (Duration::from_millis(1500), "b c"));
+        assert_eq!(StepDown::check_format(&held("v2 1 7 1500 ", 0)), Ok(()));
+        assert_eq!(StepDown::check_format(&held("1 7 v3 d", 0)), Ok(()));
+        let refusal = StepDown::check_format(&held("v3 anything", 0)).unwrap_err().to_string();
+        assert!(refusal.contains("has format 3") && refusal.contains("formats 1 to 2"), "{refusal}");
+    }
+
+    #[test]
+    fn request_left_behind_expires_for_an_observer_unless_its_leader_has_begun() {
+        let expiry = RequestExpiry::default();
+        let step_down = |stage: Stage| StepDown::of(&held("v2 1 7 1000 b", stage.number()));
+        let at = |millis| Instant::ORIGIN.after(Duration::from_millis(millis));
+        let heeded = |stage, now| {
+            let mut requests = Requests { step_down: step_down(stage), ..Requests::default() };
+            let expired = expiry.take_expired(&mut requests, at(now));
+            assert_ne!(requests.step_down.is_some(), expired.is_some());
+            expired.is_none()
+        };
+        assert!(heeded(Stage::Asked, 0));
+        assert!(heeded(Stage::Accepted, 999));
+        assert!(!heeded(Stage::Asked, 1_000));
+        assert!(!heeded(Stage::Accepted, 3_600_000), "a standby that came late does not revive it");
+        assert!(heeded(Stage::Begun, 3_600_000));
+
+        let later = request(Holder::new("v2 1 7 1000 b").unwrap(), Ttl::DEFAULT, None, ask(2)).unwrap();
+        let later = StepDown::of(&Slot::Held { entry: later, proven_age: None });
+        let mut requests = Requests { step_down: later, ..Requests::default() };
+        assert_eq!(expiry.take_expired(&mut requests, at(3_600_001)), None, "a new request counts anew");
+    }
 }

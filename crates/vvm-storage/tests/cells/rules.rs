@@ -1,6 +1,6 @@
 //! The rules of `Cells` that the suites can't see.
 
-use super::mem_cells::{Database, Forged};
+use super::{Database, Forged, MemCells};
 use bytes::Bytes;
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
@@ -20,7 +20,7 @@ use vvm_storage::{
 struct Scene {
     database: Arc<Database>,
     clock: MockClock,
-    cells: Arc<Cells<super::mem_cells::MemCells>>,
+    cells: Arc<Cells<MemCells>>,
 }
 
 const NEVER_LED: Slot = Slot::Vacant(Vacant { last_epoch: None });
@@ -33,7 +33,7 @@ impl Scene {
     }
 
     /// As another process would have.
-    fn another(&self) -> Cells<super::mem_cells::MemCells> {
+    fn another(&self) -> Cells<MemCells> {
         Cells::new(self.database.open(), Arc::new(self.clock.clone()))
     }
 
@@ -297,7 +297,7 @@ async fn settled_name_has_a_cell_for_each_slot() {
 }
 
 /// What a candidate sees: a record, or nothing.
-async fn seen(candidate: &Cells<super::mem_cells::MemCells>) -> Entry {
+async fn seen(candidate: &Cells<MemCells>) -> Entry {
     let slot = candidate.peek(&[slot()]).await.unwrap().remove(0);
     slot.entry().unwrap_or_else(|| panic!("{slot:?}")).clone()
 }

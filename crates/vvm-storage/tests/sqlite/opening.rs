@@ -1,6 +1,6 @@
 //! Opening names each obstacle and leaves an unsuitable file as it is.
 
-use crate::file::{ANYWHERE, File, claim, entry, slot, vacant};
+use crate::{ANYWHERE, File, claim, entry, slot, vacant};
 use ielections::{DocumentId, WriteError};
 use rustix::process::geteuid;
 use std::{

@@ -1,6 +1,6 @@
 //! Several processes on one file: concurrent claims, killed processes, and failing disks.
 
-use crate::file::{ANYWHERE, File, entry, slot, vacant};
+use crate::{ANYWHERE, File, entry, slot, vacant};
 use ielections::{Entry, Epoch, Incarnation, Slot, Version, WriteError};
 use std::{
     collections::BTreeSet,

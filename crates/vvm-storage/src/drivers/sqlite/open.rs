@@ -3,25 +3,21 @@
 mod error;
 mod file_system;
 mod location;
-mod mount;
-mod options;
-mod owner;
 mod place;
-mod schema;
 
 pub use error::OpenError;
 pub(super) use location::Location;
-pub use options::OpenOptions;
-pub(super) use owner::owners;
+pub(super) use place::owners;
 
 use super::{
     errors::DriverError,
-    rows::{Origin, Rows},
+    rows::{Origin, Rows, SCHEMAS},
 };
-use crate::Provenance;
+use crate::sysvvm::Provenance;
+use error::of_sqlite;
 use file_system::FileSystem;
 use place::Place;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, access};
 use std::{
     fs::{File, Permissions},
@@ -33,6 +29,44 @@ use std::{
     time::Duration,
 };
 use vvm_clock::SystemClock;
+
+/// How to open a database file.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OpenOptions {
+    allows_overlay: bool,
+    for_group: bool,
+}
+
+impl OpenOptions {
+    /// Refuses every file system on which candidates may not share the file. Creates the file for its user
+    /// alone (0600).
+    pub const fn new() -> Self {
+        Self { allows_overlay: false, for_group: false }
+    }
+
+    /// Accepts a file on overlayfs: the caller knows that all candidates see this overlay.
+    #[must_use]
+    pub const fn allow_overlay(mut self) -> Self {
+        self.allows_overlay = true;
+        self
+    }
+
+    /// Creates the file for its user and its group (0660). Has no effect on a file that exists.
+    #[must_use]
+    pub const fn for_group(mut self) -> Self {
+        self.for_group = true;
+        self
+    }
+
+    pub(super) fn allows_overlay(self) -> bool {
+        self.allows_overlay
+    }
+
+    /// Returns the permissions of a file that is created.
+    pub(super) fn mode(self) -> u32 {
+        if self.for_group { 0o660 } else { 0o600 }
+    }
+}
 
 /// How long opening waits for a lock of another process. That process may be creating the file on a disk that
 /// needs seconds for a sync.
@@ -107,7 +141,7 @@ fn open_to_read(given: &Path) -> Result<Database, OpenError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = connect(&path, flags)?;
-    schema::check(&path, &connection)?;
+    check_schema(&path, &connection)?;
     ready(Location::of(given, &path, Provenance::Existing), path, connection)
 }
 
@@ -132,7 +166,7 @@ fn open_on(
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = connect(&path, flags)?;
-    let provenance = schema::prepare(&path, &connection)?;
+    let provenance = prepare(&path, &connection)?;
     ready(Location::of(given, &path, provenance), path, connection)
 }
 
@@ -217,6 +251,86 @@ impl Database {
         self.connection.prepare_cached("ROLLBACK")?.execute([])?;
         Ok(())
     }
+}
+
+/// "VVM1": identifies the database to `file` and other programs.
+const APPLICATION_ID: i64 = 0x5656_4d31;
+
+/// The format of the rows. A change that an older version would misread raises it, as does a new table.
+/// [`SCHEMAS`] has the statements that bring a file from each format to the next.
+const USER_VERSION: i64 = SCHEMAS.len() as i64;
+
+/// Creates the tables of a new database, and brings one of an older format up to date. Fails if it is a
+/// database of another program or of a newer format.
+fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
+    let sqlite = |cause| of_sqlite(path, cause);
+    // Before any change, even of the journal mode: another program's database is not changed.
+    let found = {
+        // One consistent view: another process may be creating the tables.
+        let view = connection.unchecked_transaction().map_err(sqlite)?;
+        format(path, &view)?
+    };
+    if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
+        return Err(OpenError::ReadOnlyFile(path.to_owned()));
+    }
+    keep_log(path, connection)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
+    // macOS needs it for a sync that reaches the disk; elsewhere it has no effect.
+    connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
+    if found < SCHEMAS.len() { complete(path, connection) } else { Ok(Provenance::Existing) }
+}
+
+/// Checks that a database that is opened read-only has the format that this driver writes.
+fn check_schema(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
+    if format(path, &view)? == SCHEMAS.len() {
+        return Ok(());
+    }
+    Err(OpenError::ReadOnlyFile(path.to_owned()))
+}
+
+/// Returns how many of the [`SCHEMAS`] it has; 0 if it is new. Call it within a transaction.
+fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
+    let number =
+        |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    match (application, version) {
+        (0, 0) if tables == 0 => Ok(0),
+        (APPLICATION_ID, found @ 1..=USER_VERSION) => Ok(found as usize),
+        (APPLICATION_ID, found) if found > USER_VERSION => {
+            Err(OpenError::Newer { path: path.to_owned(), found, known: USER_VERSION })
+        }
+        _ => Err(OpenError::OfAnotherProgram(path.to_owned())),
+    }
+}
+
+/// Applies the missing schemas in one transaction. Of several processes the first applies them. Processes of
+/// an older version that have the file open continue: the tables that they use do not change.
+fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
+    let sqlite = |cause| of_sqlite(path, cause);
+    let transaction =
+        rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(sqlite)?;
+    let found = format(path, &transaction)?;
+    if found < SCHEMAS.len() {
+        for schema in SCHEMAS.iter().skip(found) {
+            transaction.execute_batch(schema).map_err(sqlite)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
+        transaction.pragma_update(None, "user_version", USER_VERSION).map_err(sqlite)?;
+    }
+    transaction.commit().map_err(sqlite)?;
+    Ok(if found == 0 { Provenance::Created } else { Provenance::Existing })
+}
+
+/// Turns on the write-ahead log, which stays on. While another process reads or writes, SQLite does not wait
+/// here, because two processes could wait for each other.
+fn keep_log(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let mode = connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+        .map_err(|error| of_sqlite(path, error))?;
+    if mode == "wal" { Ok(()) } else { Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }) }
 }
 
 #[cfg(test)]

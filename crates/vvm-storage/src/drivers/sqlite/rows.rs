@@ -1,10 +1,11 @@
-//! The rows of slots and settings, and the verbs on them.
+//! The rows of slots, settings and documents, and the steps on them.
 //!
 //! Each slot has one row, which stays after a release, so that the epoch survives (I2). A verb reads,
 //! compares and writes within one transaction.
+//!
+//! A batch is several statements in a transaction with other writes. A savepoint undoes a batch that fails
+//! half-way (a full disk) and leaves the other writes.
 
-mod description;
-mod documents;
 mod neighbours;
 mod stamp;
 #[cfg(test)]
@@ -16,14 +17,19 @@ use super::errors::DriverError;
 use crate::{
     key::Partition,
     step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
+    sysvvm::Description,
 };
-use ielections::{DocumentId, DocumentVersion, Entry, FenceState, Slot, Vacant};
+use bytes::Bytes;
+use ielections::{
+    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, FenceState, Page, Scan, Slot, Vacant,
+};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use stamp::Stamp;
+use std::ops::Bound;
 use vvm_clock::{Instant, SystemClock};
 
 /// The statements that lead from each format to the next. A file's format is the number of those it has.
-pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, documents::DOCUMENTS];
+pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, DOCUMENTS];
 
 const SLOTS_AND_SETTINGS: &str = "
     CREATE TABLE leader (
@@ -57,6 +63,42 @@ const VACATE: &str = "INSERT OR REPLACE INTO leader (pk, epoch) VALUES (?1, ?2)"
 const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
+
+/// Not columns of `leader`: most slots have no documents, and a leader row is replaced as a whole.
+const DOCUMENTS: &str = "
+    CREATE TABLE batch (
+        pk BLOB PRIMARY KEY NOT NULL,
+        last INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE document (
+        pk BLOB NOT NULL,
+        id BLOB NOT NULL,
+        version INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (pk, id)
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
+/// row in `leader` wherever there is one in `batch`.
+const FENCE: &str = "
+    SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace, last
+    FROM leader LEFT JOIN batch USING (pk) WHERE pk = ?1";
+
+const COUNT_BATCH: &str = "INSERT OR REPLACE INTO batch (pk, last) VALUES (?1, ?2)";
+
+const VERSION_OF_DOCUMENT: &str = "SELECT version FROM document WHERE pk = ?1 AND id = ?2";
+
+const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO document (pk, id, version, body) VALUES (?1, ?2, ?3, ?4)";
+
+const DELETE_DOCUMENT: &str = "DELETE FROM document WHERE pk = ?1 AND id = ?2";
+
+const READ_DOCUMENT: &str = "SELECT version, body FROM document WHERE pk = ?1 AND id = ?2";
+
+const SCAN_DOCUMENTS: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id >= ?2 ORDER BY id";
+
+/// A page ends with the document that reaches this size: reading it keeps the thread.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// The rows, as seen at one moment.
 #[derive(Debug)]
@@ -150,6 +192,128 @@ impl<'database> Rows<'database> {
     }
 }
 
+/// The names of the numbers of `PRAGMA synchronous`.
+const SYNCHRONOUS: [&str; 4] = ["off", "normal", "full", "extra"];
+
+impl Rows<'_> {
+    pub(super) fn fence_state(&self, at: &Partition) -> Result<FenceState, DriverError> {
+        let mut statement = self.connection.prepare_cached(FENCE)?;
+        let mut rows = statement.query(params![at.as_bytes()])?;
+        let Some(row) = rows.next()? else {
+            let slot = Slot::Vacant(Vacant { last_epoch: None });
+            return Ok(FenceState { slot, last: DocumentVersion::NONE });
+        };
+        let last = row.get::<_, Option<i64>>(8)?.map_or(DocumentVersion::NONE, version);
+        Ok(FenceState { slot: self.decode(row)?, last })
+    }
+
+    fn write_documents(
+        &self,
+        at: &Partition,
+        version: DocumentVersion,
+        batch: &[DocumentWrite],
+    ) -> Result<(), DriverError> {
+        let key = at.as_bytes();
+        let number = version.get().cast_signed();
+        self.all_or_nothing(|| {
+            for write in batch {
+                match write {
+                    DocumentWrite::Put { id, body, .. } => {
+                        self.run(PUT_DOCUMENT, params![key, id.as_bytes(), number, &**body])?;
+                    }
+                    DocumentWrite::Delete { id, .. } => {
+                        self.run(DELETE_DOCUMENT, params![key, id.as_bytes()])?
+                    }
+                }
+            }
+            self.run(COUNT_BATCH, params![key, number])
+        })
+    }
+
+    /// Undoes what `work` did if it fails. The rest of the transaction stays.
+    fn all_or_nothing(&self, work: impl FnOnce() -> Result<(), DriverError>) -> Result<(), DriverError> {
+        let run = |statement: &str| self.connection.prepare_cached(statement)?.execute([]);
+        run("SAVEPOINT batch")?;
+        let outcome = work();
+        // If SQLite has rolled back the whole transaction, there is no savepoint.
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            let undone = run("ROLLBACK TO batch");
+            if undone.and_then(|_| run("RELEASE batch")).is_err() {
+                // The batch must not be committed in part. The other writes are applied again.
+                run("ROLLBACK")?;
+            }
+            return outcome;
+        }
+        if outcome.is_ok() {
+            run("RELEASE batch")?;
+        }
+        outcome
+    }
+
+    fn document_version(
+        &self,
+        at: &Partition,
+        id: &DocumentId,
+    ) -> Result<Option<DocumentVersion>, DriverError> {
+        let mut statement = self.connection.prepare_cached(VERSION_OF_DOCUMENT)?;
+        let found =
+            statement.query_row(params![at.as_bytes(), id.as_bytes()], |row| row.get(0)).optional()?;
+        Ok(found.map(version))
+    }
+
+    pub(super) fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, DriverError> {
+        let mut statement = self.connection.prepare_cached(READ_DOCUMENT)?;
+        let found = statement
+            .query_row(params![at.as_bytes(), id.as_bytes()], |row| {
+                Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?))
+            })
+            .optional()?;
+        Ok(found.map(|(number, body)| Document {
+            id: id.clone(),
+            version: version(number),
+            body: body.into(),
+        }))
+    }
+
+    pub(super) fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, DriverError> {
+        let start = match scan.start() {
+            // The next larger id is this one with a zero byte appended.
+            Bound::Excluded(after) => [after, &[0]].concat(),
+            Bound::Included(start) => start.to_vec(),
+            Bound::Unbounded => Vec::new(),
+        };
+        let mut statement = self.connection.prepare_cached(SCAN_DOCUMENTS)?;
+        let mut rows = statement.query(params![at.as_bytes(), start])?;
+        let (mut page, mut bytes) = (Page { documents: Vec::new(), next: None }, 0);
+        while let Some(row) = rows.next()? {
+            let id = DocumentId::new(row.get::<_, Vec<u8>>(0)?).map_err(damaged)?;
+            if !scan.takes(&id) {
+                break;
+            }
+            if page.documents.len() >= scan.limit || bytes >= PAGE_BYTES {
+                page.next = page.documents.last().map(|last| last.id.clone());
+                break;
+            }
+            let body = Bytes::from(row.get::<_, Vec<u8>>(2)?);
+            bytes += body.len();
+            page.documents.push(Document { id, version: version(row.get(1)?), body });
+        }
+        Ok(page)
+    }
+}
+
+impl Rows<'_> {
+    /// Returns library, journal mode and syncs.
+    pub(super) fn describe(&self) -> Result<Description, DriverError> {
+        let journal: String = self.connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+        let synchronous: i64 = self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
+        let synchronous = usize::try_from(synchronous).ok().and_then(|number| SYNCHRONOUS.get(number));
+        Ok(Description::of(format!("SQLite {}", rusqlite::version()))
+            .with("journal mode", journal)
+            .with("synchronous", synchronous.unwrap_or(&"unknown")))
+    }
+}
+
 /// The rows of one partition.
 struct Stands<'rows> {
     rows: &'rows Rows<'rows>,
@@ -174,6 +338,10 @@ impl State for Stands<'_> {
     fn setting(&self) -> Result<Option<Vec<u8>>, DriverError> {
         self.rows.setting(self.at)
     }
+}
+
+fn version(stored: i64) -> DocumentVersion {
+    DocumentVersion::from_stored(stored.cast_unsigned())
 }
 
 fn damaged(what: impl ToString) -> DriverError {

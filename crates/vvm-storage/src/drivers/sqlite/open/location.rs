@@ -1,7 +1,7 @@
 //! [`Location`]: where an open database file lies, and what is unwise about that.
 
-use super::{FileSystem, mount::Mount};
-use crate::{Description, Opened, Provenance};
+use super::file_system::{FileSystem, Mount};
+use crate::sysvvm::{Description, Opened, Provenance};
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
@@ -10,7 +10,7 @@ use std::{
 
 /// Where an open database file lies.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Location {
+pub(in crate::drivers::sqlite) struct Location {
     /// The caller's path.
     given: PathBuf,
     path: PathBuf,
@@ -35,7 +35,7 @@ impl Location {
     }
 
     /// Returns the location for start lines and logs.
-    pub(in super::super) fn opened(&self) -> Opened {
+    pub(in crate::drivers::sqlite) fn opened(&self) -> Opened {
         let opened = Opened::at(self.path.display().to_string(), self.provenance);
         match self.file_system() {
             Some(file_system) => opened.on(file_system),
@@ -44,7 +44,7 @@ impl Location {
     }
 
     /// Adds the file system and the concerns to `description`.
-    pub(in super::super) fn describe(&self, mut description: Description) -> Description {
+    pub(in crate::drivers::sqlite) fn describe(&self, mut description: Description) -> Description {
         if let Some(file_system) = self.file_system() {
             description = description.with("file system", file_system);
         }
