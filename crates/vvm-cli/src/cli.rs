@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod documented;
 mod generated;
+#[cfg(test)]
+mod refusals;
 
 use crate::{
     announce::{self, say},

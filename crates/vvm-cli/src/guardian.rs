@@ -19,6 +19,7 @@ use ielections::{Holder, record::HolderTooLong};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
 use std::{io, iter, process::ExitCode};
+use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
@@ -87,7 +88,7 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
-            Some(ToGuardian::Claim(claim)) => told.claim = claim,
+            Some(ToGuardian::Claim(claim)) => (told.claim, told.since) = (claim, SystemClock::read()),
             Some(ToGuardian::Unproven) => told.unproven = true,
             Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
             Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),

@@ -6,6 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt,
 };
+use vvm_clock::Instant;
 use vvm_containment::Note;
 use vvm_host::operate::LeftBehind;
 use vvm_storage::ElectionKey;
@@ -91,14 +92,22 @@ pub(crate) struct Leading {
 }
 
 /// The last messages of the host.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     /// The last claim that may have been applied and not been released.
     pub(crate) claim: Option<Leading>,
+    /// When that was heard, on a clock that does not jump.
+    pub(crate) since: Instant,
     pub(crate) leading: Option<Leading>,
     /// Whether the host had no proof that the command has ended.
     pub(crate) unproven: bool,
     pub(crate) farewell: Option<Farewell>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { claim: None, since: Instant::ORIGIN, leading: None, unproven: false, farewell: None }
+    }
 }
 
 /// How `vvm` is to end.

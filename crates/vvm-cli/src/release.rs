@@ -57,7 +57,7 @@ impl Release {
             of_host.release_window(SystemClock::read(), args.candidate.ttl, args.quiet_time)?;
         let ended = if told.unproven { "keeper of the command died".into() } else { ended_host(end) };
         let how = format!("released by the guardian after the {ended}");
-        Some(Self { order: Order { from: getpid(), leading, how }, from, until })
+        Some(Self { order: Order { from: getpid(), leading, since: told.since, how }, from, until })
     }
 
     /// Runs it, for as long as it may take. Reports what keeps it from being run.
@@ -113,6 +113,8 @@ pub(crate) struct Order {
     pub(crate) from: Pid,
     /// The leadership.
     pub(crate) leading: Leading,
+    /// When it was claimed.
+    pub(crate) since: Instant,
     /// How it ended, for the history.
     pub(crate) how: String,
 }
@@ -121,19 +123,21 @@ pub(crate) struct Order {
 impl fmt::Display for Order {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [slot, epoch, low, high] = self.leading.words();
-        write!(out, "{} {slot} {epoch} {low} {high} {}", self.from.as_raw_nonzero(), self.how)
+        let (from, since) = (self.from.as_raw_nonzero(), self.since.as_nanos());
+        write!(out, "{from} {since} {slot} {epoch} {low} {high} {}", self.how)
     }
 }
 
 impl Order {
     fn read(text: &str) -> Option<Self> {
-        let mut words = text.splitn(6, ' ');
+        let mut words = text.splitn(7, ' ');
         let from = Pid::from_raw(words.next()?.parse().ok()?)?;
+        let since = Instant::from_nanos(words.next()?.parse().ok()?);
         let mut numbers = [0; 4];
         for number in &mut numbers {
             *number = words.next()?.parse().ok()?;
         }
-        Some(Self { from, leading: Leading::of_words(numbers)?, how: words.next()?.to_owned() })
+        Some(Self { from, leading: Leading::of_words(numbers)?, since, how: words.next()?.to_owned() })
     }
 }
 
@@ -157,7 +161,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     if dies_with_guardian.is_err() || getppid() != Some(order.from) {
         return conclude(&StageError::Abandoned);
     }
-    match release(&args.candidate, order.leading, ("guardian", &order.how)) {
+    match release(&args.candidate, (order.leading, order.since), ("guardian", &order.how)) {
         true => ExitCode::SUCCESS,
         false => exit::STORAGE.into(),
     }
@@ -165,9 +169,13 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
 
 /// Releases the record of a dead leader for the process `by`, and reports `how` to the history and the log.
 /// Returns false if the record may stand.
-pub(crate) fn release(candidate: &CandidateArgs, leading: Leading, (by, how): (&str, &str)) -> bool {
+pub(crate) fn release(
+    candidate: &CandidateArgs,
+    (leading, since): (Leading, Instant),
+    (by, how): (&str, &str),
+) -> bool {
     let name = candidate.name.as_str();
-    match try_to_release(candidate, leading, how) {
+    match try_to_release(candidate, (leading, since), how) {
         Ok(true) => report(name, leading, (by, how)),
         // The host had released it, its claim was not applied, or another process leads.
         Ok(false) => {}
@@ -179,12 +187,16 @@ pub(crate) fn release(candidate: &CandidateArgs, leading: Leading, (by, how): (&
     true
 }
 
-fn try_to_release(candidate: &CandidateArgs, leading: Leading, how: &str) -> Result<bool, ReleaseError> {
+fn try_to_release(
+    candidate: &CandidateArgs,
+    (leading, since): (Leading, Instant),
+    how: &str,
+) -> Result<bool, ReleaseError> {
     let Leading { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
     inspect((&candidate.storage, &candidate.name), Purpose::Ask, async |storage| {
-        let released = left.release(storage, how).await?;
+        let released = left.release(storage, how, since).await?;
         storage.wake_candidates(candidate.local_dir.as_ref());
         Ok(released)
     })
@@ -275,7 +287,8 @@ mod tests {
     fn order_is_read_as_it_was_written() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| 0xf0 | place as u8));
         let leading = Leading { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
-        let order = Order { from: getpid(), leading, how: "released by the guardian".into() };
+        let since = SystemClock::read();
+        let order = Order { from: getpid(), leading, since, how: "released by the guardian".into() };
         assert_eq!(Order::read(&order.to_string()), Some(order));
         assert_eq!(Order::read("1 2 3"), None);
     }

@@ -13,12 +13,11 @@ const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::ControlGroup
 mod cases {
     mod cgroup;
     mod check;
+    mod container;
     mod containment;
     mod deadline;
-    mod escapes;
     mod failure_table;
     mod guardian_death;
-    mod init;
     mod pre_stop;
     mod released;
     mod signals;

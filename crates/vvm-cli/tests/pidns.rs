@@ -11,13 +11,12 @@ const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::PidNamespace
 
 mod cases {
     mod check;
+    mod container;
     mod containment;
     mod deadline;
-    mod escapes;
     mod exit_statuses;
     mod failure_table;
     mod guardian_death;
-    mod init;
     mod leadership;
     mod on_exit;
     mod outcomes;
@@ -27,5 +26,4 @@ mod cases {
     mod signal_table;
     mod signals;
     mod terminal;
-    mod terminal_lost;
 }

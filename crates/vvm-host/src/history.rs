@@ -106,8 +106,7 @@ impl HistoryWriter {
 
     /// Returns this leadership with its end.
     fn ended(&self, how: &str) -> PastLeadership {
-        let lasted = u64::try_from(self.clock.now().since(self.began).as_millis()).unwrap_or(u64::MAX);
-        let ended_ms = Some(self.own.started_ms.saturating_add(lasted));
+        let ended_ms = Some(after(self.own.started_ms, self.clock.now().since(self.began)));
         PastLeadership { ended_ms, end: Some(shortened(how)), ..self.own.clone() }
     }
 
@@ -148,8 +147,8 @@ impl HistoryWriter {
     }
 }
 
-/// Writes `how` the leadership of a dead process ended, unless it has an end already. Does nothing if the
-/// storage fails, or the leadership's fence has fallen.
+/// Writes how the leadership of a dead process ended and how long it lasted, unless it has an end already.
+/// Does nothing if the storage fails, or the leadership's fence has fallen.
 ///
 /// # Cancel safety
 /// Dropped, the end is written or not.
@@ -157,18 +156,23 @@ pub(crate) async fn write_end_of(
     documents: &dyn DocumentStorage<ElectionKey>,
     key: &ElectionKey,
     (epoch, incarnation): (Epoch, Incarnation),
-    how: &str,
+    (how, lasted): (&str, Duration),
 ) {
     let Ok(id) = DocumentId::new(ID) else { return };
     let Ok(state) = documents.fence_state(key).await else { return };
     let Ok(mut history) = read(documents, key).await else { return };
     let is_open = |past: &&mut PastLeadership| past.epoch == epoch.get() && past.end.is_none();
     let Some(past) = history.iter_mut().find(is_open) else { return };
-    (past.ended_ms, past.end) = (Some(now().max(past.started_ms)), Some(shortened(how)));
+    (past.ended_ms, past.end) = (Some(after(past.started_ms, lasted)), Some(shortened(how)));
     let fence = Fence { epoch, incarnation, after: state.last };
     if let Err(refusal) = documents.write_documents(key, &fence, &[put(id, &history)]).await {
         tracing::debug!(%refusal, "the history can't be written");
     }
+}
+
+/// Returns the moment at which a leadership ended that lasted so long.
+fn after(started_ms: u64, lasted: Duration) -> u64 {
+    started_ms.saturating_add(u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn put(id: DocumentId, history: &[PastLeadership]) -> DocumentWrite {

@@ -33,8 +33,9 @@ pub struct LeftBehind {
 }
 
 impl LeftBehind {
-    /// Releases the record, with `how` the leadership ended in the history before. Tries again for as long as
-    /// the storage does not answer. Returns whether the slot is vacant by this release: the process may have
+    /// Releases the record, with `how` the leadership ended in the history before. The leadership was claimed
+    /// at `since`, on this machine's clock, which does not jump: its end counts from there. Tries again for as
+    /// long as the storage does not answer. Returns whether the slot is vacant by this release: the process may have
     /// released it itself, or another one may lead.
     ///
     /// # Errors
@@ -42,15 +43,21 @@ impl LeftBehind {
     ///
     /// # Cancel safety
     /// Dropped, the record is released or not.
-    pub async fn release(&self, storage: &StorageInspector, how: &str) -> Result<bool, WriteError> {
+    pub async fn release(
+        &self,
+        storage: &StorageInspector,
+        how: &str,
+        since: Instant,
+    ) -> Result<bool, WriteError> {
         let Self { slot, epoch, incarnation, ttl } = *self;
         let key = ElectionKey { cluster: storage.cluster.clone(), slot };
         let clock = &storage.clock;
         if let Some(documents) = storage.storage.documents() {
+            let lasted = clock.now().since(since);
             // Afterwards the fence would refuse it.
             tokio::select! {
                 biased;
-                () = history::write_end_of(documents, &key, (epoch, incarnation), how) => {}
+                () = history::write_end_of(documents, &key, (epoch, incarnation), (how, lasted)) => {}
                 () = clock.sleep(history::end_timeout(ttl)) => {}
             }
         }

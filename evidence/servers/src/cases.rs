@@ -1,6 +1,6 @@
 //! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`.
 //!
-//! The tests of `vvm-cli` about files are in the modules `files` and `places`, which run on files only. All others run
+//! The tests of `vvm-cli` about files are in the module `files`, which runs on files only. All others run
 //! on files; on a server, those that the storage can change.
 
 use servers::owned;
@@ -146,7 +146,6 @@ const EVERYWHERE: &[&str] = &[
     "doctor",
     "elect",
     "exit_statuses",
-    "history",
     "http",
     "hung",
     "init_storage",
@@ -166,7 +165,7 @@ const EVERYWHERE: &[&str] = &[
 ];
 
 /// Cases for files.
-const OF_FILES: &[&str] = &["files", "places"];
+const OF_FILES: &[&str] = &["files"];
 
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage
 /// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
@@ -178,7 +177,7 @@ const OF_SERVERS: &[&str] = &[
     "exit_statuses::storage_that_was_never_created_is_69_and_names_init_storage",
     "exit_statuses::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
     "exit_statuses::try_takes_over_from_a_crashed_leader",
-    "history::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
+    "status::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
     "hung::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
     "init_storage::storage_on_a_server_exists_after_the_first_init",
     "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",

@@ -115,3 +115,92 @@ pub(crate) struct ManArgs {
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+    use std::process;
+
+    /// Returns each command with its long options.
+    fn commands() -> Vec<(String, Vec<String>)> {
+        let cli = for_people();
+        let options = |command: &Command| {
+            let long = command.get_arguments().filter_map(|option| option.get_long());
+            long.map(str::to_owned).collect()
+        };
+        cli.get_subcommands().map(|command| (command.get_name().to_owned(), options(command))).collect()
+    }
+
+    #[test]
+    fn completions_have_every_option_and_no_internal_command() {
+        let commands = commands();
+        assert!(commands.iter().any(|(name, options)| name == "run" && options.len() > 12), "{commands:?}");
+        for shell in Shell::value_variants() {
+            let script = String::from_utf8(script(*shell)).unwrap();
+            for option in commands.iter().flat_map(|(_, options)| options) {
+                assert!(script.contains(option), "{shell}: {option}");
+            }
+            assert!(!script.contains("stage-") && !script.contains("demo-worker"), "{shell}");
+        }
+    }
+
+    fn bash(script: &str, arguments: &[&str]) -> String {
+        let output =
+            process::Command::new("bash").args(["-c", script, "bash"]).args(arguments).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn bash_completes_commands_and_options() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vvm");
+        std::fs::write(&path, script(Shell::Bash)).unwrap();
+        let path = path.to_str().unwrap();
+        let complete = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                        _vvm vvm \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; echo \
+                        \"${COMPREPLY[@]}\"";
+        assert_eq!(bash(complete, &[path, "vvm", "run", "--stor"]).trim(), "--storage");
+        assert_eq!(bash(complete, &[path, "vvm", "run", "--conf"]).trim(), "--config");
+        let offered = bash(complete, &[path, "vvm", ""]);
+        for (command, _) in commands() {
+            assert!(offered.split_whitespace().any(|word| word == command), "{command}: {offered}");
+        }
+    }
+
+    /// Checked by groff, if it is installed.
+    #[test]
+    fn manual_pages_have_every_option_and_pass_groff() {
+        let cli = for_people();
+        for (name, options) in commands() {
+            let text = page(page_of(cli.find_subcommand(&name).unwrap())).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(
+                text.contains(".SH NAME\n") && (text.contains(".SH NOTES\n") || name == "demo"),
+                "{text}"
+            );
+            let plain = text.replace("\\-", "-");
+            for option in options {
+                assert!(plain.contains(&format!("--{option}")), "vvm man {name}: {option}");
+            }
+            check(&text, &format!("vvm-{name}"));
+        }
+        check(&String::from_utf8(page(cli.disable_help_subcommand(true)).unwrap()).unwrap(), "vvm");
+    }
+
+    fn check(page: &str, name: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, page).unwrap();
+        match process::Command::new("groff").args(["-k", "-man", "-Tutf8", "-ww"]).arg(&path).output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success() && said.is_empty(), "{name}: {said}");
+                let shown = String::from_utf8(output.stdout).unwrap();
+                assert!(shown.contains(name), "{shown}");
+            }
+            Err(missing) => println!("not checked: groff is missing: {missing}"),
+        }
+    }
+}

@@ -187,6 +187,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Demotion {
     /// The last claim that may have been applied and not been released.
     claim: Option<Leading>,
+    /// When that was heard, on a clock that does not jump.
+    since: Option<Instant>,
     deadline: Option<Instant>,
     /// The last leadership.
     led: Option<Leading>,
@@ -220,7 +222,7 @@ enum NotDemoted {
 impl Demotion {
     pub(super) fn hear(&mut self, message: ToDemoter) {
         match message {
-            ToDemoter::Claim(claim) => self.claim = claim,
+            ToDemoter::Claim(claim) => (self.claim, self.since) = (claim, Some(SystemClock::read())),
             ToDemoter::Deadline(deadline) => self.deadline = deadline,
             ToDemoter::Leading(leading) => (self.led, self.demoted) = (Some(leading), Some(true)),
             ToDemoter::Starts(hook) => {
@@ -247,7 +249,7 @@ impl Demotion {
     /// it has stopped: the on-loss hook attests it by status 0 and by the end of all that it has started in
     /// its group. Only then the record is released (I6).
     pub(super) fn act(mut self, args: &ElectArgs) {
-        let (Some(claim), candidate) = (self.claim, &args.candidate) else { return };
+        let (Some(claim), Some(since), candidate) = (self.claim, self.since, &args.candidate) else { return };
         let name = candidate.name.as_str();
         // The kill deadline is 0.8 TTL after the send of the last confirmed renewal.
         let lease_ends = self.deadline.map_or(Instant::NEVER, |at| at.after(candidate.ttl.get() / 5));
@@ -262,7 +264,7 @@ impl Demotion {
             return;
         }
         let how = "released by the demoter after the death of vvm elect";
-        release::release(candidate, claim, ("demoter", how));
+        release::release(candidate, (claim, since), ("demoter", how));
     }
 
     /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being

@@ -1,14 +1,94 @@
-//! `vvm` in a minimal container: a read-only root folder with the program, its libraries, `/proc`,
-//! `/dev/null` and a folder for the storage. It has no shell, no `/tmp`, no user and no certificate.
+//! `vvm` as process 1 of a PID namespace, as in a container, and in a minimal container: a read-only root
+//! folder with the program, its libraries, `/proc`, `/dev/null` and a folder for the storage. It has no
+//! shell, no `/tmp`, no user and no certificate.
 
 use crate::VVM;
-use harness::{Lines, Trial, command_line, eventually};
-use rustix::process::{Signal, kill_process};
+use harness::{Level, Lines, OUTLIVING, Trial, command_line, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
+use vvm_clock::SystemClock;
+
+/// Runs the rest of the line as process 1 of a namespace, and ends in the same way as that process. An
+/// ordinary user may do so as root of a user namespace.
+const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
+
+/// Returns the command that creates a namespace on this machine, if one does.
+fn unshare() -> Option<Vec<&'static str>> {
+    let ways = [UNSHARE.to_vec(), [&UNSHARE[..], &AS_ROOT_OF_A_NAMESPACE].concat()];
+    let works = |way: &&Vec<&str>| {
+        Command::new(way[0]).args(&way[1..]).arg("true").output().unwrap().status.success()
+    };
+    let found = ways.iter().find(works).cloned();
+    if found.is_none() {
+        // Without a namespace, these tests have nothing to test.
+        let refusal = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output().unwrap();
+        let refusal = String::from_utf8_lossy(&refusal.stderr).into_owned();
+        assert!(
+            refusal.contains("Operation not permitted"),
+            "unshare is refused for another reason: {refusal}"
+        );
+        println!("not tested: this machine does not allow PID namespaces: {refusal}");
+    }
+    found
+}
+
+/// Returns the guardian, which is process 1 inside the namespace.
+fn init(trial: &Trial) -> Pid {
+    let mut found = None;
+    eventually("a guardian", || {
+        let ours = trial.processes().with("vvm run --storage");
+        found = ours.into_iter().find(|pid| !command_line(*pid).starts_with("unshare"));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+fn host(trial: &Trial) -> Pid {
+    trial.processes().with(" stage-host ")[0]
+}
+
+const DAEMON: &str = "(setsid sleep 1000 &); echo up; exec sleep 1001";
+
+#[test]
+fn statuses_are_those_of_a_shell() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    assert_eq!(trial.run_script("exit 3").through(unshare.clone()).finish().code(), 3);
+
+    // Process 1 can't die of a signal.
+    let mut running = trial.run_script("echo up; exec sleep 1000").through(unshare).start();
+    running.stdout.wait_for("up");
+    kill_process(init(&trial), Signal::TERM).unwrap();
+    assert_eq!(running.finish().code(), 128 + 15);
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    // Creates a hundred grandchildren that no process waits for, and waits until the namespace has no zombie.
+    let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
+                  until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean";
+    let finished = trial.run_script(script).through(unshare).finish();
+    assert_eq!(finished.stdout, ["clean"]);
+}
+
+/// It would show processes of another namespace.
+#[test]
+fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    let without_proc = unshare.into_iter().filter(|option| *option != "--mount-proc").collect::<Vec<_>>();
+    let finished = trial.run(["true"]).through(without_proc).finish();
+    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
+}
 
 /// Returns the program's libraries and their loader; none for a static program.
 fn libraries() -> Vec<String> {
@@ -72,6 +152,10 @@ fn start(trial: &Trial, words: &[&str]) -> Child {
 
 #[test]
 fn container_with_only_vvm_and_its_libraries_is_enough() {
+    if VVM.level() != Level::Guardian {
+        // There is no other level in such a container.
+        return;
+    }
     let probe = Command::new("unshare")
         .args(["--user", "--map-root-user", "--pid", "--mount", "--fork", "true"])
         .output();
@@ -110,4 +194,49 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     kill_process(first.unwrap(), Signal::TERM).unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(128 + 15));
     assert_eq!(trial.processes().0, []);
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn nothing_outlives_a_killed_host_or_init() {
+        let Some(unshare) = unshare() else { return };
+        for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
+            VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
+                let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
+                running.stdout.wait_for("up");
+                let victim = victim(trial);
+                let killed_at = SystemClock::read();
+                kill_process(victim, Signal::KILL).unwrap();
+                let is_worker = |pid| command_line(pid).starts_with("sleep");
+                attempt.within("the end of the command", OUTLIVING, killed_at, || {
+                    !trial.processes().0.into_iter().any(is_worker)
+                })?;
+                let finished = running.finish();
+                if who == "host" {
+                    assert_eq!(finished.code(), 128 + 9);
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// Process 1 ignores its own kill timer. The host is another process, so its timer works.
+    #[test]
+    fn stopped_host_is_dead_at_the_deadline() {
+        let Some(unshare) = unshare() else { return };
+        // 0.8 TTL after the last renewal was sent, and the time that the scheduler needs.
+        let bound = Duration::from_millis(1600 + 200);
+        VVM.timed("the host in a container is stopped", |attempt, trial| {
+            let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
+            running.stdout.wait_for("up");
+            kill_process(host(trial), Signal::STOP).unwrap();
+            let stopped_at = SystemClock::read();
+            attempt
+                .within("the end of all processes", bound, stopped_at, || trial.processes().0.is_empty())?;
+            assert_eq!(running.finish().code(), 137);
+            Ok(())
+        });
+    }
 }

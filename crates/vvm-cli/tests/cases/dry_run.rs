@@ -43,6 +43,16 @@ fn dry_run_shows_the_leader_and_settles_no_slot_count() {
     assert_eq!(code, 0);
     assert!(out.contains("held by the leader, epoch") && out.contains("TTL 10s"), "{out}");
     assert!(out.contains("free, never led"), "{out}");
+    let (_, out, _) = plan(&trial, &["--slots", "2", "--holder", "b"]);
+    assert!(out.starts_with("would lead   payroll, one of 2 slots, as b"), "{out}");
+    let (one, name) = (VVM.trial(), ["--holder", "b"]);
+    let mut only = one.run_script(script).with(["--holder", "the leader"]).start();
+    only.stdout.wait_for("up");
+    let (_, out, _) = plan(&one, &name);
+    assert!(out.starts_with("would wait   for payroll as b: slot 1 is held by the leader"), "{out}");
+    let (_, out, _) = plan(&one, &[&name[..], &["--try"]].concat());
+    assert!(out.starts_with("would end    with status 75, unless its leader is dead: slot 1"), "{out}");
+    drop(only);
     // A name without candidates so far.
     let (code, out, _) = plan(&trial, &["--name", "other", "--slots", "7"]);
     assert!((code, out.contains("slot 7       free, never led")) == (0, true), "{out}");

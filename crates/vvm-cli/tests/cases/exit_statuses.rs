@@ -23,65 +23,12 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
 }
 
 #[test]
-fn status_of_a_worker_that_died_of_the_stop_signal_is_that_signal() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let trial = VVM.trial();
-        let mut running = trial.run_script("echo up; exec sleep 1000").start();
-        running.stdout.wait_for("up");
-        running.signal(signal);
-        assert_eq!(running.finish().signal(), signal.as_raw());
-    }
-}
-
-#[test]
 fn status_of_a_worker_that_exited_on_the_stop_signal_is_its_own() {
     let trial = VVM.trial();
     let mut running = trial.run_script("trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done").start();
     running.stdout.wait_for("up");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().code(), 5);
-}
-
-#[test]
-fn misuse_is_64_and_says_what_to_write() {
-    let trial = VVM.trial();
-    let run = || trial.run(["true"]);
-    let table = [
-        (run().with(["--ttl", "20"]), "Write 20s"),
-        (run().with(["--ttl", "1ms"]), "between 100ms and 24h"),
-        (run().with(["--ttl", "100ms"]), trial.shortest_ttl()),
-        (run().with(["--stop-timeout", "soon"]), "write a duration like 20s"),
-        (run().with(["--acquire-timeout", "10"]), "Write 10s"),
-        (run().with(["--slots", "0"]), "from 1 to"),
-        (run().with(["--slots", "-1"]), "from 1 to"),
-        (run().with(["--result-file", "/"]), "name a file"),
-        (run().with(["--on-loss", "panic"]), "possible values: exit, rejoin"),
-        (run().with(["--containment", "cage"]), "possible values: auto, guardian, cgroup, pidns"),
-        (run().with(["--name", ""]), "1 to 255 bytes"),
-        (run().with(["--holder", &"x".repeat(256)]), "at most 255"),
-        (run().with(["--holder", ""]), "no control characters"),
-        (run().with(["--holder", "two\nlines"]), "no control characters"),
-        (run().with(["--no-such-option"]), "--no-such-option"),
-        (run().with(["--try", "--acquire-timeout", "1s"]), "cannot be used with"),
-        (run().with(["--storage", "mem:"]), "use sqlite:PATH"),
-        (run().with(["--storage", "sled:leader"]), "use sqlite:PATH"),
-        (run().with(["--storage", "leader.db"]), "`sqlite:leader.db`"),
-        (run().with(["--storage", "sqlite:"]), "the path is missing"),
-        (run().with(["--result-file", "/no/such/folder/result"]), "a folder that exists"),
-        (trial.run([]), "CMD"),
-    ];
-    // A command without `--` before it.
-    let mut words = run().command_line();
-    words.retain(|word| word != "--");
-    let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(64) && said.contains("write -- before the command"), "{said}");
-    for (run, hint) in table {
-        let line = run.command_line().join(" ");
-        let finished = run.finish();
-        assert_eq!(finished.code(), 64, "{line}: {:#?}", finished.stderr);
-        assert!(finished.says(hint), "{line}: {:#?}", finished.stderr);
-    }
 }
 
 /// Every process of vvm reads from /dev/null if it has no input. Without it, the error must not look like a
@@ -142,19 +89,6 @@ fn different_slot_count_is_78_and_names_both() {
     let finished = trial.run(["true"]).with(["--slots", "3"]).finish();
     assert_eq!(finished.code(), 78);
     assert!(finished.says("has 2 slots in this storage, not 3"), "{:#?}", finished.stderr);
-}
-
-#[test]
-fn unexecutable_command_is_126_and_a_missing_one_127() {
-    let trial = VVM.trial();
-    let finished = trial.run(["/etc/passwd"]).finish();
-    assert_eq!(finished.code(), 126);
-    assert!(finished.says("can't run /etc/passwd: Permission denied"), "{:#?}", finished.stderr);
-    let finished = trial.run(["no-such-command"]).finish();
-    assert_eq!(finished.code(), 127);
-    assert!(finished.says("can't run no-such-command"), "{:#?}", finished.stderr);
-    // The slot is free at once. A worker that exits with 127 is not an error of vvm.
-    assert_eq!(trial.run_script("exit 127").with(["--acquire-timeout", "0"]).finish().code(), 127);
 }
 
 /// The host outlives the worker, so it can log the reason.

@@ -1,11 +1,14 @@
-//! Mistakes of new users: arguments that are not UTF-8, and a full output. `every_setting` tests wrong values
-//! of settings, `files` tests files and permissions.
+//! What only a process shows of the command line: settings that reach every process, arguments that are not
+//! UTF-8, and a full output. Unit tests of `cli` have the refusals of options and settings.
 
 use crate::VVM;
+use harness::{Trial, eventually};
+use rustix::{fs::CWD, process::Signal};
 use std::{
     ffi::OsStr,
-    fs::File,
+    fs::{self, File},
     os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
     process::{Command, Output},
 };
 
@@ -54,4 +57,74 @@ fn full_output_is_an_error() {
         assert_eq!(output.status.code(), Some(71), "{command:?}: {}", said(&output));
         assert!(said(&output).contains("vvm: can't write: No space left"), "{command:?}: {}", said(&output));
     }
+}
+
+fn write(trial: &Trial, text: &str) -> PathBuf {
+    let path = trial.folder().join("vvm.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn all_settings_can_come_from_a_file_named_by_a_variable() {
+    let trial = VVM.trial();
+    let text = format!(
+        "storage = \"{}\"\nname = \"payroll\"\nslots = 2\nstop-timeout = \"1s\"\nkeep-credentials = true\n\
+         command = [\"sh\", \"-c\", \"echo leads $VVM_LEADER_NAME; exit 3\"]\n",
+        trial.storage()
+    );
+    let path = write(&trial, &text);
+    let run = trial.run([]).without(["--storage", "--name"]).without_command();
+    let finished = run.environment("VVM_CONFIG", path.to_str().unwrap()).finish();
+    assert_eq!((finished.code(), &finished.stdout[..]), (3, &["leads payroll".to_owned()][..]));
+    // Other commands use the same file, and ignore settings that they don't have.
+    let shown = VVM.command(&[]).args(["status", "--config"]).arg(&path).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(
+        shown.lines().filter(|line| line.contains("free") || line.contains("never")).count(),
+        2,
+        "{shown}"
+    );
+}
+
+/// The file is a pipe, so a second reader would wait for ever.
+#[test]
+fn file_is_read_once_for_guardian_and_host() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("pipe");
+    rustix::fs::mkfifoat(CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let run = trial.run(["sh", "-c", "echo up $VVM_LEADER_NAME; exec sleep 1000"]).without(["--name"]);
+    let mut running = run.with(["--config", path.to_str().unwrap()]).start();
+    fs::write(&path, "name = \"piped\"\nttl = \"19s\"\n").unwrap();
+    assert_eq!(running.stdout.wait_for("up"), "up piped");
+    // The host prints both.
+    running.stderr.wait_for("TTL 19s");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().signal(), 15);
+    eventually("no process is left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn misspelled_variable_is_reported_and_a_foreign_one_is_not() {
+    let trial = VVM.trial();
+    let finished = trial.run(["true"]).environment("VVM_STOP_TIMEOT", "1s").finish();
+    assert_eq!(finished.code(), 0);
+    assert!(finished.says("did you mean VVM_STOP_TIMEOUT?"), "{:#?}", finished.stderr);
+    let of_others = ["VVM_LEADER_NAME", "VVM_LOG", "VVM_STORAGE_PASSWORD", "VVM_QUUX", "VVM_INSTANCES"];
+    let run = of_others.into_iter().fold(trial.run(["true"]), |run, name| run.environment(name, "error"));
+    let finished = run.finish();
+    assert!(!finished.says("did you mean"), "{:#?}", finished.stderr);
+}
+
+/// The status and the lines of a refusal by the parser are those of the program.
+#[test]
+fn refused_command_line_is_64_and_says_what_to_write() {
+    let refused =
+        vvm().args(["run", "--storage", "sqlite:x.db", "--name", "x", "sleep", "1"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("write -- before the command"), "{}", said(&refused));
+    let run = ["run", "--storage", "sqlite:x.db", "--name", "x", "--acquire-timeout", "1m", "--", "true"];
+    let refused = vvm().args(run).env("VVM_TTL", "soon").output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("--ttl is set by VVM_TTL"), "{}", said(&refused));
 }

@@ -86,23 +86,11 @@ fn largest_ttl_is_for_storages_that_have_one() {
     }
 }
 
-#[cfg(not(feature = "scylla"))]
-#[test]
-fn cluster_needs_a_build_with_its_driver() {
-    refused("scylla://host/elections", 64, "feature `scylla`");
-}
-
 #[cfg(feature = "scylla")]
 #[test]
 fn unreachable_cluster_is_named() {
     refused("scylla://host", 64, "the keyspace is missing");
     refused("scylla://127.0.0.1:1/elections", 69, "no node answers at 127.0.0.1:1");
-}
-
-#[cfg(not(feature = "dynamodb"))]
-#[test]
-fn table_needs_a_build_with_its_driver() {
-    refused("dynamodb://eu-west-1/elections", 64, "feature `dynamodb`");
 }
 
 #[cfg(feature = "dynamodb")]

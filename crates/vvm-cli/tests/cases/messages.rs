@@ -4,66 +4,10 @@ use crate::VVM;
 use harness::{Finished, Lines, command_line, eventually, state};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::{Output, Stdio};
-
-fn vvm(arguments: &[&str]) -> Output {
-    VVM.command(&[]).args(arguments).output().unwrap()
-}
+use std::process::Stdio;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-#[test]
-fn acquire_timeout_may_be_forever_and_never_is_refused_with_a_hint() {
-    let trial = VVM.trial();
-    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "forever"]).finish().code(), 0);
-    let refused = trial.run(["true"]).with(["--acquire-timeout", "never"]).finish();
-    assert_eq!(refused.code(), 64);
-    assert!(refused.says("write forever"), "{:#?}", refused.stderr);
-}
-
-#[test]
-fn refusal_of_a_storage_url_shows_no_secret() {
-    let urls =
-        ["dynamodb://KEY:planted@eu-west-1/t", "scylla://user:planted@host/k?x=1", "sqlit:a?pass=planted"];
-    for url in urls {
-        for command in ["run", "status", "doctor"] {
-            let refused = vvm(&[command, "--storage", url, "--name", "payroll"]);
-            let stderr = text(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(64), "{command} {url}: {stderr}");
-            assert!(!stderr.contains("planted"), "{command} {url}: {stderr}");
-        }
-    }
-}
-
-#[test]
-fn switches_in_variables_may_be_1_or_yes_and_0_or_no() {
-    let trial = VVM.trial();
-    for on in ["1", "true", "yes", "YES"] {
-        // With --try, the conflict of another option with it shows.
-        let run = trial.run(["true"]).environment("VVM_TRY", on).environment("VVM_ACQUIRE_TIMEOUT", "1m");
-        let finished = run.finish();
-        assert!(finished.code() == 64 && finished.says("--try is set by VVM_TRY"), "{:#?}", finished.stderr);
-    }
-    for off in ["0", "false", "no"] {
-        assert_eq!(trial.run(["true"]).environment("VVM_TRY", off).finish().code(), 0, "{off}");
-    }
-}
-
-#[test]
-fn http_may_be_at_localhost() {
-    let trial = VVM.trial();
-    let finished = trial.run(["true"]).with(["--http", "localhost:0"]).finish();
-    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
-    assert!(finished.says("http://127.0.0.1:"), "{:#?}", finished.stderr);
-}
-
-#[test]
-fn misspelled_option_with_swapped_letters_gets_a_suggestion() {
-    let refused = vvm(&["run", "--tyr"]);
-    assert_eq!(refused.status.code(), Some(64));
-    assert!(text(&refused.stderr).contains("'--try'"), "{}", text(&refused.stderr));
 }
 
 #[test]
@@ -84,24 +28,6 @@ fn normal_exit_logs_no_error() {
     let finished = trial.run(["true"]).environment("VVM_LOG", "info").finish();
     assert_eq!(finished.code(), 0);
     assert!(!finished.says("ERROR"), "{:#?}", finished.stderr);
-}
-
-#[test]
-fn version_lists_storages() {
-    let shown = text(&vvm(&["--version"]).stdout);
-    assert!(shown.contains("storages: sqlite"), "{shown}");
-}
-
-#[test]
-fn refused_storage_lists_those_of_this_build_and_the_way_to_others() {
-    let refused = vvm(&["run", "--storage", "redis://host", "--name", "x", "--", "true"]);
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(64), "{said}");
-    assert!(said.contains("this build has sqlite:PATH"), "{said}");
-    if !cfg!(feature = "scylla") {
-        let has = said.split("cargo features").next().unwrap();
-        assert!(!has.contains("scylla") && said.contains("cargo features add"), "{said}");
-    }
 }
 
 /// Neither the host, nor the keeper, nor the shell that runs the line.
@@ -336,41 +262,4 @@ mod timed {
         let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
         names.map(|name| name.trim().to_owned()).collect()
     }
-}
-
-#[test]
-fn option_that_modifies_a_missing_one_is_refused() {
-    let trial = VVM.trial();
-    let table = [
-        ("--restart-limit", "3", "--on-exit restart"),
-        ("--restart-backoff", "1s", "--on-exit restart"),
-        ("--check-interval", "1s", "--check"),
-        ("--check-failures", "3", "--check"),
-        ("--pre-stop-timeout", "1s", "--pre-stop"),
-    ];
-    for (option, value, missing) in table {
-        let refused = trial.run(["true"]).with([option, value]).finish();
-        assert_eq!(refused.code(), 64, "{option}: {:#?}", refused.stderr);
-        let why = format!("{option} has no effect without {missing}:");
-        assert!(refused.says(&why), "{option}: {:#?}", refused.stderr);
-    }
-    // A setting supplies the missing option, and settings that several commands share may be of no use.
-    let limited = trial.run(["true"]).with(["--restart-limit", "0"]).environment("VVM_ON_EXIT", "restart");
-    assert_eq!(limited.finish().code(), 0);
-    assert_eq!(trial.run(["true"]).environment("VVM_CHECK_INTERVAL", "1s").finish().code(), 0);
-}
-
-#[test]
-fn tips_of_the_command_line_lead_on() {
-    let refused = text(&vvm(&["status", "--ttl", "5s"]).stderr);
-    assert!(refused.contains("'--ttl'") && !refused.contains("similar argument"), "{refused}");
-    let refused = text(&vvm(&["run", "--storag", "sqlite:x"]).stderr);
-    assert!(refused.contains("'--storage'") && !refused.contains("as a value"), "{refused}");
-    let refused = vvm(&["stop"]);
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(64), "{said}");
-    assert!(
-        said.contains("vvm pause") && said.contains("vvm step-down") && !said.contains("history"),
-        "{said}"
-    );
 }

@@ -150,39 +150,6 @@ fn elect_is_refused_with_the_cause_and_its_status() {
     }
 }
 
-#[test]
-fn dry_run_shows_the_leader_settles_nothing_and_has_the_status_of_a_refusal() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--holder", "the leader"]).start();
-    leader.stdout.wait_for("up");
-    let before = trial.slots();
-    let plan = trial.run(["echo", "ran"]).with(["--dry-run"]).finish();
-    let out = plan.stdout.join("\n");
-    assert_eq!(plan.code(), 0, "{out}");
-    assert!(out.contains("held by the leader, epoch") && !plan.stdout.contains(&"ran".into()), "{out}");
-    let plan = |options: &[&str]| {
-        let plan =
-            trial.run(["true"]).with(["--dry-run", "--holder", "b"]).with(options.iter().copied()).finish();
-        plan.stdout.first().cloned().unwrap_or_default()
-    };
-    let name = trial.name();
-    assert_eq!(plan(&[]), format!("would wait   for {name} as b: slot 1 is held by the leader"));
-    let tried = plan(&["--try"]);
-    assert!(tried.starts_with("would end    with status 75, unless its leader is dead: slot 1"), "{tried}");
-    let hooks = ["--on-lead", "./promote", "--on-loss", "./demote", "--dry-run"];
-    let (code, out, error) = trial.ask("elect", &[&["--name", &trial.name()], &hooks[..]].concat());
-    assert_eq!(code, 0, "{error}");
-    assert!(out.contains("on lead      ./promote") && out.contains("held by the leader"), "{out}");
-    assert_eq!(trial.run(["true"]).with(["--dry-run", "--slots", "2"]).finish().code(), 78);
-    // A dry run does not settle the slot count of a new name.
-    let other = trial.name().replace("payroll", "other");
-    assert_eq!(trial.run(["true"]).with(["--dry-run", "--name", &other, "--slots", "7"]).finish().code(), 0);
-    assert_eq!(trial.run(["true"]).with(["--name", &other, "--slots", "1"]).finish().code(), 0);
-    assert_eq!(trial.slots(), before, "a dry run changed the slots of the name");
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
 /// Only credentials of the storage in use are removed.
 #[test]
 fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
@@ -196,38 +163,4 @@ fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
     let without = if is_of_aws { "none none" } else { "local none" };
     assert_eq!(seen(&[]).stdout, [without]);
     assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
-}
-
-#[test]
-fn processes_wake_each_other_in_the_named_local_dir() {
-    let trial = VVM.trial();
-    let place = trial.folder().join("place").display().to_string();
-    let meet = ["--local-dir", place.as_str()];
-    let mut leader = by_file(&trial, "run", &[&meet[..], &["--", "sleep", "1000"]].concat());
-    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
-    lines.wait_for("leading, epoch");
-    let hooks = ["--on-lead", "echo lead", "--on-loss", "echo loss"];
-    let mut elect = by_file(&trial, "elect", &[&meet[..], &hooks].concat());
-    let mut elect = elect.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut hooks = Lines::of("stdout", elect.stdout.take().unwrap());
-    let sockets = || std::fs::read_dir(&place).unwrap().count();
-    eventually("a socket of each", || sockets() == 2);
-    // The run leads and hands over to elect. After the pause, either may lead.
-    for (command, line) in
-        [("step-down", "asked to step down"), ("pause", "paused by"), ("resume", "resumed")]
-    {
-        let (status, out) = ask(&trial, command, &meet);
-        assert_eq!(status, Some(0), "{command}: {out}");
-        lines.wait_for(line);
-        if command == "step-down" {
-            hooks.wait_for("lead");
-        }
-    }
-    for child in [&leader, &elect] {
-        rustix::process::kill_process(rustix::process::Pid::from_child(child), Signal::TERM).unwrap();
-    }
-    leader.wait().unwrap();
-    assert_eq!(elect.wait().unwrap().code(), Some(0));
-    assert_eq!(sockets(), 0);
 }

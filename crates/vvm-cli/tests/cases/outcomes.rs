@@ -4,7 +4,6 @@ use crate::VVM;
 use harness::{Level, Run, Running, Trial};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::net::TcpListener;
 
 /// Runs a script as the command, calls `then` once the script is up, and returns the result.
 fn result_of_script(
@@ -52,14 +51,6 @@ fn exited_command_has_the_outcome_worker_ended() {
     );
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
     assert_eq!(found["containment"], VVM.level().name());
-}
-
-#[test]
-fn stop_request_has_the_outcome_stopped() {
-    let trial = VVM.trial();
-    let found = result_of_script(&trial, "exec sleep 1000", &[], |_, running| running.signal(Signal::TERM));
-    assert_eq!(found["outcome"], "stopped");
-    assert_eq!((&found["exit_status"], &found["signal"]), (&Value::Null, &15.into()));
 }
 
 #[test]
@@ -122,23 +113,21 @@ fn refused_run_has_an_outcome_for_each_reason() {
 }
 
 #[test]
-fn missing_or_unexecutable_command_has_its_own_outcome() {
+fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
     let trial = VVM.trial();
-    let found = result_of_run(&trial, trial.run(["no-such-command"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_found".into(), &127.into()));
-    // The run led, although its command did not start.
-    assert!(!has_no_leadership(&found), "{found}");
-    let found = result_of_run(&trial, trial.run(["/etc/passwd"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"command_not_executable".into(), &126.into()));
-}
-
-#[test]
-fn occupied_address_has_the_outcome_system_refused() {
-    let trial = VVM.trial();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let found = result_of_run(&trial, trial.run(["true"]).with(["--http", &address]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"system_refused".into(), &71.into()));
+    for (command, outcome, status, said) in [
+        ("no-such-command", "command_not_found", 127, "can't run no-such-command"),
+        ("/etc/passwd", "command_not_executable", 126, "can't run /etc/passwd: Permission denied"),
+    ] {
+        let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
+        assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
+        assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
+        // The run led, although its command did not start.
+        assert!(!has_no_leadership(&found), "{found}");
+    }
+    // A worker that exits with 127 is not an error of vvm.
+    let found = result_of_script(&trial, "exit 127", &["--acquire-timeout", "0"], |_, _| {});
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"worker_ended".into(), &127.into()));
 }
 
 /// The guardian writes the result after the death of the host.

@@ -1,7 +1,16 @@
-//! The files in `packaging/`: the systemd unit with its hardening, and the Kubernetes example.
+//! The files in `packaging/`: the systemd unit with its hardening, the Kubernetes example, and alerts and
+//! dashboard for Prometheus, beside what a real leader exposes, and in promtool.
 
+use super::http::{answer, start};
 use crate::VVM;
-use std::{fs, path::PathBuf, process::Command};
+use harness::eventually;
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::PathBuf,
+    process::Command,
+};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
@@ -119,4 +128,170 @@ fn probes_and_proxy_use_paths_that_vvm_answers() {
         |key: &str| liveness.split(key).nth(1).unwrap().split_whitespace().next().unwrap().parse::<u32>();
     let patience = of_liveness("periodSeconds: ").unwrap() * of_liveness("failureThreshold: ").unwrap();
     assert!(patience >= number("ttl = \"").0, "{patience} s");
+}
+
+/// The labels of each metric.
+type Metrics = BTreeMap<String, BTreeSet<String>>;
+
+/// Labels that Prometheus adds to samples and to alerts.
+const OF_PROMETHEUS: [&str; 4] = ["instance", "job", "alertname", "alertstate"];
+
+/// Whether a letter may be in the name of a metric or of a label.
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// Returns the labels in `{a="x",b=~"y"}`, with or without the braces.
+fn matched(labels: &str) -> impl Iterator<Item = String> {
+    let names = labels.split('=').filter_map(|before| {
+        let name = before.trim_end_matches('!').rsplit([',', '{', ' ']).next()?;
+        (!name.is_empty() && name.chars().all(is_of_name)).then(|| name.to_owned())
+    });
+    names.collect::<Vec<_>>().into_iter()
+}
+
+/// Returns the metrics of an answer of `/metrics`. Those without a sample have the labels of none.
+fn exposed(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            let ending = match kind {
+                "counter" => "_total",
+                "info" => "_info",
+                "histogram" => "_bucket",
+                _ => "",
+            };
+            metrics.entry(format!("{name}{ending}")).or_default();
+        } else if let Some((name, rest)) = line.split_once('{') {
+            metrics.entry(name.to_owned()).or_default().extend(matched(rest.rsplit_once('}').unwrap().0));
+        }
+    }
+    metrics
+}
+
+/// Returns the metrics that a text names, with the labels that it matches.
+fn named(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    for (at, _) in text.match_indices("vvm_") {
+        if text[..at].ends_with(is_of_name) {
+            continue;
+        }
+        let length = text[at..].find(|letter| !is_of_name(letter)).unwrap_or(text.len() - at);
+        let (name, rest) = text[at..].split_at(length);
+        let labels =
+            rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map_or("", |(inner, _)| inner);
+        metrics.entry(name.to_owned()).or_default().extend(matched(labels));
+    }
+    metrics
+}
+
+/// Returns the labels in `by (a, b)`, `on (…)`, `ignoring (…)`, `{{ $labels.a }}` and `{{a}}`.
+fn grouped(text: &str) -> BTreeSet<String> {
+    let lists = ["by (", "on (", "ignoring ("].into_iter().flat_map(|word| text.split(word).skip(1));
+    let lists = lists.filter_map(|rest| Some(rest.split_once(')')?.0.split(", ")));
+    let shown = text.split("{{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0.trim()));
+    let shown = shown.map(|shown| shown.trim_start_matches("$labels.")).filter(|shown| !shown.contains('$'));
+    lists.flatten().chain(shown).map(str::to_owned).collect()
+}
+
+/// Returns what a text names and `/metrics` lacks.
+fn unknown(text: &str, exposed: &Metrics) -> Vec<String> {
+    let of_any: BTreeSet<&String> = exposed.values().flatten().collect();
+    let is_known = |label: &String| of_any.contains(label) || OF_PROMETHEUS.contains(&label.as_str());
+    let mut unknown: Vec<_> = grouped(text).into_iter().filter(|label| !is_known(label)).collect();
+    for (metric, labels) in named(text) {
+        match exposed.get(&metric) {
+            Some(there) => {
+                unknown.extend(labels.difference(there).map(|label| format!("{metric}{{{label}}}")))
+            }
+            None => unknown.push(metric),
+        }
+    }
+    unknown
+}
+
+/// Returns the expressions and the texts for people of the dashboard.
+fn of_dashboard() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&shipped("prometheus/dashboard.json")).unwrap();
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        assert_ne!(panel["title"], "", "{panel}");
+        panel["targets"].as_array().unwrap()
+    });
+    let of_targets = targets.flat_map(|target| [&target["expr"], &target["legendFormat"]]);
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter().map(|list| &list["query"]);
+    of_targets.chain(variables).map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_metric_and_label_in_alerts_and_dashboard_is_exposed() {
+    let trial = VVM.trial();
+    // An exit status is exposed after the first run of the command.
+    let script = "test -e ran && exec sleep 60; touch ran; exit 3";
+    let script = format!("cd {} && {{ {script}; }}", trial.folder().display());
+    let (running, address) = start(trial.run_script(&script).with(["--on-exit", "restart"]));
+    eventually("the command runs again", || answer(address, "/leader").0 == 200);
+    let mut metrics = Metrics::new();
+    eventually("an exit status", || {
+        metrics = exposed(&answer(address, "/metrics").1);
+        metrics["vvm_last_exit_status"].contains("name") && metrics["vvm_epoch"].contains("slot")
+    });
+    drop(running);
+    let texts = [of_dashboard(), vec![shipped("prometheus/rules.yaml")]].concat();
+    let unknown: Vec<_> = texts.iter().flat_map(|text| unknown(text, &metrics)).collect();
+    assert_eq!(unknown, [""; 0], "of {metrics:#?}");
+    let named = texts.iter().map(|text| named(text).len()).sum::<usize>();
+    assert!(named > 30, "only {named} metrics were found");
+}
+
+#[test]
+fn renamed_metric_and_label_are_found() {
+    let metrics = exposed("# TYPE vvm_losses counter\nvvm_losses_total{name=\"n\",reason=\"x\"} 0\n");
+    assert_eq!(unknown("sum by (name, reason) (vvm_losses_total{name=~\"$name\"})", &metrics), [""; 0]);
+    assert_eq!(unknown("vvm_lost_total", &metrics), ["vvm_lost_total"]);
+    assert_eq!(unknown("vvm_losses_total{name=\"n\",why=\"x\"}", &metrics), ["vvm_losses_total{why}"]);
+    assert_eq!(unknown("sum by (why) (vvm_losses_total)", &metrics), ["why"]);
+    assert_eq!(unknown("{{ $labels.why }}, {{slot}}, {{ $value }}", &metrics), ["slot", "why"]);
+}
+
+#[test]
+fn each_alert_has_texts_and_a_section_of_the_run_book() {
+    let rules = shipped("prometheus/rules.yaml");
+    let run_book = fs::read_to_string(folder().join("../docs/operations.md")).unwrap();
+    let headings = run_book.lines().filter_map(|line| line.strip_prefix("## ").or(line.strip_prefix("### ")));
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let anchors = headings
+        .map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-"));
+    let anchors = anchors.collect::<BTreeSet<_>>();
+    let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() > 10, "{}", alerts.len());
+    let tests = shipped("prometheus/rules.test.yaml");
+    for alert in alerts {
+        let name = alert.lines().next().unwrap();
+        for part in ["severity: ", "summary: ", "description: "] {
+            assert!(alert.contains(part), "{name} has no {part}");
+        }
+        let (_, link) = alert.split_once("runbook_url: docs/operations.md#").unwrap();
+        let anchor = link.lines().next().unwrap();
+        assert!(anchors.contains(anchor), "{name}: {anchor} is not in {anchors:?}");
+        assert!(run_book.contains(&format!("`{name}`")), "{name} is not in the run book");
+        let fires = format!("alertname: {name}\n        exp_alerts:");
+        assert!(tests.contains(&fires), "no test in which {name} fires");
+    }
+}
+
+/// Checked by promtool, if it is installed (Debian's package `prometheus`).
+#[test]
+fn promtool_accepts_the_alerts_and_their_tests() {
+    for arguments in [["check", "rules", "rules.yaml"], ["test", "rules", "rules.test.yaml"]] {
+        match Command::new("promtool").args(arguments).current_dir(folder().join("prometheus")).output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+                assert!(output.status.success(), "{said}");
+            }
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+                println!("not checked: promtool is missing: {missing}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }

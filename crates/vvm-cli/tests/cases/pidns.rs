@@ -77,17 +77,6 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
 }
 
-#[test]
-fn level_in_force_is_logged_and_in_the_result_file() {
-    let trial = VVM.trial();
-    let path = trial.folder().join("result.json");
-    let finished = trial.run(["true"]).with(["--result-file", path.to_str().unwrap()]).finish();
-    let level = VVM.level().name();
-    assert!(finished.says(&format!("containment: {level}")), "{:#?}", finished.stderr);
-    let found = serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap();
-    assert_eq!(found["containment"], level);
-}
-
 /// Runs a command as the user `nobody`.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 

@@ -1,10 +1,16 @@
-//! The guardian releases the record of a host that died, once it has proof that nothing of it runs.
+//! The guardian releases the record of a host that died, once it has proof that nothing of it runs; what
+//! withholds the proof, and what escapes it.
 
 use crate::VVM;
-use harness::{Trial, eventually};
-use rustix::process::{Signal, kill_process};
+use harness::{Freezer, Level, Trial, eventually, has_ended, is_permitted, own_group};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::time::Duration;
+use std::{
+    fs::{self, File},
+    process::{Child, Command},
+    thread,
+    time::Duration,
+};
 use vvm_clock::SystemClock;
 
 /// The TTL. A standby that leads sooner must have got a released slot.
@@ -131,4 +137,152 @@ fn release_is_not_run_by_hand() {
     let (code, _, error) = trial.ask("stage-release", &["--name", &trial.name(), "--", "true"]);
     assert_eq!(code, 64, "{error}");
     assert!(error.contains("internal"), "{error}");
+}
+
+/// Makes the freezer of a trial. `None` if this machine does not allow it.
+fn freezer(trial: &Trial) -> Option<Freezer> {
+    let made = Freezer::of(trial.mark());
+    made.inspect_err(|cause| println!("not tested: no process can be kept from dying: {cause}")).ok()
+}
+
+/// A process with the mark of the trial that is no descendant of `vvm`.
+struct Stranger(Child);
+
+impl Stranger {
+    fn of(trial: &Trial, line: &[&str]) -> Self {
+        Self(Command::new(line[0]).args(&line[1..]).env("TRIAL", trial.mark()).spawn().unwrap())
+    }
+}
+
+impl Drop for Stranger {
+    /// Does not wait: a frozen process ends later.
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _later = self.0.try_wait();
+    }
+}
+
+/// (I6) A process in a system call that the kernel does not interrupt is such a process.
+#[test]
+fn record_of_a_dead_host_is_held_while_a_killed_process_does_not_end() {
+    let trial = VVM.trial();
+    let Some(freezer) = freezer(&trial) else { return };
+    let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s", "--stop-timeout", "300ms"]);
+    let mut leader = run().start();
+    leader.stdout.wait_for("alone");
+    let (left_behind, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
+    let mut standby = run().start();
+    standby.stderr.wait_for("waiting for leadership");
+    freezer.freeze(left_behind);
+    let led = trial.slots();
+    kill_process(leader.host(), Signal::KILL).unwrap();
+    eventually("the command is dead", || has_ended(command));
+    for _ in 0..20 {
+        assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
+    }
+    assert!(!has_ended(left_behind), "it could be killed");
+    drop(freezer);
+    assert_eq!(standby.stdout.wait_for("alone"), "alone");
+    let finished = leader.finish();
+    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    standby.signal(Signal::TERM);
+    standby.finish();
+}
+
+/// (I6) The member is no descendant, so that `wait` returns ECHILD.
+#[test]
+fn populated_group_inside_the_delegated_one_keeps_the_record() {
+    if VVM.level() != Level::ControlGroup {
+        return;
+    }
+    let trial = VVM.trial();
+    let Some(freezer) = freezer(&trial) else { return };
+    let script = "own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+                  mount=$(grep ' cgroup2 ' /proc/self/mounts | head -n 1 | cut -d ' ' -f 2)
+                  mkdir $mount$own/inner; echo $own; exec sleep 1001";
+    let mut leader = trial.run_script(script).with(["--ttl", "60s"]).start();
+    let name = leader.stdout.wait_for("/vvm-").rsplit('/').next().unwrap().to_owned();
+    let delegated = own_group().unwrap().join(format!("vvm-trial-{}", trial.mark())).join(name);
+    let member = Stranger::of(&trial, &["sleep", "1000"]);
+    fs::write(delegated.join("inner/cgroup.procs"), member.0.id().to_string()).unwrap();
+    freezer.freeze(Pid::from_child(&member.0));
+    let led = trial.slots();
+    kill_process(leader.host(), Signal::KILL).unwrap();
+    let finished = leader.finish();
+    assert!(!finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
+}
+
+/// Returns the entry to a foreign PID namespace, for standard input. `None` if this user may not make one.
+fn foreign_namespace(trial: &Trial) -> Option<(Stranger, File)> {
+    let make = ["unshare", "--pid", "--fork", "--kill-child"];
+    if !is_permitted(&[&make[..], &["true"]].concat()) {
+        println!("not tested: this user may not enter a PID namespace");
+        return None;
+    }
+    let foreign = Stranger::of(trial, &[&make[..], &["sleep", "1003"]].concat());
+    let entry = File::open(format!("/proc/{}/ns/pid", trial.process("sleep 1003"))).unwrap();
+    Some((foreign, entry))
+}
+
+/// A command that has `sleep 1000` leave the descent of `vvm`: its parent is in the namespace of standard
+/// input, and ends.
+const LEAVES_THE_DESCENT: &str =
+    "nsenter --pid=/proc/self/fd/0 sh -c '(setsid sleep 1000 &)' > /dev/null 2>&1
+    echo entered $?; exec sleep 1001";
+
+/// As documented: at level guardian it escapes the proof. At level cgroup it dies with its group. At level
+/// pidns the kernel lets a process enter only its own namespace and those inside.
+#[test]
+fn process_that_enters_a_foreign_pid_namespace_escapes_at_level_guardian() {
+    let trial = VVM.trial();
+    let Some((_foreign, entry)) = foreign_namespace(&trial) else { return };
+    let mut leader = trial.run_script(LEAVES_THE_DESCENT).with(["--ttl", "60s"]).stdin(entry).start();
+    let has_entered = leader.stdout.wait_for("entered") == "entered 0";
+    assert_eq!(has_entered, VVM.level() != Level::PidNamespace);
+    if has_entered {
+        trial.process("sleep 1000");
+    }
+    kill_process(leader.host(), Signal::KILL).unwrap();
+    let finished = leader.finish();
+    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    let escaped = trial.processes().with("sleep 1000");
+    assert_eq!(escaped.len(), usize::from(VVM.level() == Level::Guardian), "{escaped:?}");
+}
+
+/// (I6) The keeper has no child any more, but its group has a member.
+#[test]
+fn record_is_held_until_a_process_that_left_the_descent_has_ended() {
+    if VVM.level() != Level::ControlGroup {
+        return;
+    }
+    for stop in ["step-down", "pause", "TERM"] {
+        let trial = VVM.trial();
+        let Some((_foreign, entry)) = foreign_namespace(&trial) else { return };
+        let Some(freezer) = freezer(&trial) else { return };
+        let mut leader = trial.run_script(LEAVES_THE_DESCENT).with(["--ttl", "60s"]).stdin(entry).start();
+        assert_eq!(leader.stdout.wait_for("entered"), "entered 0");
+        let (escaped, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
+        let mut standby = trial.run_script("echo works; exec sleep 1002").with(["--ttl", "60s"]).start();
+        standby.stderr.wait_for("waiting for leadership");
+        let led = trial.slots();
+        freezer.freeze(escaped);
+        let guardian = leader.guardian;
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| match stop {
+                "TERM" => kill_process(guardian, Signal::TERM).unwrap(),
+                verb => assert_eq!(trial.ask(verb, &["--name", &trial.name()]).0, 0, "{verb}"),
+            });
+            eventually("the command is dead", || has_ended(command));
+            for _ in 0..20 {
+                assert_eq!(trial.slots()[0]["holder"], led[0]["holder"], "{stop}");
+            }
+            drop(freezer);
+            asked.join().unwrap();
+        });
+        if stop != "pause" {
+            standby.stdout.wait_for("works");
+        }
+        assert!(has_ended(escaped), "{stop}");
+    }
 }

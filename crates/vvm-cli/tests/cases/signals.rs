@@ -1,13 +1,9 @@
 //! Signals: forwarded ones, stop requests, and repeated stop requests.
 
 use crate::VVM;
-use harness::{eventually, has_ended, state};
+use harness::{eventually, has_ended};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
-
-/// Prints its signals, and ends on none of them.
-const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
-                        echo up; while :; do sleep 0.01; done";
 
 /// Longer than the time within which a second signal counts as an echo of the first.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
@@ -40,20 +36,6 @@ fn renewals_continue_while_the_worker_stops() {
     let finished = running.finish();
     assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
     assert_eq!(standby.finish().code(), 0);
-}
-
-#[test]
-fn second_stop_request_kills_at_once() {
-    for second in [Signal::TERM, Signal::INT] {
-        let trial = VVM.trial();
-        let mut running = trial.run_script(REPORTER).with(["--stop-timeout", "1h"]).start();
-        running.stdout.wait_for("up");
-        running.signal(Signal::TERM);
-        running.stdout.wait_for("TERM");
-        std::thread::sleep(NOT_AN_ECHO);
-        running.signal(second);
-        assert_eq!(running.finish().code(), 128 + 9);
-    }
 }
 
 /// A service manager signals every process of a unit at once.
@@ -91,25 +73,6 @@ fn timeout_command_stops_the_worker_and_does_not_kill_it() {
     assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
 }
 
-#[test]
-fn stop_request_while_waiting_for_leadership_ends_at_once() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
-    for signal in [Signal::TERM, Signal::INT] {
-        let mut standby = trial.run(["echo", "never"]).start();
-        standby.stderr.wait_for("waiting for leadership");
-        standby.signal(signal);
-        let took = eventually("ended", || state(standby.guardian) == Some('Z'));
-        assert!(took < Duration::from_secs(2), "{took:?}");
-        let finished = standby.finish();
-        assert_eq!(finished.signal(), signal.as_raw());
-        assert_eq!(finished.stdout, Vec::<String>::new());
-    }
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
 /// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
 /// after 15 minutes.
 #[test]
@@ -128,17 +91,6 @@ fn blocked_signals_are_unblocked_where_they_are_caught() {
 }
 
 #[test]
-fn signals_ignored_at_the_start_stay_ignored() {
-    let trial = VVM.trial();
-    let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
-    let mut running = trial.run_script("echo up; exec sleep 1000").through(ignoring).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::HUP);
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
-}
-
-#[test]
 fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let trial = VVM.trial();
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
@@ -146,4 +98,20 @@ fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     running.stdout.wait_for("up");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().code(), 8);
+}
+
+/// A hangup ends `consul lock`, and its command lives on.
+#[test]
+fn hangup_or_quit_leaves_no_orphan() {
+    for signal in [Signal::HUP, Signal::QUIT] {
+        let trial = VVM.trial();
+        // A daemon that ignores both signals, in its own session.
+        let script =
+            "setsid sh -c 'trap \"\" HUP QUIT; echo up; while :; do sleep 0.1; done' & sleep 1000; true";
+        let mut running = trial.run_script(script).with(["--stop-timeout", "200ms"]).start();
+        running.stdout.wait_for("up");
+        running.signal(signal);
+        assert_eq!(running.finish().code(), 128 + signal.as_raw());
+        assert_eq!(trial.processes().0, []);
+    }
 }

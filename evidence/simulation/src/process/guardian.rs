@@ -223,7 +223,8 @@ impl Guardian {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         async move {
             let storage = StorageInspector::on_storage(storage_of(&world, id), NAME, clock);
-            let released = ticket.release(&storage, &end_of(ticket.epoch)).await;
+            let since = storage.clock.now();
+            let released = ticket.release(&storage, &end_of(ticket.epoch), since).await;
             world.note(format_args!("the {id} ends: {ticket:?}, {released:?}"));
             match released {
                 Ok(true) => world.has_released(id, &ticket),

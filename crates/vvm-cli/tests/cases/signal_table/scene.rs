@@ -1,6 +1,6 @@
 //! [`Scene`]: brings a `vvm run` into a state, sends a signal, and checks the effect.
 
-use super::table::{
+use super::{
     Effect::{self, Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
     State,
 };

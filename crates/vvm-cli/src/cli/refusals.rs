@@ -1,0 +1,293 @@
+//! What the command line accepts and refuses, as option, variable and key of a file, and what it says then.
+
+use super::{Cli, Command, described, read};
+use crate::settings;
+use std::{fs, path::Path};
+
+/// Parses these words with these variables. Returns the whole text of a refusal.
+fn parse(words: &[&str], variables: &[(&str, &str)]) -> Result<Cli, String> {
+    let words = ["vvm"].iter().chain(words).map(Into::into).collect();
+    let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    match read(words, &variables) {
+        Ok((cli, _)) => Ok(cli),
+        Err(misuse) => Err(format!("{}\n{}", misuse.refusal, misuse.origins.join("\n"))),
+    }
+}
+
+#[track_caller]
+fn refused(words: &[&str], variables: &[(&str, &str)], hints: &[&str]) {
+    let Err(said) = parse(words, variables) else { panic!("accepted: {words:?} {variables:?}") };
+    for hint in hints {
+        assert!(said.contains(hint), "{words:?} {variables:?}: no {hint:?} in: {said}");
+    }
+}
+
+/// A `vvm run` with these options in front. A later option of the same name is an error, so these replace.
+fn run<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    let has = |name: &str| options.iter().any(|option| *option == name);
+    let mut words = vec!["run"];
+    words.extend(options);
+    for rest in [["--storage", "sqlite:x.db"], ["--name", "payroll"]] {
+        if !has(rest[0]) {
+            words.extend(rest);
+        }
+    }
+    words.extend(["--", "true"]);
+    words
+}
+
+const DURATION: (&str, &str) = ("20", "Write 20s");
+const SWITCH: (&str, &str) = ("maybe", "");
+const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
+const EXIT_STATUS: (&str, &str) = ("256", "write a number from 0 to 255");
+
+/// For each option: an invalid value, and a part of the message. The place of `--result-file` is checked when
+/// `vvm run` starts.
+const BAD: &[(&str, (&str, &str))] = &[
+    ("storage", ("leader.db", "`sqlite:leader.db`")),
+    ("name", LINE_FOR_PEOPLE),
+    ("slots", ("0", "write a number from 1 to")),
+    ("ttl", DURATION),
+    ("acquire-timeout", DURATION),
+    ("try", SWITCH),
+    ("on-loss", (" ", "invalid value")),
+    ("stop-timeout", DURATION),
+    ("quiet-time", DURATION),
+    ("on-lead", (" ", "write a line for sh -c")),
+    ("hook-timeout", DURATION),
+    ("hold-at-least", DURATION),
+    ("on-exit", ("again", "possible values: release, restart")),
+    ("restart-backoff", DURATION),
+    ("restart-backoff-max", DURATION),
+    ("restart-limit", ("-1", "write never, or a number")),
+    ("pre-stop", (" ", "write a line for sh -c")),
+    ("pre-stop-timeout", DURATION),
+    ("check", ("https://localhost/", "there is no TLS here")),
+    ("check-interval", ("0", "write more than 0")),
+    ("check-timeout", ("0s", "write more than 0")),
+    ("check-failures", ("0", "write a number from 1 on")),
+    ("holder", LINE_FOR_PEOPLE),
+    ("local-dir", ("run/vvm", "write an absolute path, or none")),
+    ("containment", ("cage", "possible values: auto, guardian")),
+    ("keep-credentials", SWITCH),
+    ("exit-code-lost", EXIT_STATUS),
+    ("exit-code-timeout", EXIT_STATUS),
+    ("http", ("8080", "like 127.0.0.1:8080")),
+    ("log-format", ("xml", "possible values: text, json")),
+    ("interval", ("0", "write 100ms or more")),
+    ("dry-run", SWITCH),
+    ("json", SWITCH),
+    ("exit-status", SWITCH),
+    ("instances", SWITCH),
+    ("slot", ("0", "write a number from 1 to")),
+    ("to", LINE_FOR_PEOPLE),
+    ("timeout", DURATION),
+    ("reason", ("two\nlines", "without control characters")),
+    ("by", ("two\nlines", "without control characters")),
+    ("wait", DURATION),
+    ("max-ttl", DURATION),
+    ("no-wait", SWITCH),
+];
+
+/// The options come from the description that clap parses by. One that is missing in the table fails this.
+#[test]
+fn wrong_value_of_each_setting_is_refused_by_name_from_each_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vvm.toml");
+    let cli = described();
+    let commands = cli.get_subcommands().filter(|command| settings::has_settings(command));
+    let pairs = commands.flat_map(|command| settings::of(command).map(move |option| (command, option)));
+    let mut checked = 0;
+    for (command, option) in pairs.filter(|(_, option)| option.name() != "result-file") {
+        let (command, name) = (command.get_name(), option.name());
+        let found = BAD.iter().find(|(known, _)| *known == name);
+        let (_, (value, hint)) = found.unwrap_or_else(|| panic!("{command} --{name}: add it to BAD"));
+        let mut words = vec![command];
+        words.extend(["--storage=sqlite:x.db"].iter().filter(|_| name != "storage"));
+        let takes_name = command != "init-storage" && name != "name";
+        words.extend(["--name=payroll"].iter().filter(|_| takes_name));
+        let behind: &[&str] = if command == "run" { &["--", "true"] } else { &[] };
+        let typed = format!("--{name}={value}");
+        let with_typed = [&words[..], &[&typed], behind].concat();
+        let words = [&words[..], behind].concat();
+
+        refused(&with_typed, &[], &[&format!("--{name}"), hint]);
+        let variable = option.variable();
+        let of_switch = if hint.is_empty() { "write true or false" } else { hint };
+        refused(&words, &[(&variable, value)], &[&variable, of_switch]);
+        fs::write(&file, format!("# The next line is wrong.\n{name} = {value:?}\n")).unwrap();
+        let named = [("VVM_CONFIG", file.to_str().unwrap())];
+        let of_switch = format!("write {name} = true or {name} = false");
+        let hint = if hint.is_empty() { of_switch.as_str() } else { hint };
+        refused(&words, &named, &[name, hint, "vvm.toml, line 2"]);
+        // Variables with these names have another meaning.
+        let taken = ["leader-", "test-", "stage-"].iter().any(|taken| name.starts_with(taken));
+        assert!(!taken && name != "storage-password", "{command}: --{name}");
+        checked += 1;
+    }
+    assert!(checked > 60, "{checked}");
+}
+
+#[test]
+fn misuse_says_what_to_write() {
+    let long = "x".repeat(256);
+    let table: &[(&[&str], &str)] = &[
+        (&["--ttl", "1ms"], "between 100ms and 24h"),
+        (&["--stop-timeout", "soon"], "write a duration like 20s"),
+        (&["--acquire-timeout", "10"], "Write 10s"),
+        (&["--acquire-timeout", "never"], "write forever"),
+        (&["--slots", "-1"], "from 1 to"),
+        (&["--on-loss", "panic"], "possible values: exit, rejoin"),
+        (&["--containment", "cage"], "possible values: auto, guardian, cgroup, pidns"),
+        (&["--name", ""], "1 to 255 bytes"),
+        (&["--holder", &long], "at most 255"),
+        (&["--holder", ""], "no control characters"),
+        (&["--no-such-option"], "--no-such-option"),
+        (&["--try", "--acquire-timeout", "1s"], "cannot be used with"),
+        (&["--storage", "mem:"], "use sqlite:PATH"),
+        (&["--storage", "sqlite:"], "the path is missing"),
+        (&["--storage", "redis://host"], "this build has sqlite:PATH"),
+        // Two letters that changed places, and an option of another command.
+        (&["--tyr"], "'--try'"),
+        (&["--storag", "sqlite:x"], "'--storage'"),
+        (&["--restart-limit", "3"], "--restart-limit has no effect without --on-exit restart:"),
+        (&["--restart-backoff", "1s"], "--restart-backoff has no effect without --on-exit restart:"),
+        (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
+        (&["--check-failures", "3"], "--check-failures has no effect without --check:"),
+        (&["--pre-stop-timeout", "1s"], "--pre-stop-timeout has no effect without --pre-stop:"),
+    ];
+    for (options, hint) in table {
+        refused(&run(options), &[], &[hint]);
+    }
+    refused(&["run", "--storage", "sqlite:x.db", "--name", "payroll"], &[], &["CMD"]);
+    refused(&["run", "--", "true"], &[], &["--name <NAME>"]);
+    refused(&["man", "a", "b"], &[], &["unexpected argument"]);
+    refused(&["completions", "tcsh"], &[], &["bash"]);
+    let Err(said) = parse(&["status", "--ttl", "5s"], &[]) else { panic!("accepted") };
+    assert!(said.contains("'--ttl'") && !said.contains("similar argument"), "{said}");
+    let Err(said) = parse(&["stop"], &[]) else { panic!("accepted") };
+    assert!(
+        said.contains("vvm pause") && said.contains("vvm step-down") && !said.contains("history"),
+        "{said}"
+    );
+    let Err(said) = parse(&run(&["--storag", "sqlite:x"]), &[]) else { panic!("accepted") };
+    assert!(!said.contains("as a value"), "{said}");
+    for command in ["run", "status", "doctor"] {
+        for url in
+            ["dynamodb://KEY:planted@eu-west-1/t", "scylla://user:planted@host/k?x=1", "sqlit:a?pass=planted"]
+        {
+            let Err(said) = parse(&[command, "--storage", url, "--name", "payroll"], &[]) else {
+                panic!("accepted: {url}");
+            };
+            assert!(!said.contains("planted"), "{command} {url}: {said}");
+        }
+    }
+    for accepted in [&["--acquire-timeout", "forever"], &["--http", "localhost:0"]] {
+        parse(&run(accepted), &[]).unwrap();
+    }
+    let Err(said) = parse(&["--version"], &[]) else { panic!("no version") };
+    assert!(said.contains("storages: sqlite"), "{said}");
+}
+
+/// Writes a settings file.
+fn settings_file(folder: &Path, text: &str) -> String {
+    let path = folder.join("vvm.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn command_line_overrides_environment_and_environment_overrides_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let rest = ["run", "--storage", "sqlite:x.db", "--config"];
+    let parsed = |file: &str, options: &[&str], variables: &[(&str, &str)]| {
+        let path = settings_file(folder.path(), file);
+        match parse(&[&rest[..], &[&path], options].concat(), variables).unwrap().command {
+            Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    };
+    let name = |options: &[&str], variables: &[(&str, &str)]| {
+        let options = [options, &["--", "true"]].concat();
+        parsed("name = \"of-file\"\n", &options, variables).candidate.name
+    };
+    let of_environment = [("VVM_NAME", "of-environment")];
+    assert_eq!(name(&["--name", "of-line"], &of_environment), "of-line");
+    assert_eq!(name(&[], &of_environment), "of-environment");
+    assert_eq!(name(&[], &[("VVM_NAME", "")]), "of-file", "an empty variable is unset");
+
+    let command = "name = \"n\"\ncommand = [\"echo\", \"file\"]\n";
+    assert_eq!(parsed(command, &[], &[]).command, ["echo", "file"]);
+    assert_eq!(parsed(command, &["--", "true"], &[]).command, ["true"]);
+
+    // Where two options conflict, the one of the closer source counts.
+    let tries = |options: &[&str], variables: &[(&str, &str)]| {
+        let options = [&["--name", "n"], options, &["--", "true"]].concat();
+        parsed("try = true\n", &options, variables).candidate.try_once
+    };
+    assert!(tries(&[], &[]));
+    assert!(!tries(&["--acquire-timeout", "1m"], &[]));
+    assert!(!tries(&[], &[("VVM_ACQUIRE_TIMEOUT", "1m")]));
+    // A switch that is off conflicts with nothing, and overrides one that is on.
+    for off in ["0", "false", "no"] {
+        assert!(!tries(&[], &[("VVM_TRY", off), ("VVM_ACQUIRE_TIMEOUT", "1m")]), "{off}");
+    }
+    for on in ["1", "true", "yes", "YES"] {
+        let both = [("VVM_TRY", on), ("VVM_ACQUIRE_TIMEOUT", "1m")];
+        refused(&run(&[]), &both, &["cannot be used with", "--try is set by VVM_TRY"]);
+    }
+    // A setting supplies a missing option, and settings that several commands share may be of no use.
+    parse(&run(&["--restart-limit", "0"]), &[("VVM_ON_EXIT", "restart")]).unwrap();
+    parse(&run(&[]), &[("VVM_CHECK_INTERVAL", "1s")]).unwrap();
+}
+
+#[test]
+fn malformed_file_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = [
+        ("ttl = \"2s\"\ntlt = \"2s\"\n", "line 2: tlt: there is no such setting; did you mean ttl?"),
+        ("stop_timeout = \"2s\"\n", "did you mean stop-timeout?"),
+        ("quux = 1\n", "a key is an option of vvm without its dashes"),
+        ("comand = [\"x\"]\n", "did you mean command?"),
+        ("[run]\nttl = \"2s\"\n", "line 1: run: there is no such setting"),
+        ("# a comment\n\nttl = 20\n", "line 3"),
+        ("ttl = true\n", "line 1: ttl: write a text in quotes, as in ttl = \"20s\""),
+        ("ttl = [\"2s\"]\n", "line 1: ttl: write a text in quotes"),
+        ("ttl = 2.5\n", "line 1: ttl: write a text in quotes"),
+        ("try = \"true\"\n", "line 1: try: write try = true or try = false"),
+        ("command = \"./worker\"\n", "line 1: command: write command = [\"./worker\", \"--its-option\"]"),
+        ("command = []\n", "line 1: command: write command = ["),
+        ("command = [\"./worker\", 1]\n", "line 1: command: write command = ["),
+        ("config = \"other.toml\"\n", "line 1: config: a settings file can't name another one"),
+        ("ttl = 2s\n", "line 1: "),
+        ("\n\nttl\n", "line 3: "),
+        ("ttl = \"1s\"\nttl = \"2s\"\n", "line 2: duplicate key"),
+        // Also if it is not used.
+        ("name = 5\n", "line 1: name: write a text in quotes"),
+        ("\nstorage = 5\n", "line 2: storage: write a text in quotes"),
+        ("interval = \"bogus\"\n", "line 1: interval: "),
+        ("on-exit = \"bogus\"\n", "line 1: on-exit: invalid value: possible values: release, restart"),
+        ("try = true\nacquire-timeout = \"1m\"\n", "cannot be used with"),
+        ("try = true\nacquire-timeout = \"1m\"\n", "--acquire-timeout is set in "),
+        ("try = true\nacquire-timeout = \"1m\"\n", ", line 1"),
+    ];
+    for (text, hint) in table {
+        let path = settings_file(folder.path(), text);
+        refused(&run(&["--config", &path]), &[], &[hint, "vvm.toml"]);
+    }
+    let path = settings_file(folder.path(), "storage = \"sled:x\"\n");
+    refused(&["run", "--config", &path, "--name", "n", "--", "true"], &[], &["use sqlite:PATH", "vvm.toml"]);
+    let (missing, folder) = (folder.path().join("missing.toml"), folder.path().to_str().unwrap());
+    for (path, cause) in
+        [(missing.to_str().unwrap(), "No such file"), (folder, "directory"), ("/dev/zero", "too large")]
+    {
+        refused(&run(&["--config", path]), &[], &["--config", cause, "name a TOML file"]);
+        refused(&run(&[]), &[("VVM_CONFIG", path)], &["VVM_CONFIG", cause, "name a TOML file"]);
+    }
+}
+
+#[cfg(not(feature = "dynamodb"))]
+#[test]
+fn storage_without_its_driver_names_the_feature() {
+    refused(&run(&["--storage", "dynamodb://eu-west-1/elections"]), &[], &["feature `dynamodb`"]);
+}
