@@ -297,22 +297,6 @@ fn renewal_with_lost_answer_is_counted_once_read_back_finds_it() {
     });
 }
 
-/// Counts the frames of boxed futures on the stack of the driver's poll: the driver's own and that of
-/// [`HostStorage`].
-#[test]
-fn renewal_of_a_host_passes_two_boxed_futures() {
-    run(async |scene| {
-        let leadership = scene.lead().await;
-        scene.clock.sleep(TTL.get()).await;
-        let stack = scene.storage.stack();
-        let engine = stack.find("EngineTask<K,C> as core::future::future::Future>::poll");
-        let between = &stack[..engine.expect("the engine is on the stack")];
-        let boxed = "poll<alloc::boxed::Box<(dyn core::future::future::Future";
-        assert_eq!(between.matches(boxed).count(), 2);
-        leadership.release().await;
-    });
-}
-
 #[test]
 fn unanswered_call_is_a_failure() {
     run(async |scene| {
