@@ -331,8 +331,8 @@ mod tests {
     }
 
     const MOUNTS: &str = "22 27 0:21 / /proc rw - proc proc rw
-    30 31 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
-    41 31 0:38 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw";
+30 31 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+41 31 0:38 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw";
 
     #[test]
     fn own_group_is_found_below_its_mount() {

@@ -55,33 +55,13 @@ pub struct Note {
     pub words: [u64; 4],
 }
 
-const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
-
-fn level_word(level: Level) -> u64 {
-    LEVELS.into_iter().zip(0..).find_map(|(one, word)| (one == level).then_some(word)).unwrap_or(u64::MAX)
-}
-
-fn level(word: u64) -> Option<Level> {
-    LEVELS.get(usize::try_from(word).ok()?).copied()
-}
-
-const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
-
-fn source_word(source: SignalSource) -> u64 {
-    SOURCES.into_iter().zip(0..).find_map(|(one, word)| (one == source).then_some(word)).unwrap_or(u64::MAX)
-}
-
-fn source(word: u64) -> Option<SignalSource> {
-    SOURCES.get(usize::try_from(word).ok()?).copied()
-}
-
 impl Message for ToSupervisor {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Begin { terminal_group, level } => {
-                frame(1, [optional_pid_word(terminal_group), level_word(level)])
+                frame(1, [optional_pid_word(terminal_group), place(&LEVELS, level)])
             }
-            Self::Signalled { signal, source } => frame(2, [signal_word(signal), source_word(source)]),
+            Self::Signalled { signal, source } => frame(2, [signal_word(signal), place(&SOURCES, source)]),
             Self::InForce(deadline) => frame(3, instant_words(deadline)),
         }
     }
@@ -89,8 +69,8 @@ impl Message for ToSupervisor {
     fn from_frame(frame: &Frame) -> Option<Self> {
         let [first, second, ..] = frame.words;
         Some(match frame.kind {
-            1 => Self::Begin { terminal_group: pid(first), level: level(second)? },
-            2 => Self::Signalled { signal: signal(first)?, source: source(second)? },
+            1 => Self::Begin { terminal_group: pid(first), level: at(&LEVELS, second)? },
+            2 => Self::Signalled { signal: signal(first)?, source: at(&SOURCES, second)? },
             3 => Self::InForce(instant(frame.words)),
             _ => return None,
         })
@@ -221,8 +201,8 @@ impl Message for ToKeeper {
             Self::Signal(ForwardedSignal { signal, delivered }) => {
                 frame(50, [signal_word(signal), u64::from(delivered)])
             }
-            Self::Helper(helper) => frame(51, [helper_word(helper)]),
-            Self::KillHelper(helper) => frame(52, [helper_word(helper)]),
+            Self::Helper(helper) => frame(51, [place(&HELPERS, helper)]),
+            Self::KillHelper(helper) => frame(52, [place(&HELPERS, helper)]),
             Self::Deadline(deadline) => frame(53, instant_words(deadline)),
             Self::TellRest => frame(54, []),
             Self::Kill => frame(55, []),
@@ -235,8 +215,8 @@ impl Message for ToKeeper {
             48 => Self::Begin { group: pid(third), deadline: instant(frame.words) },
             49 => Self::TryOut,
             50 => Self::Signal(ForwardedSignal { signal: signal(first)?, delivered: second != 0 }),
-            51 => Self::Helper(helper(first)?),
-            52 => Self::KillHelper(helper(first)?),
+            51 => Self::Helper(at(&HELPERS, first)?),
+            52 => Self::KillHelper(at(&HELPERS, first)?),
             53 => Self::Deadline(instant(frame.words)),
             54 => Self::TellRest,
             55 => Self::Kill,
@@ -250,16 +230,16 @@ impl Message for FromKeeper {
         match *self {
             Self::Ready => frame(64, []),
             Self::Refused(NamespaceRefusal { step, errno }) => {
-                frame(65, [step_word(step), errno_word(errno)])
+                frame(65, [place(&STEPS, step), errno_word(errno)])
             }
             Self::NotStarted(errno) => frame(66, [errno_word(errno)]),
             Self::NotExecuted(errno) => frame(67, [errno_word(errno)]),
             Self::Executed => frame(68, []),
             Self::Ended(how) => frame(69, ended_words(how)),
-            Self::HelperNotStarted(helper, errno) => frame(70, [helper_word(helper), errno_word(errno)]),
+            Self::HelperNotStarted(helper, errno) => frame(70, [place(&HELPERS, helper), errno_word(errno)]),
             Self::HelperEnded(helper, how) => {
                 let [tag, number] = ended_words(how);
-                frame(71, [tag, number, helper_word(helper)])
+                frame(71, [tag, number, place(&HELPERS, helper)])
             }
             Self::NotPassedOn(signal, errno) => frame(72, [signal_word(signal), errno_word(errno)]),
             Self::OutOfReach(processes) => frame(73, processes.map(optional_pid_word)),
@@ -276,13 +256,13 @@ impl Message for FromKeeper {
         let [first, second, third, fourth] = frame.words;
         Some(match frame.kind {
             64 => Self::Ready,
-            65 => Self::Refused(NamespaceRefusal { step: step(first)?, errno: errno(second)? }),
+            65 => Self::Refused(NamespaceRefusal { step: at(&STEPS, first)?, errno: errno(second)? }),
             66 => Self::NotStarted(errno(first)?),
             67 => Self::NotExecuted(errno(first)?),
             68 => Self::Executed,
             69 => Self::Ended(ended(first, second)?),
-            70 => Self::HelperNotStarted(helper(first)?, errno(second)?),
-            71 => Self::HelperEnded(helper(third)?, ended(first, second)?),
+            70 => Self::HelperNotStarted(at(&HELPERS, first)?, errno(second)?),
+            71 => Self::HelperEnded(at(&HELPERS, third)?, ended(first, second)?),
             72 => Self::NotPassedOn(signal(first)?, errno(second)?),
             73 => Self::OutOfReach(frame.words.map(pid)),
             74 => Self::Kills,
@@ -306,30 +286,19 @@ fn errno(word: u64) -> Option<Errno> {
     Some(Errno::from_raw_os_error(i32::try_from(word).ok()?))
 }
 
-fn helper_word(helper: Helper) -> u64 {
-    match helper {
-        Helper::PreStop => 0,
-        Helper::Check => 1,
-    }
-}
-
-fn helper(word: u64) -> Option<Helper> {
-    match word {
-        0 => Some(Helper::PreStop),
-        1 => Some(Helper::Check),
-        _ => None,
-    }
-}
-
+/// The values of enums, each as its place in the list.
+const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
+const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
+const HELPERS: [Helper; 2] = [Helper::PreStop, Helper::Check];
 const STEPS: [Step; 6] =
     [Step::Link, Step::Process, Step::Namespace, Step::UserNamespace, Step::Mapping, Step::Proc];
 
-fn step_word(step: Step) -> u64 {
-    STEPS.into_iter().zip(0..).find_map(|(one, word)| (one == step).then_some(word)).unwrap_or(u64::MAX)
+fn place<T: PartialEq>(all: &[T], one: T) -> u64 {
+    all.iter().zip(0..).find_map(|(other, place)| (*other == one).then_some(place)).unwrap_or(u64::MAX)
 }
 
-fn step(word: u64) -> Option<Step> {
-    STEPS.get(usize::try_from(word).ok()?).copied()
+fn at<T: Copy>(all: &[T], place: u64) -> Option<T> {
+    all.get(usize::try_from(place).ok()?).copied()
 }
 
 const NONE: u64 = 0;

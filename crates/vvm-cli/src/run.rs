@@ -224,12 +224,12 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
             let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
             tracing::warn!(target: "vvm", event, name, holder, reason);
-            return Next::campaign_when(listens_again(control.in_force.subscribe()));
+            return Next::CampaignWhen(Box::pin(listens_again(control.in_force.subscribe())));
         }
         let reason = reporter.campaign_ended(&run, &cause);
         let next = match reason.outcome {
-            Outcome::Unhealthy if args.on_loss == OnLoss::Rejoin => Next::campaign_after(others_first(args)),
-            Outcome::Lost if args.on_loss == OnLoss::Rejoin => Next::campaign_after(Duration::ZERO),
+            Outcome::Unhealthy if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(others_first(args)),
+            Outcome::Lost if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(Duration::ZERO),
             _ => {
                 status.ends(reason.to_string());
                 Next::Stop

@@ -9,7 +9,7 @@ mod ended;
 mod opening;
 mod settings;
 
-pub use ended::{Ended, HostError, Next, Pause};
+pub use ended::{Ended, HostError, Next};
 pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{
@@ -174,7 +174,7 @@ impl Host {
         Box::pin(self.run_then(services, move |ended| match ended {
             Ended::Problem(Problem::Lost(_)) if on_loss == OnLoss::Rejoin => {
                 tracing::warn!(name, %ended, "campaigning again");
-                Next::campaign_after(Duration::ZERO)
+                Next::CampaignAfter(Duration::ZERO)
             }
             _ => Next::Stop,
         }))

@@ -43,7 +43,7 @@ pub mod status;
 mod stop;
 mod storage_inspector;
 
-pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Pause, Services, Signals, StopRequested};
+pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Services, Signals, StopRequested};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};

@@ -5,14 +5,12 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
-use ielections::{Incarnation, TtlStorage as _};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead as _, BufReader},
-    num::NonZeroU32,
     os::unix::process::ExitStatusExt as _,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -22,8 +20,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use vvm_host::{Ended, Holder, Host, HostError, HostSettings, LocalDir, OnLoss, Ttl};
-use vvm_orch::{Acquisition, Problem, service_fn};
-use vvm_storage::{Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Pause, SlotNumber};
+use vvm_orch::{Acquisition, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
     HostSettings::new(format!("sqlite:{}?allow=overlay", folder.join("leader.db").display()), "payroll")
@@ -228,161 +225,75 @@ async fn host_wakes_others_only_in_the_folder_of_its_settings() {
     assert!(matches!(ended, Ended::Stopped), "{ended}");
 }
 
-#[tokio::test]
-async fn standby_gives_up_when_its_acquisition_time_is_over() {
-    let folder = TempDir::new().unwrap();
-    let leader = Host::open(settings(folder.path())).await.unwrap();
-    let mut impatient = settings(folder.path());
-    impatient.acquisition = Acquisition::Within(Duration::ZERO);
-    let stop = leader.stop();
-    let (leads, mut leading) = mpsc::unbounded_channel();
-    let leader = leader.run(move || {
-        let leads = leads.clone();
-        vec![service_fn("work", async move |cx| {
-            leads.send(()).unwrap();
-            cx.stop.cancelled().await;
-            Ok(())
-        })]
-    });
-    let other = async {
-        leading.recv().await.unwrap();
-        let other = Host::open(impatient).await.unwrap();
-        let other = other.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
-        assert!(matches!(other, Ended::Problem(Problem::NotAcquired(_))), "{other}");
-        assert_eq!(other.exit_status(), 75);
-        stop.cancel();
-    };
-    tokio::join!(leader, other);
-}
-
-#[tokio::test]
-async fn no_work_runs_between_pause_and_resume() {
-    let folder = TempDir::new().unwrap();
-    let settings = settings(folder.path());
-    let operator = Operator::at(&settings).await;
-    let host = Host::open(settings).await.unwrap();
-    let stop = host.stop();
-    let (events, mut seen) = mpsc::unbounded_channel();
-    let running = host.run(move || {
-        let events = events.clone();
-        vec![service_fn("work", async move |cx| {
-            events.send("leads").unwrap();
-            cx.stop.cancelled().await;
-            events.send("stops").unwrap();
-            Ok(())
-        })]
-    });
-    let operating = async {
-        assert_eq!(seen.recv().await, Some("leads"));
-        let pause = operator.pause().await;
-        assert_eq!(seen.recv().await, Some("stops"));
-        operator.until_vacant().await;
-        // Several looks of a candidate that may claim.
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(seen.try_recv().is_err(), "work runs in a pause");
-        assert!(operator.storage.resume(&operator.cluster, &pause).await.unwrap());
-        assert_eq!(seen.recv().await, Some("leads"));
-        stop.cancel();
-    };
-    let (ended, ()) = tokio::join!(running, operating);
-    assert!(matches!(ended, Ended::Stopped), "{ended}");
-}
-
-/// An operator on the same storage.
-struct Operator {
-    storage: ElectionsTtlStorage,
-    cluster: ClusterName,
-}
-
-impl Operator {
-    async fn at(settings: &HostSettings) -> Self {
-        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
-        let storage = vvm_storage::open(&settings.storage, clock).await.unwrap();
-        Self { storage: ElectionsTtlStorage::new(storage), cluster: settings.name.as_str().into() }
-    }
-
-    async fn pause(&self) -> Pause {
-        let ask =
-            Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::from_secs(1) };
-        let (pause, is_this) =
-            self.storage.pause(&self.cluster, &Holder::new("alice").unwrap(), ask).await.unwrap();
-        assert!(is_this);
-        pause
-    }
-
-    /// Waits until the leader has released the record.
-    async fn until_vacant(&self) {
-        let key = ElectionKey { cluster: self.cluster.clone(), slot: SlotNumber::new(NonZeroU32::MIN) };
-        while self.storage.get(&key).await.unwrap().entry().is_some() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
 /// Set in a process that a test starts to run its host: the folder of the storage.
 const FOLDER: &str = "EMBED_FOLDER";
 
-/// Starts the test of this name as a process of its own.
-fn process_of(test: &str, folder: &Path) -> std::process::Child {
+/// The lines of a process.
+type Lines = Box<dyn Iterator<Item = String>>;
+
+/// Starts `test` as a process of its own, which runs a host whose service never stops. Calls `watch` with it and
+/// its lines once it leads. In that process, runs the host, with `settings` changed.
+fn beside_a_stubborn_host(
+    test: &str,
+    change: impl FnOnce(&mut HostSettings),
+    watch: impl FnOnce(&mut Child, &mut Lines),
+) {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let mut settings = settings(Path::new(&folder));
+        change(&mut settings);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(async {
+            let host = Host::open(settings).await.unwrap();
+            let ended = host.run(|| {
+                vec![service_fn("work", async |cx| {
+                    println!("leads");
+                    cx.stop.cancelled().await;
+                    println!("won't stop");
+                    std::future::pending().await
+                })]
+            });
+            panic!("it ended: {}", ended.await);
+        });
+    }
+    let folder = TempDir::new().unwrap();
     harness::settle();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder);
-    command.stdout(Stdio::piped()).spawn().unwrap()
-}
-
-/// Runs a host whose service never stops.
-fn run_stubborn_host(settings: HostSettings) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let host = Host::open(settings).await.unwrap();
-        let ended = host.run(|| {
-            vec![service_fn("work", async |cx| {
-                println!("leads");
-                cx.stop.cancelled().await;
-                println!("won't stop");
-                std::future::pending().await
-            })]
-        });
-        panic!("it ended: {}", ended.await);
-    });
+    command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines: Lines = Box::new(lines);
+    assert!(lines.any(|line| line.ends_with("leads")));
+    watch(&mut child, &mut lines);
 }
 
 #[test]
 fn second_term_ends_the_process_at_once() {
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        return run_stubborn_host(settings(Path::new(&folder)));
-    }
-    let folder = TempDir::new().unwrap();
-    let mut child = process_of("second_term_ends_the_process_at_once", folder.path());
-    let process = Pid::from_child(&child);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.ends_with("leads")));
-    kill_process(process, Signal::TERM).unwrap();
-    assert!(lines.any(|line| line.ends_with("won't stop")));
-    // One within 100 ms of the first counts as its echo, so it is repeated.
-    let status = loop {
-        kill_process(process, Signal::TERM).unwrap();
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
+    beside_a_stubborn_host(
+        "second_term_ends_the_process_at_once",
+        |_| {},
+        |child, lines| {
+            let process = Pid::from_child(child);
+            kill_process(process, Signal::TERM).unwrap();
+            assert!(lines.any(|line| line.ends_with("won't stop")));
+            // One within 100 ms of the first counts as its echo, so it is repeated.
+            let status = loop {
+                kill_process(process, Signal::TERM).unwrap();
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            };
+            assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
+        },
+    );
 }
 
 #[test]
 fn hup_kills_a_host_that_leaves_it_alone() {
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        let mut settings = settings(Path::new(&folder));
-        settings.stop_on_hup = false;
-        return run_stubborn_host(settings);
-    }
-    let folder = TempDir::new().unwrap();
-    let mut child = process_of("hup_kills_a_host_that_leaves_it_alone", folder.path());
-    let process = Pid::from_child(&child);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.ends_with("leads")));
-    kill_process(process, Signal::HUP).unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(Signal::HUP.as_raw()));
-    assert!(!lines.any(|line| line.ends_with("won't stop")), "HUP stopped the host");
+    let leaves_it = |settings: &mut HostSettings| settings.stop_on_hup = false;
+    beside_a_stubborn_host("hup_kills_a_host_that_leaves_it_alone", leaves_it, |child, lines| {
+        kill_process(Pid::from_child(child), Signal::HUP).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::HUP.as_raw()));
+        assert!(!lines.any(|line| line.ends_with("won't stop")), "HUP stopped the host");
+    });
 }

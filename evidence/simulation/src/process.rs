@@ -204,9 +204,9 @@ async fn run_host(started: &Started) {
         match problem {
             Problem::Lost(Loss::Stolen { by }) => {
                 world.lost_to(*process, by.incarnation());
-                Next::campaign_after(Duration::ZERO)
+                Next::CampaignAfter(Duration::ZERO)
             }
-            Problem::Lost(_) => Next::campaign_after(Duration::ZERO),
+            Problem::Lost(_) => Next::CampaignAfter(Duration::ZERO),
             _ => Next::Stop,
         }
     });

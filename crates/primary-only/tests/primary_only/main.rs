@@ -7,22 +7,24 @@
 //! - ResetCancellationSourceOnStepupAndCompleteSuccessfully:
 //!   `stepping::instance_completes_in_the_term_after_an_interruption`
 //! - ResetCancellationSourceOnStepupAndStepDown:
-//!   `stepping::instance_of_a_new_term_runs_until_its_own_step_down`
+//!   `rebuilding::recreate_instance_on_step_up`
 //! - StepUpAfterShutdown: no counterpart: a registry is never shut down for good. See
 //!   `orchestrated::later_vvm_continues_with_the_same_registry`
 //! - ShutdownDuringStepUp: `orchestrated::shutdown_during_step_up`
 //! - BasicCreateInstance: `instances::basic_create_instance`
 //! - LookupInstance: `service_handle::lookup_instance`
-//! - LookupInstanceInterruptible: `service_handle::lookup_instance_interruptible`
+//! - LookupInstanceInterruptible:
+//!   `service_handle::call_during_a_rebuild_is_dropped_or_ends_with_the_term`
 //! - LookupInstanceHoldingISLock, …IXLock, …XLock: no counterpart: there are no database locks
-//! - LookupInstanceAfterStepDownReturnsNone: `service_handle::lookup_instance_after_step_down`
-//! - LookupInstanceAfterShutDownReturnsNone: `orchestrated::lookup_and_get_all_after_shutdown`
-//! - GetAllInstancesAfterStepDown, …AfterShutDown: `service_handle::get_all_instances_after_step_down`,
-//!   `orchestrated::lookup_and_get_all_after_shutdown`
-//! - GetOrCreateInstanceInterruptible: `service_handle::get_or_create_instance_interruptible`
+//! - LookupInstanceAfterStepDownReturnsNone:
+//!   `service_handle::calls_are_refused_before_and_after_a_term`
+//! - LookupInstanceAfterShutDownReturnsNone: the same
+//! - GetAllInstancesAfterStepDown, …AfterShutDown: the same
+//! - GetOrCreateInstanceInterruptible:
+//!   `service_handle::call_during_a_rebuild_is_dropped_or_ends_with_the_term`
 //! - DoubleCreateInstance: `instances::double_create_instance`
 //! - ReportServerStatusInfo: `orchestrated::report_service_status`
-//! - CreateWhenNotPrimary: `service_handle::create_when_not_primary`
+//! - CreateWhenNotPrimary: `service_handle::calls_are_refused_before_and_after_a_term`
 //! - CreateInstanceWithoutIDFails: does not compile: the id is an argument
 //! - StepDownBeforePersisted: `stepping::step_down_before_persisted`
 //! - RecreateInstanceOnStepUp: `rebuilding::recreate_instance_on_step_up`

@@ -105,19 +105,6 @@ fn shutdown_during_step_up() {
 }
 
 #[test]
-fn lookup_and_get_all_after_shutdown() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let vvm = launch(&process);
-        vvm.leading().await.unwrap();
-        process.created("x").await;
-        vvm.shutdown().await.unwrap();
-        assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
-        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
-    });
-}
-
-#[test]
 fn later_vvm_continues_with_the_same_registry() {
     run(async |cluster| {
         let process = cluster.process("a");

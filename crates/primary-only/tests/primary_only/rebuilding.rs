@@ -42,20 +42,6 @@ fn recreate_instance_on_step_up() {
 }
 
 #[test]
-fn other_process_continues_the_instance() {
-    run(async |cluster| {
-        let [first, second] = ["a", "b"].map(|name| cluster.process(name));
-        let term = first.lead().await;
-        first.persisted("x").await;
-        term.end().await.unwrap();
-        let term = second.lead().await;
-        assert!(second.found("x").await.is_some());
-        second.probe.journal.shows("x runs", 1).await;
-        term.end().await.unwrap();
-    });
-}
-
-#[test]
 fn step_down_before_rebuilding_instances() {
     run(async |cluster| {
         let process = cluster.process("a");

@@ -20,7 +20,31 @@ fn lookup_instance() {
 }
 
 #[test]
-fn lookup_instance_interruptible() {
+fn calls_are_refused_before_and_after_a_term() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let is_refused = async || {
+            let x = "x".to_owned();
+            let refused = process.service.get_or_create(x.clone(), Steps::new()).await.unwrap_err();
+            assert!(matches!(refused, GetOrCreateError::Unavailable(Unavailable::NotLeader)));
+            assert!(matches!(process.service.lookup(&x).await, Err(Unavailable::NotLeader)));
+            assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
+        };
+        is_refused().await;
+        assert!(process.probe.journal.lines().is_empty());
+        let term = process.lead().await;
+        for id in ["b", "a", "c"] {
+            process.persisted(id).await;
+        }
+        let all = process.service.get_all().await.unwrap();
+        assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        term.end().await.unwrap();
+        is_refused().await;
+    });
+}
+
+#[test]
+fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
     run(async |cluster| {
         let process = cluster.process("a");
         process.documents.hold_scans(true);
@@ -28,55 +52,14 @@ fn lookup_instance_interruptible() {
         process.documents.wait_for_scans(1).await;
         // Dropped while it waits …
         let x = "x".to_owned();
+        let ask = || process.service.get_or_create(x.clone(), Steps::new());
         assert!(process.service.lookup(&x).now_or_never().is_none());
         assert!(process.service.get_all().now_or_never().is_none());
+        assert!(ask().now_or_never().is_none());
         // … or ended by the end of the term.
-        let lookup = process.service.lookup(&x);
-        let step_down = term.end();
-        let (answer, led) = tokio::join!(lookup, step_down);
-        assert!(matches!(answer, Err(Unavailable::NotLeader)));
-        led.unwrap();
-    });
-}
-
-#[test]
-fn lookup_instance_after_step_down() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
-        let term = process.lead().await;
-        process.persisted("x").await;
-        term.end().await.unwrap();
-        assert!(matches!(process.service.lookup(&"x".into()).await, Err(Unavailable::NotLeader)));
-    });
-}
-
-#[test]
-fn get_all_instances_after_step_down() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
-        for id in ["b", "a", "c"] {
-            process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
-        }
-        let all = process.service.get_all().await.unwrap();
-        assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        term.end().await.unwrap();
-        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
-    });
-}
-
-#[test]
-fn get_or_create_instance_interruptible() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        process.documents.hold_scans(true);
-        let term = process.lead().await;
-        process.documents.wait_for_scans(1).await;
-        assert!(process.service.get_or_create("x".into(), Steps::new()).now_or_never().is_none());
-        let asked = process.service.get_or_create("x".into(), Steps::new());
-        let (answer, led) = tokio::join!(asked, term.end());
-        assert!(matches!(answer, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
+        let (found, created, led) = tokio::join!(process.service.lookup(&x), ask(), term.end());
+        assert!(matches!(found, Err(Unavailable::NotLeader)));
+        assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
         led.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 0);
     });
@@ -124,16 +107,6 @@ fn end_of_rebuild_wakes_waiting_calls() {
         assert!(all.unwrap().len() <= 1);
         assert!(created.unwrap().created);
         term.end().await.unwrap();
-    });
-}
-
-#[test]
-fn create_when_not_primary() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let refused = process.service.get_or_create("x".into(), Steps::new()).await.unwrap_err();
-        assert!(matches!(refused, GetOrCreateError::Unavailable(Unavailable::NotLeader)));
-        assert!(process.probe.journal.lines().is_empty());
     });
 }
 

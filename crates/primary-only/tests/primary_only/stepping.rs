@@ -45,24 +45,6 @@ fn instance_completes_in_the_term_after_an_interruption() {
 }
 
 #[test]
-fn instance_of_a_new_term_runs_until_its_own_step_down() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let first = process.lead().await;
-        let instance = process.persisted("x").await;
-        first.end().await.unwrap();
-
-        let second = process.lead().await;
-        let again = process.found("x").await.unwrap();
-        assert!(!again.is(&instance));
-        process.probe.journal.shows("x runs", 2).await;
-        assert!(again.outcome().is_none());
-        second.end().await.unwrap();
-        assert!(matches!(again.completed().await, Outcome::Interrupted));
-    });
-}
-
-#[test]
 fn step_down_before_persisted() {
     run(async |cluster| {
         let process = cluster.process("a");

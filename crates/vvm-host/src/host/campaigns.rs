@@ -10,7 +10,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{AcquireError, Elections, Env, Timing};
-use std::{fmt, sync::Arc};
+use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{Acquisition, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
@@ -49,7 +49,9 @@ impl Campaigns {
                     return Ended::Stopped;
                 }
                 Some(ended) => match after(&ended) {
-                    Next::CampaignAgain(pause) => pause,
+                    Next::CampaignAfter(pause) if pause.is_zero() => Box::pin(ready(())),
+                    Next::CampaignAfter(pause) => self.env.clock.sleep(pause),
+                    Next::CampaignWhen(condition) => condition,
                     Next::Stop => return ended,
                 },
             };
@@ -59,7 +61,7 @@ impl Campaigns {
                     after(&Ended::Stopped);
                     return Ended::Stopped;
                 }
-                () = next.over(&self.env.clock) => {}
+                () = next => {}
             }
         }
     }

@@ -144,33 +144,32 @@ fn closed_elections_end_the_vvm_and_release_after_the_work() {
     });
 }
 
+/// The limits are one look, the default, and one TTL until each slot is seen to have a live leader.
 #[test]
-fn campaign_until_a_leader_is_seen_ends_within_a_ttl() {
-    run(async |cluster| {
-        let leader = cluster.process("leader").launch(vec![]);
-        leader.leading().await.unwrap();
-        let began = cluster.clock.now();
-        let running = cluster.process("other").vvm(vec![]).launch(TTL, Acquisition::UntilLeaderSeen);
-        let Some(Problem::NotAcquired(error)) = running.problem().await else { panic!() };
-        let AcquireError::LeaderSeen { leader: Some(seen) } = &*error else { panic!("{error:?}") };
-        assert_eq!(seen.as_str(), "leader");
-        assert!(cluster.clock.now().since(began) <= TTL.get());
-        leader.shutdown().await.unwrap();
-    });
-}
-
-#[test]
-fn campaign_with_zero_duration_looks_once() {
-    run(async |cluster| {
-        let leader = cluster.process("leader").launch(vec![]);
-        leader.leading().await.unwrap();
-        let began = cluster.clock.now();
-        let none = Acquisition::Within(Duration::ZERO);
-        let running = cluster.process("other").vvm(vec![]).launch(TTL, none);
-        assert!(matches!(running.problem().await, Some(Problem::NotAcquired(_))));
-        assert_eq!(cluster.clock.now(), began);
-        leader.shutdown().await.unwrap();
-    });
+fn campaign_beside_a_leader_ends_at_its_limit() {
+    let limits = [(Acquisition::Within(Duration::ZERO), 0), (Acquisition::DEFAULT, 120)];
+    for (acquisition, seconds) in limits.into_iter().chain([(Acquisition::UntilLeaderSeen, 20)]) {
+        run(async |cluster| {
+            let first = cluster.process("leader").launch(vec![]);
+            first.leading().await.unwrap();
+            let began = cluster.clock.now();
+            let second = cluster.process("other").vvm(vec![]).launch(TTL, acquisition);
+            let Some(Problem::NotAcquired(error)) = second.problem().await else { panic!() };
+            let took = cluster.clock.now().since(began).as_secs();
+            match (acquisition, &*error) {
+                (Acquisition::UntilLeaderSeen, AcquireError::LeaderSeen { leader: Some(seen) }) => {
+                    assert_eq!(seen.as_str(), "leader");
+                    assert!(took <= seconds, "{took}");
+                }
+                (_, AcquireError::TimedOut { .. }) => assert_eq!(took, seconds),
+                other => panic!("{other:?}"),
+            }
+            assert!(matches!(second.shutdown().await, Err(Problem::NotAcquired(_))));
+            first.leading().await.unwrap();
+            assert!(first.first_problem().is_none());
+            first.shutdown().await.unwrap();
+        });
+    }
 }
 
 #[test]

@@ -170,29 +170,18 @@ async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: Cancell
 
 /// Shows I4.
 #[test]
-fn panic_at_work_is_a_problem_and_leaves_the_deadline_armed() {
-    run(async |cluster| {
+fn panic_is_a_problem_and_leaves_the_deadline_armed() {
+    type Behaviour = fn(CancellationToken) -> (Act, Act);
+    let cases: [(Behaviour, &str); 3] = [
+        (|go| (Act::End(Ok(())), Act::PanicAt(go)), "b has had enough"),
+        (|go| (Act::PanicAt(go), Act::EndOnStop(Ok(()))), "b has had enough"),
+        (|_| (Act::End(Ok(())), Act::PanicOnStop), "b does not like to stop"),
+    ];
+    for (behaviour, text) in cases {
         let go = CancellationToken::new();
-        let text = panics(cluster, Act::End(Ok(())), Act::PanicAt(go.clone()), go).await;
-        assert_eq!(text, "b has had enough");
-    });
-}
-
-#[test]
-fn panic_in_start_is_a_problem_and_leaves_the_deadline_armed() {
-    run(async |cluster| {
-        let go = CancellationToken::new();
-        let text = panics(cluster, Act::PanicAt(go.clone()), Act::EndOnStop(Ok(())), go).await;
-        assert_eq!(text, "b has had enough");
-    });
-}
-
-#[test]
-fn panic_while_stopping_is_a_problem_and_leaves_the_deadline_armed() {
-    run(async |cluster| {
-        let text = panics(cluster, Act::End(Ok(())), Act::PanicOnStop, CancellationToken::new()).await;
-        assert_eq!(text, "b does not like to stop");
-    });
+        let (start, work) = behaviour(go.clone());
+        run(async |cluster| assert_eq!(panics(cluster, start, work, go).await, text));
+    }
 }
 
 /// Shows I8.
@@ -291,27 +280,6 @@ fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
 }
 
 #[test]
-fn basic_second_vvm_fails_to_acquire_while_the_first_leads() {
-    run(async |cluster| {
-        let first = cluster.process("first").launch(vec![]);
-        first.leading().await.unwrap();
-        let began = cluster.clock.now();
-
-        let second = cluster.process("second").launch(vec![]);
-        let problem = second.problem().await;
-        let Some(Problem::NotAcquired(error)) = problem else { panic!("{problem:?}") };
-        assert!(matches!(*error, AcquireError::TimedOut { .. }), "{error:?}");
-        // `DefaultLeadershipAcquisitionDuration`.
-        assert_eq!(cluster.clock.now().since(began).as_secs(), 120);
-        assert!(matches!(second.shutdown().await, Err(Problem::NotAcquired(_))));
-
-        first.leading().await.unwrap();
-        assert!(first.first_problem().is_none());
-        first.shutdown().await.unwrap();
-    });
-}
-
-#[test]
 fn shutdown_follows_a_change_of_the_record() {
     run(async |cluster| {
         let journal = Journal::default();
@@ -335,20 +303,6 @@ fn shutdown_follows_a_change_of_the_record() {
         // The VVM does not delete another leader's record.
         assert_eq!(cluster.record().await, Some(thief));
         // The release disarms.
-        assert_eq!(process.killer.earliest(), None);
-        process.tasks.all_end().await;
-    });
-}
-
-#[test]
-fn cancel_leadership_by_shutdown_releases_the_record() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let running = process.launch(vec![]);
-        let led = running.leading().await.unwrap();
-        assert_eq!(cluster.record().await.map(|entry| entry.epoch), Some(led.standing.epoch()));
-        running.shutdown().await.unwrap();
-        assert_eq!(cluster.record().await, None);
         assert_eq!(process.killer.earliest(), None);
         process.tasks.all_end().await;
     });

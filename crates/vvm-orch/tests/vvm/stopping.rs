@@ -194,23 +194,9 @@ fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
         process.tasks.only_these_are_left(&alive).await;
         running.shutdown().await.unwrap();
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
+        assert_eq!(cluster.record().await, None);
         process.leaves_nothing(&cluster).await;
         assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
-    });
-}
-
-/// Shows I8.
-#[test]
-fn every_shutdown_after_a_problem_returns_the_problem() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).start(Act::End(Err("no"))).boxed()]);
-        running.problem().await;
-        for _ in 0..3 {
-            assert!(matches!(running.shutdown().await, Err(Problem::StartFailed { .. })));
-        }
-        process.leaves_nothing(&cluster).await;
     });
 }
 
