@@ -28,7 +28,7 @@ fn is_waiting(slot: &Slot, forgotten: u64) -> bool {
 async fn refused_claim(storage: &PostgresStorage, name: &str, from: &Slot, entry: &Entry) -> Slot {
     match storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap() {
         Done::Refused(Shown::Slot(stands)) => stands,
-        Done::Applied => panic!("{name}: claimed although a forgotten leader may be at work"),
+        other => panic!("{name}: {other:?} although a forgotten leader may be at work"),
     }
 }
 
