@@ -19,10 +19,10 @@ use crate::{
 };
 use args::OnLoss;
 pub(crate) use args::{OnExit, RunArgs};
-use command::{CommandRunner, CommandStarter, LeadershipRun, WorkEnd};
+use command::{CommandRunner, CommandStarter};
 use control::{Control, GuardianDeadline, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
-use outcome::{Cause, GUARDIAN_LAPSED, Reporter};
+use outcome::{Cause, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     future::pending,

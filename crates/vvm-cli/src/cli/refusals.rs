@@ -24,7 +24,7 @@ fn refused(words: &[&str], variables: &[(&str, &str)], hints: &[&str]) {
 
 /// A `vvm run` with these options in front. A later option of the same name is an error, so these replace.
 fn run<'a>(options: &[&'a str]) -> Vec<&'a str> {
-    let has = |name: &str| options.iter().any(|option| *option == name);
+    let has = |name: &str| options.contains(&name);
     let mut words = vec!["run"];
     words.extend(options);
     for rest in [["--storage", "sqlite:x.db"], ["--name", "payroll"]] {

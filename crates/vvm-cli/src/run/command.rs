@@ -4,8 +4,8 @@
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianDeadline},
-    health::{Health, Unhealthy},
-    outcome::{Cause, Reporter},
+    health::Health,
+    outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
 };
 use crate::{
     announce::say_text,
@@ -16,12 +16,7 @@ use crate::{
 use async_trait::async_trait;
 use ielections::Standing;
 use rustix::process::Pid;
-use std::{
-    os::fd::OwnedFd,
-    pin::pin,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
@@ -382,36 +377,6 @@ impl Backoff {
         self.next = wait.saturating_mul(2).min(self.longest);
         wait
     }
-}
-
-/// The record of one campaign and of the leadership that followed, if any.
-#[derive(Debug, Default)]
-pub(super) struct LeadershipRun {
-    /// Set when a slot is won.
-    pub(super) leadership: OnceLock<Leadership>,
-    /// Set when the command has ended for the last time and no process of it is left.
-    pub(super) worked: OnceLock<Worked>,
-    /// Set when the command has failed its checks.
-    pub(super) unhealthy: OnceLock<Unhealthy>,
-}
-
-/// How the work of a leadership ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Worked {
-    /// The last run of the command.
-    pub(super) last: Supervised,
-    pub(super) end: WorkEnd,
-}
-
-/// What ended the work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum WorkEnd {
-    /// The command ended by itself, and is not to be restarted.
-    Finished,
-    /// The command was stopped.
-    Stopped,
-    /// A stop came between two runs of the command.
-    BetweenRuns,
 }
 
 #[cfg(test)]

@@ -1,11 +1,6 @@
 //! [`ExitReason`]: why a `vvm run` ends, with its outcome and exit status.
 
-use super::{
-    args::RunArgs,
-    command::{LeadershipRun, WorkEnd, Worked},
-    control::GuardianSilent,
-    health::Unhealthy,
-};
+use super::{args::RunArgs, control::GuardianSilent, health::Unhealthy};
 use crate::{
     announce::{say, say_text},
     contained::{NotStarted, describe},
@@ -16,7 +11,11 @@ use crate::{
 };
 use ielections::{AcquireError, Holder, Standing};
 use rustix::process::Signal;
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use vvm_containment::{Ended, Guardian, Level, Supervised, Unproven};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
@@ -282,4 +281,34 @@ impl Reporter {
         }
         report
     }
+}
+
+/// The record of one campaign and of the leadership that followed, if any.
+#[derive(Debug, Default)]
+pub(super) struct LeadershipRun {
+    /// Set when a slot is won.
+    pub(super) leadership: OnceLock<Leadership>,
+    /// Set when the command has ended for the last time and no process of it is left.
+    pub(super) worked: OnceLock<Worked>,
+    /// Set when the command has failed its checks.
+    pub(super) unhealthy: OnceLock<Unhealthy>,
+}
+
+/// How the work of a leadership ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Worked {
+    /// The last run of the command.
+    pub(super) last: Supervised,
+    pub(super) end: WorkEnd,
+}
+
+/// What ended the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WorkEnd {
+    /// The command ended by itself, and is not to be restarted.
+    Finished,
+    /// The command was stopped.
+    Stopped,
+    /// A stop came between two runs of the command.
+    BetweenRuns,
 }
