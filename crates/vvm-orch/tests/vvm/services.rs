@@ -5,7 +5,7 @@ use crate::{
     tasks::Journal,
 };
 use ielections::{
-    AcquireError, Entry, Epoch, Holder, Incarnation, Loss, Version,
+    Entry, Epoch, Holder, Incarnation, Loss, Version,
     testing::mock::{Fault, Verb},
 };
 use std::time::Duration;
