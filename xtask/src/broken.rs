@@ -1,6 +1,6 @@
 //! `cargo xtask sim --broken`: whether the simulation, the public suites and other tests find bugs. Each variant
 //! is the real code with a bug planted; a variant that survives is a hole, and so is a case of a suite that finds
-//! no bug. [`variants`] has the bugs.
+//! no bug. [`variants()`] has the bugs.
 //!
 //! The broken copy of the tree is in the target folder; the tree itself is never touched. It has all bugs, and
 //! an environment variable names the one that is at work: one build serves all variants. Without the variable

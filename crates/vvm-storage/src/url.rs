@@ -430,18 +430,5 @@ impl From<crate::sled::OpenError> for OpenError {
     }
 }
 
-#[cfg(feature = "object-store")]
-impl From<crate::objects::OpenError> for OpenError {
-    fn from(error: crate::objects::OpenError) -> Self {
-        use crate::{objects::OpenError as Error, open_error::OpenErrorKind as Kind};
-        let kind = match &error {
-            Error::Url { .. } => Kind::Misuse,
-            _ if error.is_passing() => Kind::Passing,
-            _ => Kind::Refused,
-        };
-        Self::new(kind, error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests;

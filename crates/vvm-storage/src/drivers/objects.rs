@@ -69,12 +69,16 @@ mod errors;
 mod race;
 mod requests;
 
-pub use errors::OpenError;
+use address::Address;
+use errors::{Answer, Failure};
+use requests::Requests;
 
 use crate::{
-    Description, Opened, Partition, Provenance,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     drivers::closed::Closed,
+    key::Partition,
+    open_error::{OpenError, OpenErrorKind},
+    sysvvm::{Description, Opened, Provenance},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -84,10 +88,6 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Clock, SystemClock};
-
-use address::Address;
-use errors::{Answer, Failure};
-use requests::Requests;
 
 /// With its slashes, its ending and the longest prefix, the name of its object has at most 1,024 bytes.
 const MOST_KEY_BYTES: usize = 512;
@@ -143,12 +143,18 @@ impl ObjectCells {
 
 /// Races the conditions of the server, and leaves a mark below the prefix. Creates no bucket.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    let clock = Arc::new(SystemClock::start().map_err(OpenError::System)?);
+    let clock = Arc::new(SystemClock::start().map_err(|cause| {
+        let text = format!("the system refuses the thread that waits for answers: {cause}");
+        OpenError::new(OpenErrorKind::System, text)
+    })?);
     let (address, requests) = connect(url, clock)?;
     let raced =
-        race::race(&requests, race::INIT).await.map_err(|failure| OpenError::of(&address, failure))?;
+        race::race(&requests, race::INIT).await.map_err(|failure| failure.into_open_error(&address))?;
     if let Some(why) = raced.verdict() {
-        return Err(OpenError::Racy { place: address.to_string(), why });
+        return Err(OpenError::refused(format!(
+            "the server at {address} accepts conflicting writes: {why}. Two candidates would lead. Use a server, \
+             or a version of it, that obeys conditions of writes"
+        )));
     }
     race::mark(&address, &requests).await?;
     race::look(&address, &requests).await?;

@@ -48,6 +48,7 @@
 
 mod errors;
 mod open;
+mod owner;
 mod queue;
 mod rows;
 
@@ -70,7 +71,7 @@ use vvm_clock::SystemClock;
 
 /// Returns owner and mode of the file at `path`, and whether its folder has another owner.
 pub(crate) fn owners(path: &Path) -> String {
-    open::owners(path)
+    owner::owners(path)
 }
 
 /// Fails if a database would not be opened or created at `path`. Changes nothing.

@@ -5,10 +5,10 @@ use ielections::{ReadError, WriteError};
 use std::sync::Arc;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    Partition, SysVvmStorage as _,
+    OpenError, OpenErrorKind, Partition, SysVvmStorage as _,
     cells::{CellStorage as _, CellWrite, Expected, Tag},
     init_storage,
-    objects::{ObjectCells, OpenError},
+    objects::ObjectCells,
 };
 
 async fn cells(url: &str) -> ObjectCells {
@@ -30,7 +30,7 @@ async fn initialised() -> String {
 async fn prefix_that_was_not_initialised_is_refused() {
     let url = url(&fresh());
     let error = refused(&url).await;
-    assert!(matches!(error, OpenError::NotInitialised { .. }), "{error}");
+    assert!(error.kind() == OpenErrorKind::Missing, "{error}");
     assert!(error.to_string().contains("vvm init-storage"), "{error}");
     let clock = Arc::new(SystemClock::start().unwrap());
     assert!(ObjectCells::open_to_look(&url, clock).await.is_err());
@@ -84,7 +84,7 @@ async fn missing_bucket_is_named() {
     let (place, options) = server.split_once('?').unwrap();
     let (scheme, _) = place.split_once("://").unwrap();
     let error = refused(&format!("{scheme}://no-such-bucket-{}/elections?{options}", fresh())).await;
-    assert!(matches!(error, OpenError::NoBucket { .. }), "{error}");
+    assert!(error.kind() == OpenErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("create it"), "{error}");
 }
 
@@ -92,7 +92,7 @@ async fn missing_bucket_is_named() {
 async fn endpoint_that_does_not_answer_is_named() {
     // No program listens on port 1 of this machine.
     let error = refused("s3://bucket/elections?endpoint=http://127.0.0.1:1").await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(error.is_passing(), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
 }
 

@@ -1,12 +1,12 @@
 //! [`Address`]: parses `s3://…`, `gs://…` and `az://…`. [`Names`]: the names of objects below the prefix.
 
-use super::OpenError;
 use crate::{
     Partition,
     drivers::{
         options::options,
         request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
     },
+    open_error::OpenError,
 };
 use object_store::path::Path;
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
@@ -138,7 +138,7 @@ fn parse(url: &str) -> Result<Address, String> {
 impl Address {
     /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::Url { url: url.into(), why })
+        parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
     fn checked(mut self) -> Result<Self, String> {

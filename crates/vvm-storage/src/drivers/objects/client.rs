@@ -1,32 +1,18 @@
-//! Configures the client library: places from the URL alone, credentials from the platform's chain, and a
-//! transport that notes what became of each request.
-//!
-//! The library's errors don't tell an answer to our request from one to its request for credentials, nor
-//! whether anything was sent. A [`Trace`] in the extensions of our request does.
+//! Configures the client library: places from the URL alone, credentials from the platform's chain.
 
 use super::{
-    OpenError,
     address::{Address, Names, Platform},
-    errors::Answer,
-    requests::Requests,
+    errors::unusable_credentials,
+    requests::{Requests, TracedConnector},
 };
-use crate::drivers::http_connection::never_connected;
-use async_trait::async_trait;
+use crate::open_error::OpenError;
 use object_store::{
     Certificate, ClientOptions, ObjectStore, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
     azure::{MicrosoftAzure, MicrosoftAzureBuilder},
-    client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-        ReqwestConnector,
-    },
     gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder},
 };
-use std::{
-    env, fs, io,
-    str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{env, fs, str::FromStr, sync::Arc};
 use vvm_clock::Clock;
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number.
@@ -86,7 +72,7 @@ pub(super) fn connect_with(
         Platform::Google => google(address, connector, options, variable).map(|store| Arc::new(store) as _),
         Platform::Azure => azure(address, connector, options, variable).map(|store| Arc::new(store) as _),
     };
-    let store = store.map_err(|error| OpenError::of_setup(&error))?;
+    let store = store.map_err(|error| unusable_credentials(&error))?;
     Ok(Requests {
         store,
         platform: address.platform,
@@ -116,7 +102,7 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
         .connect_timeout(connect_timeout)
         .https_only(!address.is_http_allowed);
     if let Some(file) = &address.tls_ca {
-        let unusable = |why: String| OpenError::Certificates { path: file.clone(), why };
+        let unusable = |why: String| OpenError::refused(format!("tls_ca={}: {why}", file.display()));
         let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
         let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
         if authorities.is_empty() {
@@ -126,7 +112,7 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
         let authorities = reqwest::Certificate::from_pem_bundle(&pem);
         objects = objects.tls_certs_merge(authorities.map_err(|cause| unusable(cause.to_string()))?);
     }
-    let objects = objects.build().map_err(|cause| OpenError::of_setup(&cause))?;
+    let objects = objects.build().map_err(|cause| unusable_credentials(&cause))?;
     Ok((TracedConnector(objects), options))
 }
 
@@ -200,93 +186,6 @@ fn credentials<Key: FromStr>(
     variable: impl Fn(&str) -> Option<String>,
 ) -> impl Iterator<Item = (Key, String)> {
     names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, variable(name)?)))
-}
-
-/// What became of one request, as far as this side knows.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) enum Fate {
-    /// Nothing was sent, and nothing will be.
-    #[default]
-    NotSent,
-    /// It may have reached the server.
-    Sent,
-    /// The server answered.
-    Answered(Answer),
-}
-
-/// The fate of one request. Shared by the call and the transport.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Trace(Arc<Mutex<Fate>>);
-
-impl Trace {
-    pub(super) fn fate(&self) -> Fate {
-        self.lock().clone()
-    }
-
-    /// Each change is one assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, Fate> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
-/// a PUT into a GET, whose answer would count as that of the PUT.
-#[derive(Debug)]
-pub(super) struct TracedConnector(pub(super) reqwest::Client);
-
-impl HttpConnector for TracedConnector {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let credentials = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Traced { objects: HttpClient::new(self.0.clone()), credentials }))
-    }
-}
-
-#[derive(Debug)]
-struct Traced {
-    objects: HttpClient,
-    /// The client of the library, with its options: metadata of a machine are read in clear text.
-    credentials: HttpClient,
-}
-
-#[async_trait]
-impl HttpService for Traced {
-    /// # Cancel safety
-    /// Dropped, the fate is [`Fate::Sent`] unless there was an answer.
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let Some(trace) = request.extensions().get::<Trace>().cloned() else {
-            // A request for credentials.
-            return self.credentials.execute(request).await;
-        };
-        {
-            let mut fate = trace.lock();
-            // (I7) A second copy would be refused because of the first, which then seems not applied.
-            if *fate != Fate::NotSent {
-                let repeated = io::Error::other("the client library would send a request twice");
-                return Err(HttpError::new(HttpErrorKind::Unknown, repeated));
-            }
-            *fate = Fate::Sent;
-        }
-        match self.objects.execute(request).await {
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                let (status, headers) = (parts.status, parts.headers.clone());
-                if status.is_success() {
-                    *trace.lock() = Fate::Answered(Answer::of(status.as_u16(), headers, &[]));
-                    return Ok(HttpResponse::from_parts(parts, body));
-                }
-                // The status counts even if the rest of the answer is lost.
-                let body = body.bytes().await.unwrap_or_default();
-                *trace.lock() = Fate::Answered(Answer::of(status.as_u16(), headers, &body));
-                Ok(HttpResponse::from_parts(parts, body.into()))
-            }
-            Err(error) => {
-                if never_connected(&error) {
-                    *trace.lock() = Fate::NotSent;
-                }
-                Err(error)
-            }
-        }
-    }
 }
 
 #[cfg(test)]

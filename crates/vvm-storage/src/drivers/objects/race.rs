@@ -3,8 +3,11 @@
 //! [`probe`] tries single writes that must be refused. [`race`] lets writers that hold the same condition
 //! write at one moment: a server that compares and replaces in two steps acknowledges several of them.
 
-use super::{OpenError, address::Address, errors::Failure, requests::Requests};
-use crate::cells::{Cell, CellWrite, Expected, Tag};
+use super::{address::Address, errors::Failure, requests::Requests};
+use crate::{
+    cells::{Cell, CellWrite, Expected, Tag},
+    open_error::OpenError,
+};
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
 use ielections::{Entropy as _, OsEntropy};
@@ -38,13 +41,17 @@ pub(super) const DOCTOR: Effort = Effort { rounds: 64, enough: Duration::from_se
 
 /// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
 pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
-    let place = || address.to_string();
     let got =
-        requests.get(&requests.names.mark()).await.map_err(|failure| OpenError::of(address, failure))?;
+        requests.get(&requests.names.mark()).await.map_err(|failure| failure.into_open_error(address))?;
     match got.cell {
         Some(cell) if cell.value == MARK => Ok(()),
-        Some(_) => Err(OpenError::Foreign { place: place() }),
-        None => Err(OpenError::NotInitialised { place: place() }),
+        Some(_) => Err(OpenError::refused(format!(
+            "another program or a newer version of vvm uses {address}: use another prefix, or the newer version"
+        ))),
+        None => Err(OpenError::missing(format!(
+            "nothing was initialised at {address}: correct the URL, since candidates of different prefixes \
+             would lead beside each other; or run `vvm init-storage` with it, which also tries the server"
+        ))),
     }
 }
 
@@ -68,7 +75,10 @@ pub(super) async fn probe(address: &Address, requests: &Requests) -> Result<(), 
         if put(address, requests, name, expected).await? == CellWrite::Refused {
             continue;
         }
-        return Err(OpenError::Unconditional { place: address.to_string(), condition });
+        return Err(OpenError::refused(format!(
+            "the server at {address} ignores {condition}: two candidates would lead. Use a server, or a version \
+             of it, that obeys conditions of writes"
+        )));
     }
     Ok(())
 }
@@ -82,7 +92,7 @@ async fn put(
     match requests.put(name, Bytes::from_static(MARK), expected).await {
         // It changed nothing and will not: others try the same at this moment.
         Err(Failure::Busy(_)) => Ok(CellWrite::Refused),
-        outcome => outcome.map_err(|failure| OpenError::of(address, failure)),
+        outcome => outcome.map_err(|failure| failure.into_open_error(address)),
     }
 }
 

@@ -7,7 +7,6 @@ mod place;
 
 pub use error::OpenError;
 pub(super) use location::Location;
-pub(super) use place::owners;
 
 use super::{
     errors::DriverError,

@@ -1,6 +1,6 @@
 //! [`OpenError`]: why a database file can't be opened.
 
-use super::place::{owner_and_mode, this_user, way_in};
+use super::super::owner::{owner_and_mode, this_user, way_in};
 use rusqlite::{ErrorCode, ffi};
 use rustix::{
     fs::{Access, access},
