@@ -1,7 +1,7 @@
 //! Elections and documents on a storage that has one strong operation: compare-and-swap on one value.
 //!
 //! - [`CellStorage`]: what a new backend implements: `read` and `write` of one cell.
-//! - [`Cells`]: makes a [`SysVvmStorage`](crate::SysVvmStorage) of it, with documents.
+//! - [`Cells`]: makes a [`SysVvmStorage`] of it, with documents.
 
 pub(crate) mod content;
 mod history;
