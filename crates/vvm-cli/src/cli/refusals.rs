@@ -173,14 +173,11 @@ fn misuse_says_what_to_write() {
     let Err(said) = parse(&run(&["--storag", "sqlite:x"]), &[]) else { panic!("accepted") };
     assert!(!said.contains("as a value"), "{said}");
     for command in ["run", "status", "doctor"] {
-        for url in
-            ["dynamodb://KEY:planted@eu-west-1/t", "scylla://user:planted@host/k?x=1", "sqlit:a?pass=planted"]
-        {
-            let Err(said) = parse(&[command, "--storage", url, "--name", "payroll"], &[]) else {
-                panic!("accepted: {url}");
-            };
-            assert!(!said.contains("planted"), "{command} {url}: {said}");
-        }
+        let storage = "sqlit:a?pass=planted";
+        let Err(said) = parse(&[command, "--storage", storage, "--name", "payroll"], &[]) else {
+            panic!("accepted");
+        };
+        assert!(!said.contains("planted"), "{command}: {said}");
     }
     for accepted in [&["--acquire-timeout", "forever"], &["--http", "localhost:0"]] {
         parse(&run(accepted), &[]).unwrap();

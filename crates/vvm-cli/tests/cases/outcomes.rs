@@ -79,7 +79,8 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
 #[test]
 fn lost_leadership_has_the_outcome_lost() {
     let trial = VVM.trial();
-    let found = result_of_script(&trial, "exec sleep 1000", &["--ttl", "4s"], |trial, running| {
+    // The command has 0.15 TTL to stop, on a busy machine as well.
+    let found = result_of_script(&trial, "exec sleep 1000", &["--ttl", "12s"], |trial, running| {
         let outage = trial.outage();
         running.wait();
         drop(outage);

@@ -165,7 +165,7 @@ fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
 fn ctrl_z_past_the_deadline_ends_the_leadership() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "1s"]));
+    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "4s"]));
     terminal.screen.wait_for("up");
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
