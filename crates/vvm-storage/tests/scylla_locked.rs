@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use vvm_storage::{Done, OpenError, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
+use vvm_storage::{OpenError, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
@@ -117,9 +117,10 @@ async fn certificate_and_password_open_the_cluster() {
         let url = files.url_with(&[names, ("replication", "1")]);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let settled =
-            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
-        assert_eq!(settled, Done::Applied);
+        let at = Partition::from_bytes(*b"setting");
+        // The first one stores it.
+        storage.commit(at.clone(), Step::settle(b"value")).await.unwrap();
+        assert_eq!(storage.setting(at).await.unwrap().as_deref(), Some(&b"value"[..]));
         storage.close().await;
     }
 }
