@@ -1,18 +1,25 @@
 //! Tries whether a server obeys the conditions of writes, and whether the prefix is the intended one.
 //!
-//! [`probe`] tries single writes that must be refused. [`race`] lets writers that hold the same condition
-//! write at one moment: a server that compares and replaces in two steps acknowledges several of them.
+//! [`probe`] tries single writes that must be refused. [`race`] has two parts. Writers that hold one condition
+//! write at one moment: a server that compares and replaces in two steps acknowledges several of them. And one
+//! writer replaces an object again and again beside readers: a server that keeps content and tag apart shows
+//! the content of one write with the tag of the next one.
 
 use super::{address::Address, errors::Failure, requests::Requests};
 use crate::{
-    cells::{Cell, CellWrite, Expected, Tag},
+    cells::{CellWrite, Expected, Tag},
     open_error::OpenError,
 };
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
 use ielections::{Entropy as _, OsEntropy};
 use object_store::path::Path;
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 /// The content of the object that `init` leaves.
 const MARK: &[u8] = b"vvm elections, format 1\n";
@@ -20,24 +27,26 @@ const MARK: &[u8] = b"vvm elections, format 1\n";
 /// Writers of one round.
 const WRITERS: usize = 16;
 
-/// Readers beside them, who must not see the content of one write with the tag of another.
-const READERS: usize = 4;
+/// Readers beside one writer, who must not see the content of one write with the tag of another.
+const READERS: usize = 12;
 
 /// How many objects are created, each of which is then replaced in turn. They are left there.
 const OBJECTS: usize = 8;
 
-/// How much is tried: `rounds` of replacements of each object, none of which begins after `enough`.
+/// How much is tried on each object: replacements by many writers, and by one beside readers. No round begins
+/// after `enough`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    rounds: usize,
+    contended: usize,
+    watched: usize,
     enough: Duration,
 }
 
 /// Of `init_storage`, for which a person waits.
-pub(super) const INIT: Effort = Effort { rounds: 16, enough: Duration::from_secs(10) };
+pub(super) const INIT: Effort = Effort { contended: 8, watched: 48, enough: Duration::from_secs(10) };
 
 /// Of `doctor`.
-pub(super) const DOCTOR: Effort = Effort { rounds: 64, enough: Duration::from_secs(30) };
+pub(super) const DOCTOR: Effort = Effort { contended: 32, watched: 192, enough: Duration::from_secs(30) };
 
 /// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
 pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
@@ -101,6 +110,8 @@ async fn put(
 pub(super) struct Raced {
     creations: usize,
     replacements: usize,
+    /// Reads beside a writer.
+    reads: usize,
     /// Rounds of either kind in which several writers were acknowledged.
     won_twice: usize,
     /// Rounds after which another content stood than the acknowledged one.
@@ -113,45 +124,55 @@ pub(super) struct Raced {
 impl Raced {
     /// Returns what is wrong with the server, if anything is.
     pub(super) fn verdict(&self) -> Option<String> {
-        let Self { creations, replacements, won_twice, lost, torn } = self;
+        let Self { creations, replacements, reads, won_twice, lost, torn } = self;
         (won_twice + lost + torn > 0).then(|| {
             format!(
-                "{WRITERS} writers with one condition raced in {creations} creations and {replacements} \
-                 replacements; several were acknowledged in {won_twice}, another content than the \
-                 acknowledged one stood after {lost}, and {torn} reads showed a content with the tag of a \
-                 later one"
+                "in {creations} creations and {replacements} replacements, several of {WRITERS} writers with \
+                 one condition were acknowledged {won_twice} times, and {lost} times another content than the \
+                 acknowledged one stood; {torn} of {reads} reads showed a content with the tag of a later one"
             )
         })
     }
 
     /// Returns what held.
     pub(super) fn summary(&self) -> String {
-        let Self { creations, replacements, .. } = self;
-        format!("obeyed by {WRITERS} writers in {creations} creations and {replacements} replacements")
+        let Self { creations, replacements, reads, .. } = self;
+        format!(
+            "obeyed by {WRITERS} writers in {creations} creations and {replacements} replacements, and in \
+             {reads} reads beside them"
+        )
     }
 }
 
 /// Races creations of new objects, and replacements of each. Ends at the first thing that is wrong.
 ///
 /// # Errors
-/// Of a round in which every write failed.
+/// Of a round of creations in which every write failed.
 pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, Failure> {
     let began_at = requests.clock.now();
+    let is_enough = || requests.clock.now().since(began_at) >= effort.enough;
     let run = OsEntropy::default().next_u64();
     let mut raced = Raced::default();
     let mut objects: Vec<_> = (0..OBJECTS)
         .map(|number| Object { name: requests.names.probe(&format!("race/{run:016x}-{number}")), tag: None })
         .collect();
     // Each object in turn: some stores take one write a second to an object.
-    for round in 0..=effort.rounds {
+    for round in 0..=effort.contended {
         for object in &mut objects {
-            if requests.clock.now().since(began_at) >= effort.enough {
+            if is_enough() || raced.verdict().is_some() {
                 return Ok(raced);
             }
             object.contend(requests, round, &mut raced).await?;
-            if raced.verdict().is_some() {
+        }
+    }
+    // The most at a time that still ends soon on a slow server.
+    const AT_A_TIME: usize = 8;
+    for first in (0..effort.watched).step_by(AT_A_TIME).map(|first| effort.contended + 1 + first) {
+        for object in &mut objects {
+            if is_enough() || raced.verdict().is_some() {
                 return Ok(raced);
             }
+            object.watch(requests, first..first + AT_A_TIME, &mut raced).await;
         }
     }
     Ok(raced)
@@ -167,17 +188,14 @@ impl Object {
     /// Lets all writers create or replace the object at one moment, under one condition.
     async fn contend(&mut self, requests: &Requests, round: usize, raced: &mut Raced) -> Result<(), Failure> {
         let expected = self.tag.clone().map_or(Expected::Absent, Expected::Tag);
-        let writers = (0..WRITERS).map(async |writer| {
+        let writes = join_all((0..WRITERS).map(async |writer| {
             let value = content(round, writer);
-            let written = requests.put(&self.name, value.clone(), &expected).await?;
-            Ok((written, value))
-        });
-        let readers = (0..READERS).map(async |_| requests.get(&self.name).await.ok()?.cell);
-        let (writes, reads) = join(join_all(writers), join_all(readers)).await;
+            Ok((requests.put(&self.name, value.clone(), &expected).await?, value))
+        }));
         let (mut acknowledged, mut refused, mut failure) = (Vec::new(), 0, None);
-        for write in writes {
+        for write in writes.await {
             match write {
-                Ok((CellWrite::Written(tag), value)) => acknowledged.push((tag, value)),
+                Ok((CellWrite::Written(_), value)) => acknowledged.push(value),
                 Ok((CellWrite::Refused, _)) => refused += 1,
                 Err(error) => failure = Some(error),
             }
@@ -193,24 +211,47 @@ impl Object {
         raced.won_twice += usize::from(acknowledged.len() > 1);
         // A server may be busy, or break off a read during a write: then the next round tries the same.
         let Ok(got) = requests.get(&self.name).await else { return Ok(()) };
-        if let (Some((_, written)), Some(stands)) = (acknowledged.first(), &got.cell) {
+        if let ([written], Some(stands)) = (&acknowledged[..], &got.cell) {
             // Whatever an unanswered writer did: its condition held before this one's write or never.
-            raced.lost += usize::from(acknowledged.len() == 1 && stands.value != *written);
+            raced.lost += usize::from(stands.value != *written);
         }
-        raced.torn += torn(&acknowledged, reads.iter().flatten().chain(&got.cell));
         self.tag = got.cell.map(|cell| cell.tag).or(self.tag.take());
         Ok(())
     }
-}
 
-/// Counts reads that show the tag of an acknowledged write with an earlier content.
-fn torn<'a>(acknowledged: &[(Option<Tag>, Bytes)], reads: impl Iterator<Item = &'a Cell>) -> usize {
-    let written: HashMap<_, _> =
-        acknowledged.iter().filter_map(|(tag, value)| Some((tag.as_ref()?, value))).collect();
-    let is_torn = |read: &&Cell| {
-        written.get(&read.tag).is_some_and(|written| round_of(written) > round_of(&read.value))
-    };
-    reads.filter(is_torn).count()
+    /// Replaces the object by one writer, in these rounds, beside readers.
+    async fn watch(&mut self, requests: &Requests, rounds: Range<usize>, raced: &mut Raced) {
+        let is_over = AtomicBool::new(false);
+        let name = self.name.clone();
+        let writer = async {
+            let mut written = HashMap::new();
+            for round in rounds {
+                let value = content(round, 0);
+                let expected = self.tag.take().map_or(Expected::Absent, Expected::Tag);
+                if let Ok(CellWrite::Written(Some(tag))) = requests.put(&self.name, value, &expected).await {
+                    written.insert(tag.clone(), round);
+                    self.tag = Some(tag);
+                } else if let Ok(got) = requests.get(&self.name).await {
+                    self.tag = got.cell.map(|cell| cell.tag);
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            written
+        };
+        let readers = (0..READERS).map(async |_| {
+            let mut seen = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let got = requests.get(&name).await;
+                seen.extend(got.ok().and_then(|got| got.cell).map(|cell| (cell.tag, round_of(&cell.value))));
+            }
+            seen
+        });
+        let (written, seen) = join(writer, join_all(readers)).await;
+        raced.replacements += written.len();
+        raced.reads += seen.iter().map(Vec::len).sum::<usize>();
+        let is_torn = |(tag, round): &&(Tag, usize)| written.get(tag).is_some_and(|written| written > round);
+        raced.torn += seen.iter().flatten().filter(is_torn).count();
+    }
 }
 
 /// Each writer has a content of its own in each round: equal ones would have one tag.
