@@ -43,10 +43,10 @@ pub(super) struct Effort {
 }
 
 /// Of `init_storage`, for which a person waits.
-pub(super) const INIT: Effort = Effort { contended: 8, watched: 48, enough: Duration::from_secs(10) };
+pub(super) const INIT: Effort = Effort { contended: 8, watched: 64, enough: Duration::from_secs(10) };
 
 /// Of `doctor`.
-pub(super) const DOCTOR: Effort = Effort { contended: 32, watched: 192, enough: Duration::from_secs(30) };
+pub(super) const DOCTOR: Effort = Effort { contended: 32, watched: 256, enough: Duration::from_secs(30) };
 
 /// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
 pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
