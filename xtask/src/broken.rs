@@ -25,7 +25,7 @@ use std::{
     thread,
     time::Duration,
 };
-use variants::{Unreadable, Variant, variants};
+use variants::{Test, Unreadable, Variant, variants};
 
 /// Enough for every variant by a wide margin; the count that each took is printed.
 const SEEDS: &str = "2000";
@@ -277,10 +277,15 @@ impl Copy {
             }
             found.by.push(variant.by_cases.join(", "));
         }
-        if let Some((package, file)) = variant.by_test {
+        if let Some(Test { package, file, features, module }) = variant.by_test {
             let test = || {
                 let mut command = self.cargo("test");
-                command.args(["--package", package, "--all-features", "--test", file]);
+                command.args(["--package", package, "--test", file]);
+                match features {
+                    Some(features) => command.args(["--no-default-features", "--features", features]),
+                    None => command.arg("--all-features"),
+                };
+                command.args(module.iter().flat_map(|module| ["--", *module]));
                 command
             };
             let sound = output("cargo", &mut test())?;

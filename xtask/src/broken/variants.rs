@@ -6,11 +6,30 @@ pub(super) struct Variant {
     pub(super) name: &'static str,
     /// A world of the simulation has to find it.
     pub(super) in_simulation: bool,
-    /// The package and the file below `tests` that have to find it.
-    pub(super) by_test: Option<(&'static str, &'static str)>,
+    /// The test that has to find it.
+    pub(super) by_test: Option<Test>,
     /// The cases of the public suites that have to find it, each of them.
     pub(super) by_cases: Vec<&'static str>,
     pub(super) changes: Vec<Change>,
+}
+
+/// A file below `tests` of a package.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Test {
+    pub(super) package: &'static str,
+    pub(super) file: &'static str,
+    /// The only features of the package, or all of them: drivers of servers take minutes to build.
+    pub(super) features: Option<&'static str>,
+    /// The module with the cases, or all of them.
+    pub(super) module: Option<&'static str>,
+}
+
+impl Test {
+    fn parse(text: &'static str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let (package, file) = (words.next()?, words.next()?);
+        Some(Self { package, file, features: words.next(), module: words.next() })
+    }
 }
 
 /// Lines that stand exactly once in their package, and what they are broken to.
@@ -49,7 +68,7 @@ fn parse(list: &'static str) -> Result<Vec<Variant>, Unreadable> {
             ("package", _) => package = rest,
             ("bug", _) => variants.push(Variant { name: rest, ..Variant::default() }),
             ("simulation", Some(variant)) => variant.in_simulation = true,
-            ("test", Some(variant)) => variant.by_test = rest.split_once(' '),
+            ("test", Some(variant)) => variant.by_test = Test::parse(rest),
             ("cases", Some(variant)) => variant.by_cases.extend(rest.split(' ')),
             ("-", Some(variant)) => match variant.changes.last_mut() {
                 Some(change) if change.broken.is_empty() => change.good += &format!("\n{rest}"),
@@ -90,7 +109,10 @@ mod tests {
         assert_eq!((&*changes[0].good, &*changes[0].broken, changes[0].package), ("1\n2", "3\n 4", "a"));
         assert_eq!((&*changes[1].good, &*changes[1].broken, changes.len()), ("5", "6", 2));
         assert_eq!(variants[0].by_cases, ["x", "y"]);
-        assert_eq!((variants[1].by_test, variants[1].in_simulation), (Some(("p", "f")), true));
+        let test = Test { package: "p", file: "f", features: None, module: None };
+        assert_eq!((variants[1].by_test, variants[1].in_simulation), (Some(test), true));
+        let chosen = Test { features: Some("a,b"), module: Some("m"), ..test };
+        assert_eq!(Test::parse("p f a,b m"), Some(chosen));
         assert_eq!(parse("bug one\n\n+3\n").unwrap_err().number, 3);
     }
 }
