@@ -8,6 +8,7 @@
 
 mod archives;
 mod build;
+mod draft;
 mod trial;
 
 use crate::workspace::WorkspaceError;
@@ -28,6 +29,9 @@ pub(crate) struct Options {
     /// Build again in another folder, and fail if a file differs. Needs a work tree without changes.
     #[arg(long, conflicts_with = "try")]
     reproduce: bool,
+    /// Build nothing: make a draft of a release on GitHub, with the files that are there.
+    #[arg(long, conflicts_with_all = ["reproduce", "try"])]
+    draft: bool,
     /// First install what the build needs, by rustup and apt-get. For machines of CI.
     #[arg(long)]
     prepare: bool,
@@ -53,6 +57,9 @@ fn carry_out(options: &Options) -> Result<(), DistError> {
     let source = Source::read(options.libc)?;
     if let Some(kind) = options.trial {
         return trial::run(&source, &source.packages(), kind);
+    }
+    if options.draft {
+        return draft::create(&source, &source.packages());
     }
     if options.reproduce {
         source.must_be_committed()?;

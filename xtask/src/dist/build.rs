@@ -121,7 +121,7 @@ impl Source {
     }
 }
 
-fn git(root: &Path) -> Command {
+pub(super) fn git(root: &Path) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(root);
     git
