@@ -1,7 +1,7 @@
 //! The set-up of measurements on `mem`: a runtime of one thread, the system's clock, and elections through
 //! the public API.
 
-use crate::{report::Failure, storage::LEADERS};
+use crate::report::Failure;
 use clap::ValueEnum;
 use ielections::{
     AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
@@ -19,6 +19,9 @@ use tokio::runtime::{Handle, Runtime};
 use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
 use vvm_deadman::{Deadman, Subject, SystemOptions, Trigger};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+
+/// How many leaders renew at once, beside as many bare writers.
+pub(crate) const LEADERS: u32 = 64;
 
 /// The deadman's trigger during a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

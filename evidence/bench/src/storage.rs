@@ -7,7 +7,7 @@ mod documents;
 
 use crate::{
     report::{Failure, Figure, Unit},
-    setup::{Ignores, elections_on},
+    setup::{Ignores, LEADERS, elections_on},
 };
 use bare::{BareStatements, Verb};
 use futures_util::future::{join_all, try_join_all};
@@ -255,7 +255,6 @@ impl<'scene> Leader<'scene> {
     }
 }
 
-pub(crate) const LEADERS: u32 = 64;
 /// The least share of the bare writers' rate.
 const SHARE: f64 = 0.95;
 
