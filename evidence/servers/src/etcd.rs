@@ -50,6 +50,14 @@ impl Program {
         Ok(Self { path: "etcd".into(), version: version("etcd", "--version")? })
     }
 
+    /// The machine's own, or else the one that is built once.
+    ///
+    /// # Errors
+    /// There is none, and it can't be built.
+    pub fn installed_or_built() -> Result<Self, StartError> {
+        Self::installed().or_else(|_| Self::built())
+    }
+
     /// The machine's own, if it has `etcdctl`, too.
     ///
     /// # Errors

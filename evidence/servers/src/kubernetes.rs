@@ -50,7 +50,7 @@ impl Kubernetes {
     /// See [`StartError`]. No process is left.
     pub fn start() -> Result<Self, StartError> {
         let program = SERVER.cached().ok_or(StartError::NotBuilt(SERVER.version))?;
-        let etcd = Cluster::start(&Program::installed()?, 1)?;
+        let etcd = Cluster::start(&Program::installed_or_built()?, 1)?;
         let folder = TempDir::with_prefix("kubernetes-")?;
         let address = free_address()?;
         let names = vec!["127.0.0.1".into(), "localhost".into()];

@@ -25,7 +25,7 @@ pub(crate) enum Server {
     Etcd,
     /// Go builds it, unless it was built before.
     BuiltByGo,
-    /// kube-apiserver, which was built on this machine, on etcd.
+    /// kube-apiserver, which was built on this machine, on an etcd that is installed or built.
     Kubernetes,
     /// PostgreSQL, which Maven fetches, reached from network namespaces.
     InNamespaces,
@@ -49,16 +49,18 @@ impl Server {
     fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
         let java = "install a JDK, 17 or later, and Maven";
         let packages = "install Debian's packages etcd-server and etcd-client";
+        let etcd = "install Go, or Debian's package etcd-server";
         let needed: &[(&[(&str, &str)], &str)] = match self {
             Self::OnJava => &[(&JAVA, java)],
             Self::InNamespaces => &[(&JAVA, java), (&NAMESPACES, "run as root, with iproute2")],
             Self::AnyEtcd if starts("etcd", "--version") => &[],
-            Self::AnyEtcd => &[(&GO, "install Go, or Debian's package etcd-server")],
+            Self::AnyEtcd => &[(&GO, etcd)],
             Self::Etcd => &[(&ETCD, packages)],
-            Self::BuiltByGo => &[(&[("go", "version")], "install Go, 1.24 or later")],
+            Self::BuiltByGo => &[(&GO, "install Go, 1.24 or later")],
             Self::Kubernetes => {
                 let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
-                &[(&ETCD, packages), (&KUBERNETES, built)]
+                let etcd_is_installed = starts("etcd", "--version");
+                &[(if etcd_is_installed { &[] } else { &GO }, etcd), (&KUBERNETES, built)]
             }
         };
         needed.iter().find_map(|(programs, way_out)| {
