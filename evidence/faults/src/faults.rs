@@ -2,6 +2,7 @@
 //! two leaders at once.
 
 mod candidate;
+mod events;
 mod fault;
 mod leadership_log;
 mod network;
@@ -11,7 +12,8 @@ use self::servers::{FaultyServers, PostgresServers, Servers};
 use crate::Server;
 use ::servers::owned;
 use candidate::{Candidate, Pace};
-use fault::{Counts, Event, Fault, Schedule};
+use events::{Counts, Event};
+use fault::{Fault, Schedule};
 use ielections::{Timing, Ttl};
 use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};

@@ -2,7 +2,7 @@
 
 use super::{
     SLOTS, TTL,
-    fault::{Counts, Event},
+    events::{Counts, Event},
     leadership_log::LeadershipLog,
     network::{Forged, WriteUnderWay},
 };

@@ -3,7 +3,7 @@
 
 use super::{
     AMBIGUOUS,
-    fault::{Counts, Event},
+    events::{Counts, Event},
 };
 use crate::faults::SLOTS;
 use ielections::{Entry, Epoch, Incarnation, Leadership, Loss, testing::elections_suite::Process};

@@ -3,7 +3,8 @@
 
 use super::{
     TTL,
-    fault::{Event, Fault},
+    events::Event,
+    fault::Fault,
     network::{Protocol, Tls},
 };
 use servers::{
