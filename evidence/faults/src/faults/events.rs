@@ -22,6 +22,8 @@ pub(crate) enum Event {
     ServerRestarted,
     FailedOver,
     FailedOverLagging,
+    Deleted,
+    LostByDeletion,
     LeaderCrashed,
     DeposedRefused,
 }
@@ -47,6 +49,8 @@ impl fmt::Display for Event {
             Self::ServerRestarted => "servers killed and started again",
             Self::FailedOver => "synchronous standbys promoted",
             Self::FailedOverLagging => "lagging standbys promoted",
+            Self::Deleted => "deletions by hand",
+            Self::LostByDeletion => "leaders lost because their record was deleted",
             Self::LeaderCrashed => "leaders crashed",
             Self::DeposedRefused => "late writes of deposed leaders, all refused",
         })

@@ -1,10 +1,11 @@
 //! The faults, and their order: random from a seed, every kind once before any repeats.
 
 use super::{
-    TTL,
+    SLOTS, TTL,
     network::{Conditions, Link},
 };
 use std::{fmt, time::Duration};
+use vvm_storage::SlotNumber;
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -29,6 +30,30 @@ pub(super) enum Fault {
     FailOver,
     /// A server is killed for good, and an asynchronous standby that lacks the last writes is promoted.
     FailOverLagging,
+    /// The record of a slot is deleted by hand, while it is led as a rule. When the fault ends, what stands there
+    /// is deleted again: a placeholder, or the record of the next leader.
+    DeleteRecord,
+    /// As [`DeleteRecord`](Self::DeleteRecord), for all that is stored of the name, its settings included.
+    DeleteAll,
+}
+
+/// What is deleted by hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deletion {
+    /// The record of one slot.
+    Record(SlotNumber),
+    /// Every record and setting of the name.
+    All,
+}
+
+impl Deletion {
+    /// Whether the record of this slot is deleted.
+    pub(super) fn concerns(self, slot: SlotNumber) -> bool {
+        match self {
+            Self::Record(deleted) => deleted == slot,
+            Self::All => true,
+        }
+    }
 }
 
 impl Fault {
@@ -45,6 +70,19 @@ impl Fault {
             Self::Silent => Some((Conditions::link(Link::Silent), true)),
             Self::Forged => Some((Conditions::forging(0.3), false)),
             Self::StopOne | Self::StopMost | Self::KillOne | Self::FailOver | Self::FailOverLagging => None,
+            Self::DeleteRecord | Self::DeleteAll => None,
+        }
+    }
+
+    /// Returns what is deleted at its beginning and at its end.
+    pub(super) fn deletion(self, rng: &mut fastrand::Rng) -> Option<Deletion> {
+        match self {
+            Self::DeleteRecord => {
+                let slots: Vec<_> = SlotNumber::all(SLOTS).collect();
+                rng.choice(slots).map(Deletion::Record)
+            }
+            Self::DeleteAll => Some(Deletion::All),
+            _ => None,
         }
     }
 
@@ -72,6 +110,8 @@ impl fmt::Display for Fault {
             Self::KillOne => "one server killed",
             Self::FailOver => "fail-over, synchronous",
             Self::FailOverLagging => "fail-over, lagging",
+            Self::DeleteRecord => "a record deleted twice",
+            Self::DeleteAll => "all deleted twice",
         })
     }
 }
