@@ -57,8 +57,11 @@ const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 const S3: &str = "VVM_TEST_S3";
 
-/// Servers that lose writes.
+/// A server that loses writes.
 const RACY: &str = "VVM_TEST_S3_RACY";
+
+/// Another one, which is recognized by its answers.
+const S3MOCK: &str = "VVM_TEST_S3_MOCK";
 
 /// DynamoDB Local accepts any, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
@@ -365,15 +368,16 @@ fn on_object_stores(selection: Selection<'_>, all_servers: bool) -> Result<Outco
     let mut places = vec![Product::Versitygw.to_string()];
     let suites = selection.or_all(|| {
         let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
-        let mut racy = torn.url("racy");
         let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
+        let mut urls = vec![(S3, server.url("suites")), (RACY, torn.url("racy"))];
         match &mock {
-            Some(mock) => racy = format!("{racy} {}", mock.url("racy")),
+            Some(mock) => urls.push((S3MOCK, mock.url("racy"))),
             None => places.push(
                 "not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".to_owned(),
             ),
         }
-        let mut all = in_objects(&[], &[(S3, &server.url("suites")), (RACY, &racy)])?;
+        let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
+        let mut all = in_objects(&[], &urls)?;
         for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
             let server = ObjectServer::start(other).map_err(&way_out)?;
             all = all + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;
