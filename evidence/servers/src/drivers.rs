@@ -7,7 +7,7 @@ mod workers;
 use crate::cases::{self, Cases, Selection, Suite};
 use clap::ValueEnum;
 use servers::{
-    built::{CLIENT_GO, CLIENT_GO_VERSION},
+    built::{CLIENT_GO, CLIENT_GO_VERSION, OLD_CLIENT_GO},
     cassandra::Plan,
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
@@ -181,11 +181,15 @@ impl Driver {
             Self::Scylla => on_cassandra(cluster, selection),
             Self::Postgres => on_postgres(selection),
             Self::Etcd => on_etcd(selection),
-            Self::Kubernetes => on_kubernetes(selection),
+            Self::Kubernetes => on_kubernetes(selection, all_servers),
             Self::S3 => on_object_stores(selection, all_servers),
             Self::Dynamodb => on_dynamodb(selection),
         }
     }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
 }
 
 /// Returns what adds the way out to an error: a server that runs already.
@@ -320,8 +324,8 @@ fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
     Ok(Outcome { suites: all, end_to_end, place: places.join("; ") })
 }
 
-/// The suites and `vvm` on an API server with roles.
-fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
+/// The suites and `vvm` on an API server with roles. `all_servers` adds an old client-go.
+fn on_kubernetes(selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH");
     let server = Kubernetes::start().map_err(way_out)?;
     let suites =
@@ -333,7 +337,9 @@ fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
     let beside = match selection.or_all(|| Ok::<_, String>(CLIENT_GO.build()))? {
         Some(Ok(program)) => {
             place += &format!("; `vvm run` beside {}", CLIENT_GO_VERSION);
-            Some(beside_client_go(&program, &server, &cases::storage(&url, &at))?)
+            let old = all_servers.then(|| OLD_CLIENT_GO.build()).transpose().map_err(text)?;
+            place += if old.is_some() { " and 0.26.15" } else { "; not run: 0.26.15 (--all-servers)" };
+            Some(beside_client_go(&program, old.as_deref(), &server, &cases::storage(&url, &at))?)
         }
         Some(Err(error)) => {
             place += &format!("; not run: `vvm run` beside {} ({error})", CLIENT_GO_VERSION);
@@ -348,13 +354,17 @@ fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
 /// Runs `vvm` and client-go's leader election as candidates for one Lease.
 fn beside_client_go(
     program: &Path,
+    old: Option<&Path>,
     server: &Kubernetes,
     storage: &[(&'static str, &str); 2],
 ) -> Result<Cases, String> {
     let (program, kubeconfig) = (program.display().to_string(), server.kubeconfig().display().to_string());
+    let old = old.map(|old| old.display().to_string());
     let theirs = [("VVM_TEST_CLIENT_GO", &*program), ("VVM_TEST_KUBECONFIG", &*kubeconfig)];
-    let environment = &[&storage[..], &theirs].concat();
-    Suite { tests: &["beside_client_go"], only: &[], threads: 1, environment }.run()
+    let old = old.as_deref().map(|old| ("VVM_TEST_OLD_CLIENT_GO", old));
+    let environment = &[&storage[..], &theirs, old.as_slice()].concat();
+    let modules = if old.is_some() { &["present", "old"][..] } else { &["present"] };
+    Suite { tests: &["beside_client_go"], only: modules, threads: 1, environment }.run()
 }
 
 /// The suites on versitygw, and servers that must be refused. `all_servers` adds S3Mock, which must be refused, too,
