@@ -189,7 +189,8 @@ impl OwnProgram {
     fn digest(&self) -> String {
         // Of the same files it is the same in each process, and after an update of Rust at worst another one.
         let mut hasher = DefaultHasher::new();
-        (self.files, self.modules).hash(&mut hasher);
+        self.files.hash(&mut hasher);
+        self.modules.iter().for_each(|module| module.hash(&mut hasher));
         format!("{:016x}", hasher.finish())
     }
 }
