@@ -27,7 +27,7 @@ use ielections::{
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
     ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, SlotNumber,
-    Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
+    Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage, testing::compare_steps,
 };
 
 /// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
@@ -107,6 +107,15 @@ mod elections {
 mod documents {
     use super::DynamoDb;
     ielections::document_contract_suite!(DynamoDb::fresh().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_steps_do_what_decide_says() {
+    let DynamoDb { url, names } = DynamoDb::fresh().await;
+    let open = async || Arc::new(DynamoDbStorage::open(&url).await.unwrap()) as Arc<dyn SysVvmStorage>;
+    for seed in 0..5 {
+        compare_steps(open, &format!("{names}-{seed}"), seed, 60).await;
+    }
 }
 
 #[tokio::test]

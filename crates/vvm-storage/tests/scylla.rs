@@ -19,7 +19,7 @@ use ielections::{
 use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
     ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, Shown,
-    SlotNumber, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+    SlotNumber, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage, testing::compare_steps,
 };
 
 /// Returns the addresses of one node or several, separated by commas. Fails without the variable, so that no
@@ -101,6 +101,15 @@ mod elections {
 mod documents {
     use super::Scylla;
     ielections::document_contract_suite!(Scylla::fresh().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_steps_do_what_decide_says() {
+    let Scylla { url, names } = Scylla::fresh().await;
+    let open = async || Arc::new(ScyllaStorage::open(&url).await.unwrap()) as Arc<dyn SysVvmStorage>;
+    for seed in 0..5 {
+        compare_steps(open, &format!("{names}-{seed}"), seed, 60).await;
+    }
 }
 
 /// A connection beside the driver.

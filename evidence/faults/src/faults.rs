@@ -2,6 +2,7 @@
 //! two leaders at once.
 
 mod candidate;
+mod events;
 mod fault;
 mod leadership_log;
 mod network;
@@ -11,7 +12,8 @@ use self::servers::{FaultyServers, PostgresServers, Servers};
 use crate::Server;
 use ::servers::owned;
 use candidate::{Candidate, Pace};
-use fault::{Counts, Event, Fault, Schedule};
+use events::{Counts, Event};
+use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
 use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};
@@ -27,7 +29,7 @@ use std::{
 };
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
-use vvm_storage::ElectionsTtlStorage;
+use vvm_storage::{ElectionsTtlStorage, OpenError};
 
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
@@ -45,6 +47,9 @@ const TTL: Ttl = match Ttl::new(Duration::from_secs(3)) {
 };
 
 const CANDIDATES: usize = 5;
+
+/// The name that the candidates are candidates for.
+const NAME: &str = "faults";
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
@@ -143,7 +148,8 @@ fn enter(
             if candidate.is_none() {
                 vvm_storage::init_storage(&url).await?;
             }
-            vvm_storage::open(&url, Arc::new(network.clock.clone())).await
+            let storage = vvm_storage::open(&url, Arc::new(network.clock.clone())).await?;
+            Ok::<_, OpenError>(ElectionsTtlStorage::new(storage))
         };
         // A server that has just started may take too long.
         let mut attempts = 1..5;
@@ -155,7 +161,10 @@ fn enter(
                 }
             }
         });
-        opened.map(ElectionsTtlStorage::new).map_err(|error| error.to_string())
+        let storage = opened.map_err(|error| error.to_string())?;
+        // As each host does. So a handle knows that a record that is missing later was deleted.
+        let settled = runtime.block_on(storage.settle_slot_count(&NAME.into(), SLOTS));
+        settled.map(|()| storage).map_err(|error| error.to_string())
     };
     let direct = open(None)?;
     let mut candidates = JoinSet::new();
@@ -231,6 +240,8 @@ impl Run<'_> {
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String> {
         let lasts = fault.lasts(rng);
         let from = SystemClock::read();
+        let deletion = fault.deletion(rng);
+        deletion.map_or(Ok(()), |what| self.delete(what))?;
         match fault.conditions() {
             Some((conditions, true)) => {
                 let leading = self.leaderships.look(from);
@@ -247,10 +258,17 @@ impl Run<'_> {
             _ => Instant::NEVER,
         };
         self.watch(lasts, deadline)?;
+        deletion.map_or(Ok(()), |what| self.delete(what))?;
         let until = SystemClock::read();
         self.network.set_all(Conditions::NORMAL);
         self.servers.repair()?;
         self.wait_for_recovery(fault.to_string(), from, until)
+    }
+
+    fn delete(&self, what: Deletion) -> Result<(), String> {
+        self.leaderships.deletes(what, || self.servers.delete(what))?;
+        self.counts.add(Event::Deleted);
+        Ok(())
     }
 
     /// Waits until every slot has a leader again after the servers answer.

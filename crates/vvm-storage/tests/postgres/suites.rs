@@ -8,7 +8,8 @@ use ielections::{
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage, postgres::PostgresStorage,
+    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, init_storage,
+    postgres::PostgresStorage, testing::compare_steps,
 };
 
 /// One database for all cases. Each case has its own prefix of names, so cases share no record.
@@ -60,4 +61,13 @@ mod elections {
 mod documents {
     use super::Postgres;
     ielections::document_contract_suite!(Postgres::fresh().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_steps_do_what_decide_says() {
+    let Postgres { url, names } = Postgres::fresh().await;
+    let open = async || Arc::new(PostgresStorage::open(&url).await.unwrap()) as Arc<dyn SysVvmStorage>;
+    for seed in 0..5 {
+        compare_steps(open, &format!("{names}-{seed}"), seed, 60).await;
+    }
 }

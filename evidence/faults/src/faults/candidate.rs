@@ -1,8 +1,8 @@
 //! [`Candidate`]: campaigns, leads for a while, releases or crashes, and begins again.
 
 use super::{
-    SLOTS, TTL,
-    fault::{Counts, Event},
+    NAME, SLOTS, TTL,
+    events::{Counts, Event},
     leadership_log::LeadershipLog,
     network::{Forged, WriteUnderWay},
 };
@@ -77,7 +77,7 @@ impl Candidate {
     }
 
     async fn lead_once(&mut self, process: &Process<ElectionKey>) -> ProcessState {
-        let slots = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: "faults".into(), slot });
+        let slots = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: NAME.into(), slot });
         let Ok(holder) = Holder::new(format!("candidate-{}", self.number)) else { return ProcessState::Dead };
         let candidacy = Candidacy { slots: slots.collect(), terms: Terms::new(holder, TTL) };
         self.leaderships.campaigns(self.number);
@@ -122,7 +122,9 @@ impl Candidate {
         let crashes = match &loss {
             // Some work does not stop, and ends with its process at the deadline.
             Some(loss) => {
-                self.leaderships.loses(incarnation, loss, leadership.standing().kill_at());
+                if self.leaderships.loses(incarnation, loss, leadership.standing().kill_at()) {
+                    self.counts.add(Event::LostByDeletion);
+                }
                 let lingers = self.rng.f64() < 0.3;
                 if lingers && let Some((deadline, _)) = process.trigger.earliest() {
                     self.clock.sleep_until(deadline).await;
