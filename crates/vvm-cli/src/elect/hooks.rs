@@ -32,7 +32,7 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::{Instant, Span, SystemClock};
 use vvm_deadman::{Subject, Trigger};
-use vvm_host::status::{HostStatus, Role, WhyStopping};
+use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -64,19 +64,26 @@ impl HookService {
         say_text!("{name} slot {slot}: {lost}running the on-loss hook");
         let outcome = self.hooks.lose().await;
         let why = match (led, loss) {
-            (Err(failure), _) if *failure != HookError::Overtaken => format!("the on-lead hook {failure}"),
-            (_, Some(loss)) => WhyStopping::Lost(loss.clone()).to_string(),
-            (_, None) => self.why_stopping(),
+            (Err(failure), _) if *failure != HookError::Overtaken => {
+                Some(format!("the on-lead hook {failure}"))
+            }
+            // The history names a loss in any case.
+            (_, Some(_)) => None,
+            (_, None) => Some(self.why_stopping()),
         };
         match &outcome {
             Ok(()) => {
                 say_text!("{name} slot {slot}: the on-loss hook has succeeded");
                 if led.is_err() {
-                    self.status.work_ended(why);
+                    why.into_iter().for_each(|why| self.status.work_ended(why));
                 }
             }
             // The thread has printed it.
-            Err(failure) => self.status.work_ended(format!("{why}; the on-loss hook {failure}")),
+            Err(failure) => {
+                let failure = format!("the on-loss hook {failure}");
+                let parts = why.into_iter().chain([failure]).collect::<Vec<_>>();
+                self.status.work_ended(parts.join("; "));
+            }
         }
         *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }

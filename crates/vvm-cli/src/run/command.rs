@@ -24,7 +24,7 @@ use vvm_containment::{
     CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
     Unproven, spawn,
 };
-use vvm_host::status::{HostStatus, Idle, IdleUntil, WhyStopping};
+use vvm_host::status::{HostStatus, Idle, IdleUntil, Role, WhyStopping};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -240,16 +240,22 @@ impl LeadershipWork {
         }
     }
 
-    /// Reports how long the stop that a signal requested may take. Other stops have lines of their own.
+    /// Reports a loss, and how long the stop that a signal requested may take. Other stops have lines of
+    /// their own.
     fn announce_stop(&self) {
-        let CommandRunner { args, control, .. } = &self.runner;
+        let CommandRunner { args, control, status, .. } = &self.runner;
+        let Leadership { name, slot, .. } = &self.leadership;
+        if let Role::Stopping { why: why @ WhyStopping::Lost(_), .. } = status.role() {
+            // The line about the end comes after the last calls to the storage, which may hang.
+            say_text!("{name} slot {slot}: stopping the command: {why}");
+            return;
+        }
         let is_killed = control.guardian_died.is_cancelled() || control.guardian_lapsed.is_cancelled();
         if is_killed || !control.stop.is_cancelled() {
             return;
         }
         let pre_stop = args.work.pre_stop.as_ref().map_or(Duration::ZERO, |_| args.work.pre_stop_timeout);
         let longest = Span(args.stop_timeout.saturating_add(pre_stop));
-        let Leadership { name, slot, .. } = &self.leadership;
         say_text!("{name} slot {slot}: stopping: up to {longest}; a second signal kills");
     }
 

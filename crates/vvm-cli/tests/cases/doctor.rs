@@ -37,7 +37,7 @@ fn doctors_measure_at_the_same_time_without_changing_the_slots() {
             assert_eq!(finding(&found, "margins")["attempt_ms"], 6_000.0);
             let containment = finding(&found, "containment");
             assert_eq!(containment["levels"]["guardian"], true);
-            let recommended = containment["says"].as_str().unwrap().contains("choose --containment pidns");
+            let recommended = containment["says"].as_str().unwrap().contains(". Choose --containment pidns");
             assert_eq!(recommended, containment["levels"]["pidns"] == true, "{containment:#}");
             let software = finding(&found, "storage")["software"].as_str().unwrap();
             assert!(!software.is_empty(), "{found:#}");
@@ -88,7 +88,10 @@ fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
     let (code, out) = doctor();
-    assert!(code == 1 && out.contains("problem  new storage") && out.contains("Create the folder"), "{out}");
+    assert!(
+        code == 1 && out.contains("problem  new storage") && out.contains("create it (mkdir -p)"),
+        "{out}"
+    );
     std::fs::create_dir(&folder).unwrap();
     let (code, out) = doctor();
     assert!(code == 0 && out.contains("does not exist yet") && out.contains("good     writes"), "{out}");

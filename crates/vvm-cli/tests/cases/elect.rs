@@ -178,7 +178,7 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     eventually("the next start is noted", || history(again).is_some());
     // The end could not be written while the storage did not answer.
     let ended = history(led).unwrap();
-    assert!(ended.contains("leadership lost: "), "{ended}");
+    assert!(ended.contains("  leadership lost: "), "{ended}");
     elect.signal(Signal::TERM);
     let (code, said, _) = elect.finish();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));

@@ -158,6 +158,8 @@ fn storage_locked_too_long_ends_the_leadership() {
             .start();
         running.stdout.wait_for("up");
         let lock = trial.lock_storage();
+        // Before the last calls to the storage, which hang.
+        running.stderr.wait_for("stopping the command: leadership lost: no renewal");
         running.stdout.wait_for("told");
         running.wait();
         drop(lock);

@@ -42,11 +42,11 @@ fn restart_backoff_doubles_up_to_its_maximum() {
 fn restart_follows_the_end_of_every_process_of_the_run_before() {
     let trial = VVM.trial();
     let lock = trial.folder().join("lock").display().to_string();
-    let daemon = "trap \"\" TERM; echo > $0.up; sleep 1000; :";
+    let daemon = "trap \"\" TERM; echo > \"$0.up\"; sleep 1000; :";
     let script = format!(
-        "flock -n {lock} true && echo clean || echo left
-         rm -f {lock}.up; setsid flock {lock} sh -c '{daemon}' {lock} & \
-         until [ -e {lock}.up ]; do sleep 0.01; done"
+        "lock='{lock}'; flock -n \"$lock\" true && echo clean || echo left
+         rm -f \"$lock.up\"; setsid flock \"$lock\" sh -c '{daemon}' \"$lock\" & \
+         until [ -e \"$lock.up\" ]; do sleep 0.01; done"
     );
     let options = ["--restart-limit", "2", "--stop-timeout", "50ms"];
     let finished = trial.run_script(&script).with(SOON).with(options).finish();
@@ -88,7 +88,7 @@ fn stopped_command_is_not_restarted() {
 fn command_deleted_before_its_restart_is_127() {
     let trial = VVM.trial();
     let program = trial.folder().join("once");
-    std::fs::write(&program, format!("#!/bin/sh\nrm {}\n", program.display())).unwrap();
+    std::fs::write(&program, format!("#!/bin/sh\nrm '{}'\n", program.display())).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, executable).unwrap();
     let finished = trial.run([program.to_str().unwrap()]).with(SOON).finish();

@@ -126,7 +126,8 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     let found = history(&trial);
     let column = |name: &str| found.iter().map(|reign| reign[name].clone()).collect::<Vec<_>>();
     assert_eq!(column("holder"), ["a", "b", "c"]);
-    let ends = ["the command exited with status 3", "ended without a word; followed by c", "paused by alice"];
+    let ends =
+        ["the command exited with status 3", "its end was not recorded; followed by c", "paused by alice"];
     assert_eq!(column("end"), ends);
     let epochs = column("epoch").iter().map(|epoch| epoch.as_u64().unwrap()).collect::<Vec<_>>();
     assert!(epochs.is_sorted_by(|one, next| one < next), "{epochs:?}");
