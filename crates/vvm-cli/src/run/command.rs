@@ -5,7 +5,6 @@ use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianDeadline},
     health::Health,
-    once::Variables,
     outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
 };
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
 use async_trait::async_trait;
 use ielections::Standing;
 use rustix::process::Pid;
-use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
+use std::{ffi::OsString, os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
@@ -33,6 +32,9 @@ use vvm_storage::ElectionKey;
 /// How long a signal to many processes may take to reach the host through the guardian, on a busy machine.
 /// Only a command that another process killed by TERM, INT or HUP is followed by this wait.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
+
+/// More variables for the command.
+pub(super) type Variables = [(OsString, OsString)];
 
 /// The service that runs the command.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::{
     contained::describe,
     once::{OnceArgs, OnceEnd},
 };
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_containment::{Ended, Supervised};
 use vvm_host::{
@@ -161,6 +161,3 @@ fn has_succeeded(worked: &Worked) -> bool {
     let Supervised { ended, by_itself, .. } = worked.last;
     worked.end == WorkEnd::Finished && by_itself && ended == Some(Ended::Exited(0))
 }
-
-/// More variables for the command.
-pub(super) type Variables = [(OsString, OsString)];
