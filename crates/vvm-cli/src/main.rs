@@ -17,6 +17,7 @@ mod init_storage;
 mod inspection;
 mod leadership;
 mod liveness;
+mod once;
 mod pause;
 mod release;
 mod result_file;

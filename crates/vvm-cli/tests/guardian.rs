@@ -32,6 +32,7 @@ mod cases {
     mod log_format;
     mod messages;
     mod on_exit;
+    mod once;
     mod operators;
     mod out_of_memory;
     mod outages;

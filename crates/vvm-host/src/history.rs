@@ -18,7 +18,7 @@ use vvm_storage::ElectionKey;
 const KEPT: usize = 64;
 
 /// The longest reason that is kept, in bytes. A document may have 39 KiB on Kubernetes.
-const REASON: usize = 200;
+pub(crate) const REASON: usize = 200;
 
 /// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
 const ID: &[u8] = b"vvm-history";
@@ -171,7 +171,7 @@ pub(crate) async fn write_end_of(
 }
 
 /// Returns the moment at which a leadership ended that lasted so long.
-fn after(started_ms: u64, lasted: Duration) -> u64 {
+pub(crate) fn after(started_ms: u64, lasted: Duration) -> u64 {
     started_ms.saturating_add(u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -180,7 +180,7 @@ fn put(id: DocumentId, history: &[PastLeadership]) -> DocumentWrite {
     DocumentWrite::Put { id, body: body.into(), only_if: OnlyIf::Always }
 }
 
-fn shortened(how: &str) -> String {
+pub(crate) fn shortened(how: &str) -> String {
     const CUT: char = '…';
     if how.len() <= REASON {
         return how.to_owned();
@@ -210,7 +210,7 @@ fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     u64::try_from(SystemWallClock.since_unix_epoch().as_millis()).unwrap_or(u64::MAX)
 }
 
