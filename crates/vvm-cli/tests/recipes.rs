@@ -346,12 +346,12 @@ impl Sandbox {
 
     /// Kills the `vvm` that the leader's machine has started. Its command has ended once another machine leads.
     fn kill_leader(&self, recipe: &Recipe) {
-        let leader = self.leader(recipe).expect("a leader");
+        let leader = self.leader(recipe).unwrap();
         let mark = &self.machines[leader - 1].1;
         let started = |pid: &Pid| {
             ["vvm run ", "vvm once ", "vvm elect "].iter().any(|vvm| command_line(*pid).starts_with(vvm))
         };
-        let vvm = Processes::marked(mark).0.into_iter().find(started).expect("the leader's vvm");
+        let vvm = Processes::marked(mark).0.into_iter().find(started).unwrap();
         // A service manager of the recipe stays, and so does what it restarts.
         let work: Vec<Pid> = Processes::marked(mark)
             .0
