@@ -210,3 +210,27 @@ mod old {
         assert_eq!(ours.finish().signal(), 15);
     }
 }
+
+/// No field of them is unknown to the server, and no required one is missing.
+#[test]
+fn manifests_of_recipes_are_accepted() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recipes.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let manifests = page.split("```yaml\n").skip(1).map(|text| text.split("```").next().unwrap());
+    let accept = |manifest: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, manifest).unwrap();
+        let mut apply = Command::new("kubectl");
+        apply.args(["--kubeconfig", &env::var(KUBECONFIG).unwrap(), "apply", "--dry-run=server"]);
+        let applied = apply.args(["--validate=strict", "--filename"]).arg(file.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&applied.stderr).into_owned();
+        if applied.status.success() { Ok(()) } else { Err(said) }
+    };
+    let manifests = manifests.collect::<Vec<_>>();
+    assert_eq!(manifests.len(), 2);
+    for manifest in manifests {
+        assert_eq!(accept(manifest), Ok(()));
+        let misspelled = manifest.replace("containers:", "container:");
+        assert!(accept(&misspelled).is_err_and(|said| said.contains("container")));
+    }
+}

@@ -5,7 +5,7 @@
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{
-    key::{ClusterName, Partition},
+    key::{ClusterName, Partition, name_of_setting},
     step::Step,
 };
 use ielections::{ReadError, WriteError};
@@ -87,6 +87,20 @@ impl ElectionsTtlStorage {
             None => Ok(None),
             Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
         }
+    }
+
+    /// Returns the names with a settled slot count, sorted; `None` if the driver can't list them.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn names(&self) -> Result<Option<Vec<ClusterName>>, ReadError> {
+        let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
+        let mut names = settings.iter().filter_map(name_of_setting).collect::<Vec<_>>();
+        names.sort_unstable();
+        Ok(Some(names))
     }
 
     fn slot_count_partition(&self, cluster: &ClusterName) -> Result<Partition, BeyondLimits> {

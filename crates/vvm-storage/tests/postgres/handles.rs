@@ -2,8 +2,10 @@
 
 use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
 use ielections::{Fence, ReadError, WriteError, documents::DocumentVersion};
-use std::{sync::Arc, time::Duration};
-use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{
+    Done, ElectionsTtlStorage, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
@@ -275,4 +277,16 @@ async fn server_describes_version_durability_and_standbys() {
     assert!(described.setting("timeline").is_some() && described.setting("standbys").is_some());
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_a_slot_count_are_listed() {
+    let url = url(&fresh_database().await);
+    init_storage(&url).await.unwrap();
+    let storage = ElectionsTtlStorage::new(Arc::new(PostgresStorage::open(&url).await.unwrap()));
+    assert_eq!(storage.names().await.unwrap(), Some(Vec::new()));
+    for name in ["payroll", "mail"] {
+        storage.settle_slot_count(&name.into(), NonZeroU32::MIN).await.unwrap();
+    }
+    assert_eq!(storage.names().await.unwrap(), Some(vec!["mail".into(), "payroll".into()]));
 }

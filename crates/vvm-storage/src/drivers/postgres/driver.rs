@@ -310,6 +310,15 @@ impl SysVvmStorage for PostgresStorage {
         value.map_err(DriverError::of_read)
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        let answer = self.connections.ask(rows::SETTING_KEYS).await;
+        let keys = answer.and_then(|answer| {
+            let keys = answer.rows(0).iter().map(|row| row.bytes(0).map(Partition::from_bytes));
+            Ok(keys.collect::<Result<_, _>>()?)
+        });
+        keys.map(Some).map_err(DriverError::of_read)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 1 << 10,

@@ -189,6 +189,9 @@ pub(super) fn settle(at: &Partition, value: &[u8]) -> String {
     )
 }
 
+/// The keys of all settings.
+pub(super) const SETTING_KEYS: &str = "SELECT encode(pk, 'hex') FROM sysvvm.setting";
+
 pub(super) fn setting(at: &Partition) -> String {
     format!("SELECT encode(value, 'hex') FROM sysvvm.setting WHERE pk = {}", Hex(at.as_bytes()))
 }
