@@ -27,7 +27,6 @@ use std::{
 };
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
-use vvm_storage::ElectionsTtlStorage;
 
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
@@ -155,7 +154,7 @@ fn enter(
                 }
             }
         });
-        opened.map(ElectionsTtlStorage::new).map_err(|error| error.to_string())
+        opened.map_err(|error| error.to_string())
     };
     let direct = open(None)?;
     let mut candidates = JoinSet::new();
@@ -163,7 +162,7 @@ fn enter(
         let candidate = Candidate {
             number,
             storage: open(Some(number))?,
-            direct: direct.clone(),
+            direct: Arc::clone(&direct),
             leaderships: Arc::clone(leaderships),
             counts: Arc::clone(&network.counts),
             clock: network.clock.clone(),
