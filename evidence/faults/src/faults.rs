@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
-use vvm_storage::{ElectionsTtlStorage, OpenError};
+use vvm_storage::ElectionsTtlStorage;
 
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
@@ -163,7 +163,8 @@ fn enter(
         });
         let storage = opened.map_err(|error| error.to_string())?;
         // As each host does. So a handle knows that a record that is missing later was deleted.
-        let settled = runtime.block_on(storage.settle_slot_count(&NAME.into(), SLOTS));
+        let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
+        let settled = runtime.block_on(elections.settle_slot_count(&NAME.into(), SLOTS));
         settled.map(|()| storage).map_err(|error| error.to_string())
     };
     let direct = open(None)?;
@@ -172,7 +173,7 @@ fn enter(
         let candidate = Candidate {
             number,
             storage: open(Some(number))?,
-            direct: direct.clone(),
+            direct: Arc::clone(&direct),
             leaderships: Arc::clone(leaderships),
             counts: Arc::clone(&network.counts),
             clock: network.clock.clone(),

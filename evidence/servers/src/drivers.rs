@@ -45,7 +45,7 @@ pub(crate) enum Driver {
 }
 
 /// The tests on a cluster without passwords.
-const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
+const OPEN: &[&str] = &["scylla", "scylla_clocks"];
 
 // The variables with the places of servers that run already.
 
