@@ -145,32 +145,6 @@ fn doctor_shows_the_sqlite_version_and_settings() {
     assert_eq!((&settings["journal_mode"], &settings["synchronous"]), (&"wal".into(), &"full".into()));
 }
 
-/// Another process keeps the storage locked.
-#[test]
-fn storage_locked_too_long_ends_the_leadership() {
-    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
-        let trial = VVM.trial();
-        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let mut running = trial
-            .run_script(worker)
-            .with(["--ttl", harness::SHORT_TTL])
-            .with(options.iter().copied())
-            .start();
-        running.stdout.wait_for("up");
-        let lock = trial.lock_storage();
-        running.stdout.wait_for("told");
-        running.wait();
-        drop(lock);
-        let finished = running.finish();
-        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
-        assert!(
-            finished.says("leadership lost, the command has been stopped: no renewal"),
-            "{:#?}",
-            finished.stderr
-        );
-    }
-}
-
 /// Mounts an overlay at `$1/merged`, runs the rest, and lists the files in the overlay. The overlay is on a
 /// file system in memory, because it can't be the upper layer of another overlay.
 const ON_OVERLAY: &str = "set -e; at=$1; shift
@@ -222,15 +196,6 @@ fn overlayfs_is_refused_before_a_file_is_created_unless_allowed() {
     assert!(allowed.says(&format!("storage {path} on overlayfs, created; TTL 20s; no leader")));
 }
 
-#[test]
-fn unknown_value_of_allow_is_64_and_named() {
-    let trial = VVM.trial();
-    let storage = format!("sqlite:{}?allow=nfs", trial.folder().join("leader.db").display());
-    let refused = trial.run(["true"]).with(["--storage", &storage]).finish();
-    assert_eq!(refused.code(), 64);
-    assert!(refused.says("only overlayfs can be allowed: write allow=overlay"), "{:#?}", refused.stderr);
-}
-
 fn path(trial: &Trial) -> String {
     trial.folder().join("leader.db").display().to_string()
 }
@@ -267,22 +232,6 @@ fn run_logs_its_storage_and_the_leader() {
     assert!(of_three.says("created; TTL 20s; 0 of 3 slots are held"), "{:#?}", of_three.stderr);
 }
 
-#[test]
-fn elect_logs_its_storage_and_the_leader() {
-    let trial = VVM.trial();
-    let elect = || {
-        let mut elect = VVM.command(&[]);
-        elect.args(["elect", "--storage", &trial.storage(), "--name", "payroll", "--holder", "second"]);
-        elect.args(["--on-lead", "exit 3", "--on-loss", "true"]).stdin(Stdio::null());
-        String::from_utf8(elect.env("TRIAL", trial.mark()).output().unwrap().stderr).unwrap()
-    };
-    let said = elect();
-    assert!(said.contains(&format!("vvm: payroll: storage {} on ", path(&trial))), "{said}");
-    assert!(said.contains(", created; TTL 20s; no leader"), "{said}");
-    let said = elect();
-    assert!(said.contains(", existing; TTL 20s; no leader"), "{said}");
-}
-
 fn settings_concerns(through: &[&str], storage: &str, working_folder: &Path) -> (String, Value) {
     let words = ["doctor", "--storage", storage, "--name", "payroll", "--json"];
     let line = [through, &[VVM.path()], &words].concat();
@@ -292,18 +241,6 @@ fn settings_concerns(through: &[&str], storage: &str, working_folder: &Path) -> 
     let settings =
         found["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == "settings");
     (settings.unwrap()["concerns"].to_string(), found)
-}
-
-#[test]
-fn doctor_warns_of_a_relative_path_and_says_what_it_means() {
-    let trial = VVM.trial();
-    trial.run(["true"]).finish();
-    let (concerns, found) = settings_concerns(&[], "sqlite:leader.db?allow=overlay", trial.folder());
-    let relative = format!("the path leader.db is relative: it means {}", path(&trial));
-    assert!(concerns.contains(&relative), "{found:#}");
-    assert_eq!(found["verdict"], "caution");
-    let (concerns, _) = settings_concerns(&[], &trial.storage(), trial.folder());
-    assert!(!concerns.contains("relative"), "{concerns}");
 }
 
 #[test]
