@@ -20,7 +20,6 @@ use ielections::{Holder, record::HolderTooLong};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
 use std::{io, iter, process::ExitCode};
-use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
@@ -102,12 +101,8 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
-            Some(ToGuardian::Claim(claim)) => (told.claim, told.since) = (claim, SystemClock::read()),
-            Some(ToGuardian::Unproven) => told.unproven = true,
-            Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
-            Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
             Some(ToGuardian::State(state)) => manager.iter_mut().for_each(|manager| manager.tell(state)),
-            None => {}
+            message => message.into_iter().for_each(|message| told.hear(message)),
         },
     })?;
     if let Some(release) = Release::of(&told, &end, args) {

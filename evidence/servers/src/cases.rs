@@ -156,7 +156,6 @@ const EVERYWHERE: &[&str] = &[
     "outages",
     "outcomes",
     "pause",
-    "pre_stop",
     "signal_table",
     "signals",
     "status",

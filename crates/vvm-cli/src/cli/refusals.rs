@@ -153,6 +153,7 @@ fn misuse_says_what_to_write() {
         (&["--try", "--acquire-timeout", "1s"], "cannot be used with"),
         (&["--storage", "mem:"], "use sqlite:PATH"),
         (&["--storage", "sqlite:"], "the path is missing"),
+        (&["--storage", "sqlite:x.db?allow=nfs"], "only overlayfs can be allowed: write allow=overlay"),
         (&["--storage", "redis://host"], "this build has sqlite:PATH"),
         // Two letters that changed places, and an option of another command.
         (&["--tyr"], "'--try'"),
@@ -166,6 +167,8 @@ fn misuse_says_what_to_write() {
     for (options, hint) in table {
         refused(&run(options), &[], &[hint]);
     }
+    // Elsewhere is `local_wakeups` of vvm-host: what makes a folder unfit.
+    refused(&run(&["--local-dir", "/dev/null"]), &[], &["--local-dir", "is no folder"]);
     refused(&["run", "--storage", "sqlite:x.db", "--name", "payroll"], &[], &["CMD"]);
     refused(&["run", "--", "true"], &[], &["--name <NAME>"]);
     let once = ["once", "--storage", "sqlite:x.db", "--name", "backup"];

@@ -111,20 +111,3 @@ fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.contains("/leader.db is in a temporary folder"), "{out}");
 }
-
-#[test]
-fn file_that_every_user_can_read_is_a_caution() {
-    let trial = VVM.trial();
-    let path = trial.folder().join("open.db");
-    let url = format!("sqlite:{}?allow=overlay", path.display());
-    let vvm = |arguments: &[&str]| {
-        let output = VVM.command(&[]).args(arguments).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    vvm(&["init-storage", "--storage", &url]);
-    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
-    std::fs::set_permissions(&path, permissions).unwrap();
-    let out = vvm(&["doctor", "--storage", &url, "--name", "payroll"]);
-    assert!(out.contains("caution  permissions") && out.contains("chmod o-rwx"), "{out}");
-}

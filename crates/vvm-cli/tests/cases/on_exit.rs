@@ -57,22 +57,6 @@ fn restart_follows_the_end_of_every_process_of_the_run_before() {
 }
 
 #[test]
-fn leadership_is_kept_before_a_restart_and_a_stop_request_ends_the_wait() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-        let trial = VVM.trial();
-        let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
-        let mut running = trial.run_script("echo ran; exit 3").with(options).start();
-        running.stderr.wait_for("restart 1 in 3600s");
-        assert!(!free_now(&trial));
-        running.signal(signal);
-        let finished = running.finish();
-        assert_eq!((finished.signal(), &finished.stdout[..]), (signal.as_raw(), &["ran".to_owned()][..]));
-        assert!(finished.says("between two runs"), "{:#?}", finished.stderr);
-        assert!(free_now(&trial));
-    }
-}
-
-#[test]
 fn stopped_command_is_not_restarted() {
     let trial = VVM.trial();
     let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
@@ -127,17 +111,6 @@ fn command_longer_than_hold_at_least_is_not_held() {
     let finished = trial.run(["sleep", "0.2"]).with(["--hold-at-least", "100ms"]).finish();
     assert_eq!(finished.code(), 0);
     assert!(!finished.says("holding"), "{:#?}", finished.stderr);
-}
-
-#[test]
-fn stop_request_while_holding_exits_at_once_with_the_commands_status() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-        let trial = VVM.trial();
-        let running = holding(&trial, "20s", "exit");
-        running.signal(signal);
-        assert_eq!(running.finish().code(), 3);
-        assert!(free_now(&trial));
-    }
 }
 
 /// Even with `--on-loss rejoin`, because the job is done.
