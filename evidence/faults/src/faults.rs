@@ -148,8 +148,7 @@ fn enter(
             if candidate.is_none() {
                 vvm_storage::init_storage(&url).await?;
             }
-            let storage = vvm_storage::open(&url, Arc::new(network.clock.clone())).await?;
-            Ok::<_, OpenError>(ElectionsTtlStorage::new(storage))
+            vvm_storage::open(&url, Arc::new(network.clock.clone())).await
         };
         // A server that has just started may take too long.
         let mut attempts = 1..5;

@@ -74,7 +74,7 @@ impl Driver {
 
 /// How many lists of random steps are compared, and how many steps a list has.
 const LISTS: u64 = 5;
-const STEPS: usize = 60;
+const STEPS: u64 = 60;
 
 impl Driver {
     /// Shows that random steps do what `decide` says, where a server decides.
