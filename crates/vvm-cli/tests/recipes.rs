@@ -351,9 +351,7 @@ impl Sandbox {
     fn kill_leader(&mut self, recipe: &Recipe) {
         let leader = self.leader(recipe).unwrap();
         let mark = &self.machines[leader - 1].1;
-        // After the death of its guardian, `vvm once` waits for `--retry-after`.
-        let victim = if recipe.is_once() { "vvm stage-host " } else { "vvm " };
-        let started = |pid: &Pid| command_line(*pid).starts_with(victim);
+        let started = |pid: &Pid| command_line(*pid).starts_with("vvm ");
         let vvm = Processes::marked(mark).0.into_iter().find(started).unwrap();
         // A service manager of the recipe stays, and so does what it restarts.
         let work: Vec<Pid> = Processes::marked(mark)

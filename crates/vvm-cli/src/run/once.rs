@@ -130,7 +130,11 @@ impl LeadershipWork {
                 Some(unhealthy) => unhealthy.to_string(),
                 None => describe(&worked.last),
             };
-            writer.note_end(&counted, &how).await;
+            // The command has not failed if the guardian died: as after the death of the host, the next candidate
+            // runs it at once.
+            if !self.runner.control.guardian_died.is_cancelled() {
+                writer.note_end(&counted, &how).await;
+            }
             return self.ends_once(OnceEnd::Failed(of));
         }
         let marked = tokio::select! {
