@@ -258,7 +258,7 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_describes_version_durability_and_standbys() {
-    let (database, storage) = opened().await;
+    let (_, storage) = opened().await;
     let described = storage.describe().await.unwrap();
     println!("{described:#?}");
     assert!(described.software.as_deref().unwrap().starts_with("PostgreSQL 1"), "{described:?}");

@@ -27,7 +27,7 @@ mod hints;
 
 use driver::{TTL, VACANT, entry, fresh, slot_of};
 use tokio_postgres::{Client, NoTls};
-use vvm_storage::{OpenError, init_storage, postgres::PostgresStorage};
+use vvm_storage::{OpenError, postgres::PostgresStorage};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
 fn server() -> String {
