@@ -8,7 +8,7 @@ use super::{
     rows::Lease,
 };
 use crate::{
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected, content::SlotCell},
+    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
     open_error::OpenError,
     sysvvm::{Description, Opened, Provenance, SysVvmHints},
@@ -68,7 +68,7 @@ impl LeaseStorage {
             Expected::Tag(tag) => {
                 let seen = Lease::of_tag(&tag)?;
                 let written = self.connections.replace(&seen.clone().set(key, value, record, now)).await?;
-                if written.is_none() && is_of_holder(key, &seen, record) {
+                if written.is_none() && seen.is_held() {
                     self.is_still_there(&seen).await?;
                 }
                 written
@@ -77,8 +77,7 @@ impl LeaseStorage {
         Ok(written.map_or(CellWrite::Refused, |lease| CellWrite::Written(Some(lease.into_tag()))))
     }
 
-    /// (I1) A leader whose Lease was deleted must know, because another one may work beside it. A candidate reads
-    /// again, and finds what stands instead.
+    /// (I1) A held Lease that was deleted may have had a leader at work beside the one that replaced it.
     async fn is_still_there(&self, seen: &Lease) -> Result<(), DriverError> {
         match self.connections.get(seen.name(), false).await {
             Ok(Some(lease)) if lease.is_same_object(seen) => Ok(()),
@@ -87,17 +86,6 @@ impl LeaseStorage {
             Err(_) => Ok(()),
         }
     }
-}
-
-/// Whether a write is by the holder of the Lease that it would have replaced: a renewal or a release, and no claim.
-fn is_of_holder(key: &Partition, seen: &Lease, record: Option<&Entry>) -> bool {
-    let cell = || SlotCell::decode(key, &seen.clone().cell(key).ok()?.value).ok();
-    let is_same = |record: &Entry| {
-        let before = cell();
-        let before = before.as_ref().and_then(|cell| cell.slot.entry());
-        before.is_some_and(|before| before.incarnation() == record.incarnation())
-    };
-    seen.is_held() && record.is_none_or(is_same)
 }
 
 #[async_trait]
