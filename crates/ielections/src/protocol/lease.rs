@@ -13,7 +13,7 @@ pub enum RenewalAttempts {
     /// then costs no leadership.
     #[default]
     UntilLoss,
-    /// This many attempts, and then the leadership is lost. The rule of the reference (`maxCASRetries`).
+    /// This many attempts, and then the leadership is lost.
     Exactly(NonZeroU32),
 }
 
