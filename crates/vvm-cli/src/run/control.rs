@@ -255,7 +255,7 @@ pub(super) async fn send_changes(status: Arc<HostStatus>, guardian: Guardian) ->
 fn state(role: &Role) -> Option<HostState> {
     let activity = match role {
         Role::Opening => return None,
-        Role::Campaigning => Activity::Waiting,
+        Role::Unready | Role::Campaigning => Activity::Waiting,
         Role::Starting(_) | Role::Leading(_) => Activity::Leading,
         Role::Idling { idle, .. } => match idle.until {
             IdleUntil::Restart { .. } => Activity::Restarting,
