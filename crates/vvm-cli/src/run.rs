@@ -8,6 +8,7 @@ mod command;
 mod control;
 mod health;
 mod outcome;
+mod warm;
 
 use crate::{
     announce::{self, say, say_text},
@@ -43,6 +44,7 @@ use vvm_host::{
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
+use warm::{NoSocket, WarmApp, WarmHandle};
 
 /// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,8 @@ enum StartError {
     Http(CantListen),
     #[error(transparent)]
     Host(HostError),
+    #[error(transparent)]
+    Warm(#[from] NoSocket),
     #[error(transparent)]
     System(ResourceLimit),
 }
@@ -149,7 +153,11 @@ fn host(args: RunArgs) -> Result<(), StartError> {
         args,
         clock,
     };
-    let farewell = runtime.block_on(lead_and_listen(&runner, host, guardian, signals))?;
+    let warm = {
+        let _entered = runtime.enter();
+        runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose()?
+    };
+    let farewell = runtime.block_on(lead_and_listen(&runner, host, warm, guardian, signals))?;
 
     reporter.part(farewell);
     reporter.finished();
@@ -166,6 +174,7 @@ fn host(args: RunArgs) -> Result<(), StartError> {
 async fn lead_and_listen(
     runner: &CommandRunner,
     host: Host,
+    warm: Option<(WarmApp, WarmHandle)>,
     guardian: Guardian,
     signals: Signals,
 ) -> io::Result<Farewell> {
@@ -178,7 +187,7 @@ async fn lead_and_listen(
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
         never = send_changes(Arc::clone(status), guardian) => match never {},
-        farewell = lead(runner, host) => Ok(farewell),
+        farewell = lead(runner, host, warm) => Ok(farewell),
     }
 }
 
@@ -204,7 +213,8 @@ impl Current {
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
+async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHandle)>) -> Farewell {
+    let (app, warm) = warm.unzip();
     let CommandRunner { args, control, status, reporter, clock, .. } = runner;
     let current = Current::default();
     let mut last = None;
@@ -212,7 +222,11 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
         reporter.waits();
-        vec![Box::new(CommandRunner { run, ..runner.clone() }) as _]
+        let runner = CommandRunner { run, ..runner.clone() };
+        match &warm {
+            Some(warm) => vec![Box::new(warm.service(runner)) as _],
+            None => vec![Box::new(runner) as _],
+        }
     };
     let after = |ended: &Ended| {
         let run = current.get().unwrap_or_default();
@@ -225,6 +239,10 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
             let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
             tracing::warn!(target: "vvm", event, name, holder, reason);
             return Next::CampaignWhen(Box::pin(listens_again(control.in_force.subscribe())));
+        }
+        if args.warm && matches!(cause, Cause::Problem(Problem::Ended { failure: None, .. })) {
+            // The app is started again, and says when it is ready.
+            return Next::CampaignAfter(Duration::ZERO);
         }
         let reason = reporter.campaign_ended(&run, &cause);
         let next = match reason.outcome {
@@ -239,7 +257,13 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
         next
     };
     {
-        let mut running = pin!(host.run_then(services, after));
+        let mut running = pin!(async {
+            let hosting = host.run_then(services, after);
+            match app {
+                Some(app) => app.beside(hosting).await,
+                None => drop(hosting.await),
+            }
+        });
         tokio::select! {
             biased;
             // Before the host, which waits for the storage when it drops an attempt to open it (I10).
@@ -282,6 +306,9 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
     }
     if control.guardian_lapsed.is_cancelled() {
         return Cause::GuardianLapsed;
+    }
+    if let Some(refusal) = control.not_started.get() {
+        return Cause::NotStarted(Arc::clone(refusal));
     }
     match ended {
         Ended::Stopped => Cause::Stopped(control.stop_signal()),

@@ -48,5 +48,6 @@ mod cases {
     mod status;
     mod step_down;
     mod terminal;
+    mod warm;
     mod watch;
 }

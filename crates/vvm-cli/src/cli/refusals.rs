@@ -51,6 +51,8 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("acquire-timeout", DURATION),
     ("try", SWITCH),
     ("on-loss", (" ", "invalid value")),
+    ("warm", SWITCH),
+    ("start-timeout", DURATION),
     ("stop-timeout", DURATION),
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),

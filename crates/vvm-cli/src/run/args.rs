@@ -32,6 +32,16 @@ pub(crate) struct RunArgs {
     /// After a loss, when the command has stopped: exit, or rejoin as a candidate
     #[arg(long, value_enum, default_value = "exit")]
     pub(crate) on_loss: OnLoss,
+    /// Start the command at once, as a standby: it connects to the socket VVM_SOCKET, says when it could lead, and
+    /// is told when it leads
+    ///
+    /// The messages are lines of JSON. After each leadership all processes of the command are killed, the record
+    /// is released, and the command is started again.
+    #[arg(long)]
+    pub(crate) warm: bool,
+    /// With --warm: how long the command may take to answer that it leads
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) start_timeout: Duration,
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,

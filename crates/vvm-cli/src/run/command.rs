@@ -16,7 +16,7 @@ use crate::{
 use async_trait::async_trait;
 use ielections::Standing;
 use rustix::process::Pid;
-use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
+use std::{ffi::OsString, os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
@@ -320,12 +320,24 @@ impl CommandStarter {
     /// # Errors
     /// If the system refuses. No process of the command runs then.
     pub(super) fn start(&self, leadership: &Leadership) -> Result<Starting, NotStarted> {
+        self.start_in(leadership.environment(std::env::vars_os(), self.withheld()))
+    }
+
+    /// Returns the variables that the command does not get: the storage's credentials.
+    pub(super) fn withheld(&self) -> &'static [&'static str] {
+        let credentials = vvm_storage::url::credentials(&self.run.candidate.storage);
+        if self.run.keep_credentials { &[] } else { credentials }
+    }
+
+    /// Starts the command with this environment.
+    ///
+    /// # Errors
+    /// If the system refuses. No process of the command runs then.
+    pub(super) fn start_in(&self, environment: Vec<(OsString, OsString)>) -> Result<Starting, NotStarted> {
         let run = &self.run;
-        let credentials = vvm_storage::url::credentials(&run.candidate.storage);
-        let withheld = if run.keep_credentials { &[] } else { credentials };
         let order = CommandSpec {
             command: &run.command,
-            environment: leadership.environment(std::env::vars_os(), withheld),
+            environment,
             helpers: &run.work.helpers(),
             input: &self.input,
             guardian: &self.guardian_process,

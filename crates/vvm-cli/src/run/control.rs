@@ -2,6 +2,7 @@
 
 use crate::{
     announce,
+    contained::NotStarted,
     leadership::{Activity, HostState, ToGuardian},
     runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
 };
@@ -47,6 +48,8 @@ pub(super) struct Control {
     pub(super) guardian_lapsed: CancellationToken,
     /// Cancelled when the guardian has died.
     pub(super) guardian_died: CancellationToken,
+    /// Why a warm app could not be started.
+    pub(super) not_started: OnceLock<Arc<NotStarted>>,
     /// Signals for the command.
     pub(super) signals: broadcast::Sender<SignalForCommand>,
     /// The deadline that the guardian's own timer enforces.
@@ -63,6 +66,7 @@ impl Control {
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
             guardian_died: CancellationToken::new(),
+            not_started: OnceLock::new(),
             signals: broadcast::Sender::new(SIGNALS),
             in_force: watch::Sender::new(None),
         }
