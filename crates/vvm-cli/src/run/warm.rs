@@ -127,8 +127,11 @@ impl LedHere {
             }
             tokio::select! {
                 biased;
-                changed = self.follows.changed() => if changed.is_err() {
-                    pending::<()>().await;
+                changed = self.follows.changed() => match changed {
+                    Ok(()) => {}
+                    // The app has ended before it was asked. `lead` was not sent, so nothing has to stop.
+                    Err(_) if seen == Progress::Arming => return Progress::Over,
+                    Err(_) => pending::<()>().await,
                 },
                 () = self.stop.cancelled(), if !is_asked => {
                     is_asked = true;
