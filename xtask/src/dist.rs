@@ -9,16 +9,17 @@
 mod archives;
 mod build;
 mod draft;
-mod trial;
 
-use crate::workspace::WorkspaceError;
+use crate::{ci::limit, workspace::WorkspaceError};
 use archives::{File, sha256};
 use build::{Libc, Made, Source};
 use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
+use vvm_clock::{Span, SystemClock};
 
 /// Options of `cargo xtask dist`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,22 @@ pub(crate) struct Options {
     /// an empty root folder. `--try=deb` does one of deb, wheel, image, names.
     #[arg(long = "try", id = "try", value_name = "KIND", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "all")]
-    trial: Option<trial::Kind>,
+    trial: Option<Kind>,
+}
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Kind {
+    /// Each of the others.
+    All,
+    /// The Debian package, in a root folder of its own.
+    Deb,
+    /// The wheel, in a virtual environment of its own.
+    Wheel,
+    /// The container image, by podman.
+    Image,
+    /// Host names, by the static program in a root folder with nothing else.
+    Names,
 }
 
 /// Returns whether everything could be built, is the same, or works.
@@ -56,7 +72,7 @@ pub(crate) fn run(options: &Options) -> bool {
 fn carry_out(options: &Options) -> Result<(), DistError> {
     let source = Source::read(options.libc)?;
     if let Some(kind) = options.trial {
-        return trial::run(&source, &source.packages(), kind);
+        return try_out(&source, kind);
     }
     if options.draft {
         return draft::create(&source, &source.packages());
@@ -109,6 +125,53 @@ fn differing(first: &[File], second: &[File]) -> Vec<String> {
     let of_first = first.iter().filter(|file| lacks(second, file));
     let of_second = second.iter().filter(|file| lacks(first, file));
     of_first.chain(of_second).map(name).collect()
+}
+
+/// Each with the end of the file that it needs, and the script that tries it.
+const TRIALS: [(Kind, &str, &[&str]); 4] = [
+    (Kind::Deb, ".deb", &["sh", "xtask/src/dist/try.sh", "deb"]),
+    (Kind::Wheel, ".whl", &["sh", "xtask/src/dist/try.sh", "wheel"]),
+    (Kind::Image, ".oci.tar", &["sh", "xtask/src/dist/try.sh", "image"]),
+    (Kind::Names, ".deb", &["python3", "xtask/src/dist/names.py"]),
+];
+
+/// The time in which a user has installed the program and seen it fail over.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The time after which a trial that says nothing has hung.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Tries the files that were made.
+///
+/// # Errors
+/// A file is missing or does not work.
+fn try_out(source: &Source, kind: Kind) -> Result<(), DistError> {
+    limit::heed_interrupts()?;
+    for (_, ending, script) in TRIALS.iter().filter(|(one, ..)| [*one, Kind::All].contains(&kind)) {
+        let missing = || DistError::Missing(format!("target/packages/*/*{ending}"));
+        let entries = fs::read_dir(source.packages()).map_err(|_| missing())?;
+        let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let file = paths.find(|path| path.to_string_lossy().ends_with(ending)).ok_or_else(missing)?;
+        let mut command = Command::new(script[0]);
+        command.args(&script[1..]).arg(&file).arg(source.root.join("packaging/Containerfile"));
+        println!("\n== {}\n", line(&command));
+        let start = SystemClock::read();
+        let ended = limit::watch(command.current_dir(&source.root), SILENCE, |said| {
+            println!("{said}");
+            true
+        });
+        let status = ended.map_err(|cause| DistError::Start { program: line(&command), cause })?;
+        let took = SystemClock::read().since(start);
+        println!("# {}", Span(took));
+        if !status.success() {
+            let (command, status, said) = (line(&command), status.to_string(), "see above".into());
+            return Err(DistError::Failed { command, status, said });
+        }
+        if took > LIMIT {
+            return Err(DistError::Unexpected(format!("it took longer than {}", Span(LIMIT))));
+        }
+    }
+    Ok(())
 }
 
 /// Why a release can't be built, differs, or does not work.

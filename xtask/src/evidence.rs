@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 40] = [
+const SMOKES: [(&str, How, Option<Need>); 42] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
@@ -89,6 +89,8 @@ const SMOKES: [(&str, How, Option<Need>); 40] = [
     ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
     ("resume --kills 100 --cassandra 3", Small("kills", &["resume", "--kills", "2", "--cassandra", "1"]), JAVA),
+    ("once", Small("kills", &["once", "--periods", "3", "--ttl-ms", "2000"]), None),
+    ("once --postgres", Small("kills", &["once", "--periods", "2", "--postgres"]), JAVA),
     ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
     ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),

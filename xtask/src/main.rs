@@ -42,6 +42,9 @@ enum Command {
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
+    /// `vvm once` on three machines, the one that runs the command killed at random, and whether each period was
+    /// done, and not run again after that: `--periods N`, `--postgres`, `--storage URL`, `--seed S`.
+    Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
     /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
@@ -112,7 +115,7 @@ impl Passed {
             ("sled", asked_for("sled")),
             ("scylla", scylla),
             ("dynamodb", asked_for("dynamodb") || self.has("--dynamodb-local")),
-            ("postgres", asked_for("postgres")),
+            ("postgres", asked_for("postgres") || self.has("--postgres")),
             ("etcd", asked_for("etcd")),
             ("kubernetes", asked_for("k8s")),
             ("object-store", asked_for("s3")),
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Sim(passed) => evidence::run(Release, "simulation", "", &passed.arguments),
         Command::Safety(passed) => passed.run_beside("vvm-cli", "safety"),
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),
+        Command::Once(passed) => passed.run_beside("vvm-cli", "once"),
         Command::Deadman(passed) => evidence::run(Release, "kills", "", &passed.behind("deadman")),
         Command::TestDrivers(passed) if passed.has("--faults") => {
             evidence::run(Dev, "faults", "", &passed.arguments)

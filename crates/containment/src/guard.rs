@@ -200,7 +200,7 @@ impl Guarding {
 
     /// Whether to kill now: the deadline has passed, or the supervisor has finished and does not end.
     fn is_due(&self) -> bool {
-        has_passed(self.deadline.map(Countdown::expires_at)) || has_passed(self.kill_at)
+        has_passed(self.deadline.map(expires_at)) || has_passed(self.kill_at)
     }
 
     /// Whether the supervisor may be left behind: it has finished, and no deadline is armed (I6).
@@ -261,7 +261,7 @@ impl Guarding {
             ToGuardian::Note(note) => on_report(Report::Note(note)),
             ToGuardian::Deadline(deadline) => {
                 self.deadline = deadline;
-                match self.countdown.set(deadline) {
+                match self.countdown.set(deadline.map(expires_at)) {
                     // A supervisor that does not receive this starts no work.
                     Ok(()) => drop(self.link.send(&ToSupervisor::InForce(deadline))),
                     Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
@@ -295,37 +295,37 @@ fn has_passed(deadline: Option<Instant>) -> bool {
 /// log its end.
 const BEHIND_THE_SUPERVISOR: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
-/// The guardian's timer, shortly after the supervisor's deadline. Its descriptor is readable once it has expired.
+/// Returns when the guardian's timer expires for a deadline of the supervisor.
 ///
 /// It wakes the guardian and does not kill it: process 1 ignores kill timers, and after a suspend both timers
 /// would be due at once and leave the command's processes behind. A supervisor notices a guardian that is
 /// stopped or hangs ([`lapsed`](crate::lapsed)).
+fn expires_at(deadline: Instant) -> Instant {
+    deadline.after(BEHIND_THE_SUPERVISOR)
+}
+
+/// A timer whose descriptor is readable once it has expired. Its clock counts suspend.
 #[derive(Debug)]
-struct Countdown(OwnedFd);
+pub struct Countdown(OwnedFd);
 
 impl Countdown {
     /// Creates a timer that is not armed.
     ///
     /// # Errors
     /// If the process is out of descriptors.
-    fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Returns when the timer expires for a deadline of the supervisor.
-    fn expires_at(deadline: Instant) -> Instant {
-        deadline.after(BEHIND_THE_SUPERVISOR)
-    }
-
-    /// Replaces the supervisor's deadline.
+    /// Replaces the moment at which it expires.
     ///
     /// # Errors
-    /// If the kernel refuses; the earlier deadline is then still in force.
-    fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
-        let wake_at = deadline.map_or(Duration::ZERO, |at| {
+    /// If the kernel refuses; the earlier moment is then still in force.
+    pub fn set(&self, at: Option<Instant>) -> io::Result<()> {
+        let wake_at = at.map_or(Duration::ZERO, |at| {
             // Zero would disarm. The first nanosecond after boot is in the past, too.
-            Duration::from_nanos(Self::expires_at(at).as_nanos().clamp(1, i64::MAX as u64))
+            Duration::from_nanos(at.as_nanos().clamp(1, i64::MAX as u64))
         });
         let once = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -415,7 +415,7 @@ mod tests {
     fn timer_expires_after_the_deadline_unless_it_moved() {
         let countdown = Countdown::new().unwrap();
         let deadline = SystemClock::read().after(Duration::from_millis(20));
-        countdown.set(Some(deadline)).unwrap();
+        countdown.set(Some(expires_at(deadline))).unwrap();
         assert!(!has_expired(&countdown));
         poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
         assert!(SystemClock::read() >= deadline.after(BEHIND_THE_SUPERVISOR));

@@ -5,7 +5,7 @@
 
 use crate::{
     link::{Link, Message, Received},
-    messages::{FromShim, Helper, ToShim},
+    messages::{FromShim, Helper, Note, ToShim},
 };
 use rustix::{
     fs::{Mode, OFlags},
@@ -137,6 +137,47 @@ pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, S
     match link.receive() {
         Some(Received::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
         Some(Received::End) | None => Err(StageError::Abandoned),
+    }
+}
+
+/// Notes from a program to a process that acts when the program is dead. The kernel closes the link when the last
+/// thread of the program has ended.
+#[derive(Debug)]
+pub struct NoteLink(Link<Note, Note>);
+
+impl NoteLink {
+    /// Returns the link to a process that is to be started, and the command that starts it as `stage`.
+    ///
+    /// # Errors
+    /// If the program is out of descriptors.
+    pub fn to(stage: &str, arguments: impl IntoIterator<Item = OsString>) -> io::Result<(Self, Command)> {
+        let (near, far) = crate::link::pair()?;
+        Ok((Self(near), command(stage, arguments, far)))
+    }
+
+    /// Returns the link from the program that started this process.
+    ///
+    /// # Errors
+    /// If there is no such link, or the system refuses a descriptor.
+    pub fn given() -> Result<Self, StageError> {
+        given_link().map(Self)
+    }
+
+    /// Sends a note. Never blocks. Returns whether it was sent.
+    #[must_use]
+    pub fn tell(&self, note: Note) -> bool {
+        self.0.send(&note).is_ok()
+    }
+
+    /// Hears all notes, until the program is dead.
+    pub fn hear_until_death(&self, mut hear: impl FnMut(Note)) {
+        loop {
+            match self.0.receive() {
+                Some(Received::Message(note, _)) => hear(note),
+                Some(Received::End) => return,
+                None => self.0.wait(),
+            }
+        }
     }
 }
 

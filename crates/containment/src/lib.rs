@@ -38,11 +38,11 @@ mod sweep;
 pub use containment::{Containment, Level, Wanted};
 pub use control_group::ControlGroupRefusal;
 pub use event::{Event, OnEvent};
-pub use guard::{Ended as GuardEnded, Refusal, Report as GuardReport, guard};
-pub use launch::{HelperError, HelperLines, OWN_BINARY, StageError};
+pub use guard::{Countdown, Ended as GuardEnded, Refusal, Report as GuardReport, guard};
+pub use launch::{HelperError, HelperLines, NoteLink, OWN_BINARY, StageError};
 pub use link::{Readable, Received};
 pub use messages::{Helper, Note, ToSupervisor};
-pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, own_group, reap};
+pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, ends_by, own_group, reap};
 pub use refusal::{NamespaceRefusal, NotExecuted, Step};
 pub use signals::{
     Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,

@@ -46,7 +46,8 @@ pub(crate) enum ToGuardian {
     Finished,
 }
 
-/// A message from a supervisor to its guardian's caller. This crate does not interpret it.
+/// A message to a process that acts when its sender is dead: the guardian's caller, or one that was started with
+/// [`NoteLink::to`](crate::NoteLink::to). This crate does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note {
     /// The kind of the note, below 128.
@@ -80,12 +81,22 @@ impl Message for ToSupervisor {
 /// Frames of this kind and above are notes.
 const NOTES: u8 = 128;
 
+impl Message for Note {
+    fn to_frame(&self) -> Frame {
+        Frame { kind: NOTES | self.kind, words: self.words }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        Some(Self { kind: frame.kind.checked_sub(NOTES)?, words: frame.words })
+    }
+}
+
 impl Message for ToGuardian {
     fn to_frame(&self) -> Frame {
         match *self {
             Self::Deadline(deadline) => frame(16, instant_words(deadline)),
             Self::Finished => frame(17, []),
-            Self::Note(Note { kind, words }) => Frame { kind: NOTES | kind, words },
+            Self::Note(note) => note.to_frame(),
         }
     }
 
@@ -93,8 +104,7 @@ impl Message for ToGuardian {
         Some(match frame.kind {
             16 => Self::Deadline(instant(frame.words)),
             17 => Self::Finished,
-            kind if kind >= NOTES => Self::Note(Note { kind: kind - NOTES, words: frame.words }),
-            _ => return None,
+            _ => Self::Note(Note::from_frame(frame)?),
         })
     }
 }

@@ -15,6 +15,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
 };
+use vvm_clock::{Instant, SystemClock};
 
 /// The descendants of this process.
 #[derive(Clone, Copy, Debug)]
@@ -309,8 +310,22 @@ pub(crate) fn wait_for_any() {
 
 /// Returns whether the process of a descriptor has ended, reaped or not.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+    ends_by(process, Instant::ORIGIN)
+}
+
+/// Waits until the process of a descriptor has ended, reaped or not, and at most until `limit`. Returns whether it has.
+pub fn ends_by(process: &OwnedFd, limit: Instant) -> bool {
+    loop {
+        let left = SystemClock::read().until(limit);
+        let longest = Timespec::try_from(left).ok();
+        // After an interruption, again with the time left.
+        if poll(&mut [PollFd::new(process, PollFlags::IN)], longest.as_ref()).is_ok_and(|ready| ready > 0) {
+            return true;
+        }
+        if left.is_zero() {
+            return false;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -90,11 +90,12 @@ fn run_member() {
     with_supervisor(async |supervisor| {
         let folder = env::temp_dir().join(format!("member-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let at = |name: &str| folder.join(name).display().to_string();
-        let (group, joined) = (at("group"), at("joined"));
+        // In quotes: the path may have a space.
+        let at = |name: &str| format!("'{}'", folder.join(name).display());
+        let (group, new, joined) = (at("group"), at("group.new"), at("joined"));
         // Renamed, so that nothing half-written is read.
         let command = format!(
-            "grep ^0: /proc/self/cgroup > {group}.new; mv {group}.new {group}; \
+            "grep ^0: /proc/self/cgroup > {new}; mv {new} {group}; \
              until test -e {joined}; do sleep 0.01; done; exit 7"
         );
         let member = format!(

@@ -85,7 +85,7 @@ pub use leadership::{Completed, InsufficientTime, Loss, ReleaseOutcome};
 #[doc(hidden)]
 pub use record::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 #[doc(hidden)]
-pub use storage::{Claim, Delete, Key, Layer, Limits, ReadError, Swap, TtlStorage, WriteError};
+pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError};
 #[doc(hidden)]
 pub use timing::Timing;
 

@@ -2,12 +2,10 @@
 //! `testing`) tests every sentence.
 
 pub(crate) mod documents;
-mod layer;
 
 use crate::record::{Entry, Epoch, Incarnation, Slot, Vacant};
 use async_trait::async_trait;
 use documents::DocumentStorage;
-pub use layer::Layer;
 use std::{
     error::Error,
     fmt::{Debug, Display},
@@ -117,8 +115,6 @@ pub enum Delete {
 /// # Cancel safety
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even
 /// later. Reads may be dropped at will.
-///
-/// To change a few verbs of another storage, implement [`Layer`] instead.
 #[async_trait]
 pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// The limits of this driver.

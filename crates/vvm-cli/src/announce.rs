@@ -49,6 +49,25 @@ pub(crate) fn is_json() -> bool {
     LOG.get() == Some(&LogFormat::Json)
 }
 
+/// Set if lines about changes of state are left out (`vvm once --quiet`).
+static QUIET: OnceLock<()> = OnceLock::new();
+
+/// From here on, leaves out lines and events about changes of state, but for the one about the end.
+pub(crate) fn quieten() {
+    // A process has one command line.
+    let _ = QUIET.set(());
+}
+
+/// Whether changes of state are left out.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.get().is_some()
+}
+
+/// Whether an event of ours with these members is written.
+fn is_wanted(members: &Map<String, Value>) -> bool {
+    !is_quiet() || members.get("event").and_then(Value::as_str) == Some("concluded")
+}
+
 /// Closes the standard output and error of this process if they are terminals: the shell has printed its
 /// prompt again, and not even the deadman or a panic may write there. Files, pipes and journals stay open.
 /// Does not block.
@@ -143,15 +162,26 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// [`announce`] with a format string, for text alone: programs get the same as an event with fields.
+/// [`announce`] with a format string, for text alone: programs get the same as an event with fields. About a
+/// change of state, which `--quiet` leaves out.
 macro_rules! say_text {
+    ($($line:tt)*) => {
+        if !$crate::announce::is_quiet() {
+            $crate::announce::say_end!($($line)*);
+        }
+    };
+}
+pub(crate) use say_text;
+
+/// As [`say_text`], about an end, which `--quiet` does not leave out.
+macro_rules! say_end {
     ($($line:tt)*) => {
         if !$crate::announce::is_json() {
             $crate::announce::announce(format_args!($($line)*));
         }
     };
 }
-pub(crate) use say_text;
+pub(crate) use say_end;
 
 /// Levels and TARGET=LEVEL pairs, separated by commas, such as `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";
@@ -219,7 +249,8 @@ struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if let Some(line) = members(event).get("message").and_then(Value::as_str) {
+        let members = members(event);
+        if let Some(line) = members.get("message").and_then(Value::as_str).filter(|_| is_wanted(&members)) {
             say!("{line}");
         }
     }
@@ -232,6 +263,9 @@ impl<S: Subscriber> Layer<S> for Objects {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut members = members(event);
         let metadata = event.metadata();
+        if metadata.target() == OURS && !is_wanted(&members) {
+            return;
+        }
         if metadata.target() != OURS {
             members.insert("target".into(), metadata.target().into());
         }

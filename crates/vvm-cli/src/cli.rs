@@ -16,6 +16,8 @@ use crate::{
     exit, guardian,
     history::{self, HistoryArgs},
     init_storage::{self, InitStorageArgs},
+    list::{self, ListArgs},
+    once::{OnceCommand, REFUSED, StageArgs},
     pause::{self, PauseArgs, ResumeArgs},
     release,
     run::{self, OnExit, RunArgs},
@@ -46,13 +48,14 @@ impl Cli {
     /// Describes a command line that has only the command `name`, if that is one that runs for long.
     /// [`FromArgMatches`](clap::FromArgMatches) understands its matches, too.
     pub(crate) fn with_command_alone(name: &str) -> Option<clap::Command> {
-        let of_run = |name| RunArgs::augment_args(clap::Command::new(name));
+        let of_stage = |name| StageArgs::augment_args(clap::Command::new(name)).hide(true);
         let of_elect = |name| ElectArgs::augment_args(clap::Command::new(name));
         let described = match name {
-            "run" => of_run("run"),
+            "run" => RunArgs::augment_args(clap::Command::new("run")),
+            "once" => OnceCommand::augment_args(clap::Command::new("once")),
             "elect" => of_elect("elect"),
-            STAGE_HOST => of_run(STAGE_HOST).hide(true),
-            STAGE_RELEASE => of_run(STAGE_RELEASE).hide(true),
+            STAGE_HOST => of_stage(STAGE_HOST),
+            STAGE_RELEASE => of_stage(STAGE_RELEASE),
             STAGE_DEMOTE => of_elect(STAGE_DEMOTE).hide(true),
             _ => return None,
         };
@@ -69,8 +72,10 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Once(OnceCommand),
     Elect(ElectArgs),
     Status(StatusArgs),
+    List(ListArgs),
     Watch(WatchArgs),
     Doctor(DoctorArgs),
     History(HistoryArgs),
@@ -86,9 +91,9 @@ pub(crate) enum Command {
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
     #[command(hide = true, name = STAGE_HOST)]
-    StageHost(RunArgs),
+    StageHost(StageArgs),
     #[command(hide = true, name = STAGE_RELEASE)]
-    StageRelease(RunArgs),
+    StageRelease(StageArgs),
     #[command(hide = true, name = STAGE_DEMOTE)]
     StageDemote(ElectArgs),
 }
@@ -148,16 +153,18 @@ pub(crate) fn main() -> ExitCode {
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal, &words),
     };
-    if matches!(cli.command, Command::Run(_) | Command::Elect(_))
+    if matches!(cli.command, Command::Run(_) | Command::Once(_) | Command::Elect(_))
         && let Err(refusal) = announce::check_filter()
     {
         say!("{refusal}");
         return exit::MISUSE.into();
     }
     match cli.command {
-        Command::Run(run) => guardian::main(&run, &settled),
+        Command::Run(run) => guardian::main(&run, None, &settled),
+        Command::Once(OnceCommand { run, once }) => guardian::main(&run, Some(&once), &settled),
         Command::Elect(elect) => elect::main(&elect, &settled),
         Command::Status(status) => status::main(&status),
+        Command::List(list) => list::main(&list),
         Command::Watch(watch) => watch::main(&watch),
         Command::Doctor(doctor) => doctor::main(&doctor),
         Command::History(history) => history::main(&history),
@@ -170,8 +177,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Man(man) => generated::man(&man),
         Command::DemoCandidate(candidate) => demo::candidate_main(&candidate),
         Command::DemoWorker(worker) => demo::worker_main(&worker),
-        Command::StageHost(run) => run::main(run),
-        Command::StageRelease(run) => release::main(&run),
+        Command::StageHost(StageArgs { run, once }) => run::main(run, once),
+        Command::StageRelease(StageArgs { run, .. }) => release::main(&run),
         Command::StageDemote(elect) => elect::demote(&elect),
     }
 }
@@ -205,6 +212,7 @@ fn read_as(
         check_modifiers(&matches, |option| !settled.origins.has(option))?;
         check_warm(&matches)?;
         check_password(&matches, |option| !settled.origins.has(option))?;
+        check_once(&matches)?;
         Cli::from_arg_matches(&matches)
     });
     match cli.map_err(|refusal| refusal.format(&mut described)) {
@@ -289,9 +297,13 @@ fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
     let _ = refusal.print();
     misuse.origins.iter().for_each(|origin| say!("{origin}"));
     let mut words = words.iter().skip(1);
-    let is_run = words.next().is_some_and(|command| command == "run");
-    if is_run && refusal.kind() == ErrorKind::UnknownArgument && !words.any(|word| word == "--") {
-        say!("write -- before the command to run: vvm run … -- CMD ARGS…");
+    let command = words.next().and_then(|command| command.to_str());
+    let command = command.filter(|command| ["run", "once"].contains(command));
+    if let Some(command) = command
+        && refusal.kind() == ErrorKind::UnknownArgument
+        && !words.any(|word| word == "--")
+    {
+        say!("write -- before the command to run: vvm {command} … -- CMD ARGS…");
     }
     if refusal.use_stderr() { exit::MISUSE.into() } else { ExitCode::SUCCESS }
 }
@@ -361,7 +373,9 @@ fn check_warm(matches: &ArgMatches) -> Result<(), Error> {
 /// # Errors
 /// If a typed modifier has no effect.
 fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let Some((_, run)) = matches.subcommand().filter(|(name, _)| *name == "run") else { return Ok(()) };
+    let Some((name, run)) = matches.subcommand().filter(|(name, _)| ["run", "once"].contains(name)) else {
+        return Ok(());
+    };
     for (modifier, modified) in MODIFIERS {
         let is_given = run.value_source(modifier) == Some(ValueSource::CommandLine);
         let has_effect = match modified {
@@ -375,9 +389,30 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
         if is_given && !has_effect && is_typed(&modifier) {
             let missing =
                 if modified == RESTART { "on-exit restart".into() } else { modified.replace('_', "-") };
-            let what = format!("--{modifier} has no effect without --{missing}: add that, or leave it out\n");
+            let way_out = match (name, modified) {
+                ("once", RESTART) => "with vvm once: leave it out, or use --retry-after".to_owned(),
+                _ => format!("without --{missing}: add that, or leave it out"),
+            };
+            let what = format!("--{modifier} has no effect {way_out}\n");
             let mut refusal = Error::raw(ErrorKind::MissingRequiredArgument, what);
             refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{modified}")));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what would have no sense for `vvm once`, wherever it was set.
+fn check_once(matches: &ArgMatches) -> Result<(), Error> {
+    let Some((_, once)) = matches.subcommand().filter(|(name, _)| *name == "once") else { return Ok(()) };
+    for (option, harmless, why) in REFUSED {
+        let is_set = once.value_source(option) == Some(ValueSource::CommandLine);
+        let mut values = once.get_raw(option).into_iter().flatten();
+        if is_set && values.any(|value| value != harmless) {
+            let shown = if option == "try_once" { "try".into() } else { option.replace('_', "-") };
+            let mut refusal =
+                Error::raw(ErrorKind::ArgumentConflict, format!("vvm once takes no --{shown}: {why}\n"));
+            refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{shown}")));
             return Err(refusal);
         }
     }
@@ -407,10 +442,12 @@ mod tests {
 
     #[test]
     fn command_described_alone_is_parsed_as_among_all_commands() {
-        for command in ["run", "elect"].into_iter().chain(STAGES) {
-            let hooks = ["--on-lead", "true", "--on-loss", "true"];
-            let is_elect = ["elect", STAGE_DEMOTE].contains(&command);
-            let rest = if is_elect { &hooks[..] } else { &["--on-exit=restart", "--", "true", "-x"] };
+        for command in ["run", "once", "elect"].into_iter().chain(STAGES) {
+            let rest = match command {
+                "elect" | STAGE_DEMOTE => &["--on-lead", "true", "--on-loss", "true"][..],
+                "run" => &["--on-exit=restart", "--", "true", "-x"],
+                _ => &["--period", "p", "--", "true", "-x"],
+            };
             let words = ["vvm", command, "--storage=sqlite:x.db", "--name", "n"].into_iter();
             let words = words.chain(rest.iter().copied()).map(OsString::from).collect::<Vec<_>>();
             let variables = vec![("VVM_TTL".into(), "7s".into()), ("HOME".into(), "/".into())];

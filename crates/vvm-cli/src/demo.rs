@@ -1,18 +1,11 @@
 //! `vvm demo`: real `vvm run` on one SQLite file. One leads, crashes, stops, hangs; the next one takes over.
 //!
-//! `script` has the steps. `run` performs them and records events on a `timeline`; `work` reads the workers'
-//! logs. `checks` decides which promises hold, `view` shows all of it.
+//! The processes tell what happens: the lines of their logs are shown, and at the end their history. `script` has
+//! the steps. `checks` decides by the workers' own logs which promises hold.
 
 mod candidate;
 mod checks;
-mod record;
-mod run;
-#[cfg(test)]
-mod sample;
 mod script;
-mod timeline;
-mod view;
-mod work;
 mod worker;
 
 pub(crate) use candidate::main as candidate_main;
@@ -23,23 +16,26 @@ use crate::{
     args::parse_ttl,
     exit,
     runtime::Signals,
-    terminal_view::{Screen, palette_of_standard_output},
+    terminal_view::{Palette, Row, Style, palette_of_standard_output},
 };
-use candidate::Candidate;
-use checks::Results;
+use candidate::{Candidate, NAME, vvm};
+use checks::{Moments, Results};
 use clap::Args;
 use ielections::{Ttl, TtlStorage as _};
-use record::Record;
-use run::{Run, RunError};
-use rustix::process::{Signal, getpid, set_child_subreaper};
-use std::{env, ffi::OsString, io, path::PathBuf, process::ExitCode};
+use rustix::process::{getpid, set_child_subreaper};
+use script::{Record, Run, RunError};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 use tempfile::Builder;
-use timeline::{CandidateId, Timeline};
-use view::{Output, Scene};
 use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Family, ForeignProcFs, end_all};
 use vvm_storage::{BeyondLimits, OpenError};
-use work::WorkPeriod;
+use worker::WorkPeriod;
 
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
@@ -79,10 +75,8 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let family = Family::of_this_process()?;
     // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
-    let palette = palette_of_standard_output().filter(|_| !demo.json);
-    let also = if palette.is_some() { &[Signal::TSTP][..] } else { &[] };
     // Before there is anything to clean up.
-    let signals = Signals::catch_also(also)?;
+    let signals = Signals::catch()?;
     // In memory, unless TMPDIR is set: the demo does not show the speed of a busy disk.
     let mut folder = Builder::new();
     folder.prefix("vvm-demo-");
@@ -97,20 +91,13 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     if demo.ttl.get() < least {
         return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
     }
-    let [a, b, c] = CandidateId::ALL.map(|id| Candidate::new(id, temporary.path()));
+    let [a, b, c] = ["A", "B", "C"].map(|name| Candidate::new(name, temporary.path()));
     let candidates = [a?, b?, c?];
-    let output = match palette {
-        Some(palette) => Output::Terminal { screen: Screen::enter(palette)?, drawn: None },
-        None if demo.json => Output::Json,
-        None => Output::Lines,
-    };
-
-    let timeline = Timeline::new(SystemClock::read());
-    let (ttl, step) = (demo.ttl, "");
-    let mut run = Run { storage, ttl, family, signals, record, output, candidates, timeline, step };
-    let played = script::play(&mut run);
+    let (ttl, is_shown, moments, began) = (demo.ttl, !demo.json, Moments::default(), SystemClock::read());
+    let mut run = Run { storage, ttl, family, signals, record, candidates, moments, began, is_shown };
+    let played = run.play();
     end_all(&Containment::by_family(family), drop, drop);
-    let Run { timeline, step, output, mut candidates, record, .. } = run;
+    let Run { storage, mut candidates, record, moments, .. } = run;
     record.close();
     let early = match played {
         Err(error @ RunError::Interrupted(_)) => return Err(error.into()),
@@ -120,16 +107,26 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let mut work = Vec::new();
     for candidate in &mut candidates {
         // No worker is left that writes.
-        candidate.new_work()?;
+        candidate.new_lines()?;
         if !candidate.log.ends_with_a_line() {
             return Err(io::Error::other("the last line of a worker's log is not whole").into());
         }
         work.append(&mut candidate.work);
     }
     work.sort_by_key(|period: &WorkPeriod| period.first);
-    let results = Results::of(&timeline, &work, ttl, early.as_deref());
-    let scene = Scene { timeline: &timeline, step, ttl, now: SystemClock::read() };
-    output.finish(&scene, &results)?;
+    let results = Results::of(&moments, &work, ttl, early.as_deref());
+    if demo.json {
+        writeln!(io::stdout(), "{}", results.summary)?;
+    } else {
+        // Fails if the reader has gone.
+        writeln!(io::stdout())?;
+        vvm(["history", "--storage", &storage, "--name", NAME]).status()?;
+        let palette = palette_of_standard_output().unwrap_or(Palette::Plain);
+        for check in &results.checks {
+            let (sign, style) = if check.holds { ("✓", Style::Good) } else { ("✗", Style::Bad) };
+            writeln!(io::stdout(), "{}", Row(format!("  {sign} {}", check.text), style).to_text(palette))?;
+        }
+    }
     let holds = results.checks.iter().all(|check| check.holds);
     if !holds {
         say!("demo: a check failed; the files of the run are kept in {}", temporary.keep().display());

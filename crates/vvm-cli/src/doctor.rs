@@ -224,11 +224,10 @@ fn stand_in(url: &str) -> Result<StandIn, Finding> {
             Ok(StandIn { url, names: [name.display().to_string(), own], _folder: made })
         }
         Err(cause) => {
-            let says = format!(
-                "{} does not exist and can't be created: {cause}. Create the folder {} or choose another",
-                path.display(),
-                folder.display()
-            );
+            // It names the remedy.
+            let refusal = vvm_storage::url::check_place(url).err().map(|refusal| refusal.to_string());
+            let cause = refusal.unwrap_or_else(|| format!("{cause}: choose another folder"));
+            let says = format!("{} does not exist and can't be created: {cause}", path.display());
             Err(Finding::new("new storage", Health::Problem, says))
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     args::{CandidateArgs, InvalidValue, parse_duration, parse_line},
     dry_run::DryRun,
     exit,
-    leadership::Leading,
+    leadership::{Leading, ToGuardian},
     runtime,
     settings::{HANDED_ON, Settled},
 };
@@ -78,7 +78,9 @@ async fn campaign(
     let deadman = Deadman::with_trigger(hooks.trigger());
     let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let informed = Arc::clone(demoter);
-    host.report_claims(move |claim| informed.tell(ToDemoter::Claim(claim.map(Leading::from))));
+    host.report_claims(move |claim| {
+        informed.tell(ToDemoter::Host(ToGuardian::Claim(claim.map(Leading::from))));
+    });
     let stop = host.stop();
     if let Some(address) = host.http() {
         let (event, name) = ("status_page", name.as_str());

@@ -7,6 +7,10 @@ pub(crate) use vvm_host::exit_status::*;
 
 /// The command failed its checks and was stopped.
 pub(crate) const UNHEALTHY: u8 = 81;
+/// `vvm once`: every attempt was used, and the period is not done.
+pub(crate) const NO_ATTEMPT_LEFT: u8 = 82;
+/// `vvm once`: the command succeeded, and the period may not be marked as done.
+pub(crate) const NOT_MARKED: u8 = 83;
 /// Killed at the deadline, by the kernel or by another process of `vvm`.
 pub(crate) const KILLED: u8 = by_signal(9);
 /// The command can't be executed.

@@ -2,12 +2,13 @@
 //! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
 use crate::{
-    announce::{self, is_json, say, say_text, write_event},
+    announce::{self, is_json, say, say_end, write_event},
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     dry_run::DryRun,
     exit,
     leadership::{Farewell, Leading, ToGuardian, Told},
+    once::{self, OnceArgs},
     release::Release,
     result_file::{self, Outcome, Report, Unwritable},
     run::RunArgs,
@@ -19,7 +20,6 @@ use ielections::{Holder, record::HolderTooLong};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
 use std::{io, iter, process::ExitCode};
-use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
 
@@ -42,10 +42,13 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Runs `vvm run` with `args`, which `settled` came to.
-pub(crate) fn main(args: &RunArgs, settled: &Settled) -> ExitCode {
+/// Runs `vvm run`, or `vvm once`, with these arguments, which `settled` came to.
+pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
-    let (farewell, is_of_vvm) = run(args, settled).unwrap_or_else(|refusal| {
+    if once.is_some_and(|once| once.quiet) {
+        announce::quieten();
+    }
+    let (farewell, is_of_vvm) = run(args, once, settled).unwrap_or_else(|refusal| {
         say!("{refusal}");
         let status = match refusal {
             StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE,
@@ -63,7 +66,7 @@ pub(crate) fn main(args: &RunArgs, settled: &Settled) -> ExitCode {
 }
 
 /// Returns how `vvm` is to end, and whether the status is its own and not the command's.
-fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), StartError> {
     let holder = args.candidate.own_holder()?;
     if let Some(path) = &args.result_file {
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))?;
@@ -74,7 +77,17 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     if args.candidate.dry_run {
         containment.dissolve();
         let command = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let more = [("would run", command), ("containment", containment.level().to_string())];
+        let mut more = vec![("would run", command), ("containment", containment.level().to_string())];
+        if let Some(once) = once {
+            match once::dry_run(&args.candidate, once) {
+                Ok((period, None)) => more.insert(0, ("period", period)),
+                Ok((period, Some(status))) => {
+                    println!("{:<12} with status {status}: {period}", "would end");
+                    return Ok((Farewell::Exit(status), false));
+                }
+                Err(refusal) => return Ok((Farewell::Exit(refusal.conclude()), true)),
+            }
+        }
         return Ok((Farewell::Exit(DryRun { candidate: &args.candidate, holder }.show(&more)), true));
     }
     let mut manager = ServiceManager::of_environment();
@@ -88,12 +101,8 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     let end = guard(arguments, &environment, containment, |heard| match heard {
         GuardReport::Event(event) => say_event(&event),
         GuardReport::Note(note) => match ToGuardian::read(note) {
-            Some(ToGuardian::Claim(claim)) => (told.claim, told.since) = (claim, SystemClock::read()),
-            Some(ToGuardian::Unproven) => told.unproven = true,
-            Some(ToGuardian::Leading(leading)) => told.leading = Some(leading),
-            Some(ToGuardian::Farewell(farewell)) => told.farewell = Some(farewell),
             Some(ToGuardian::State(state)) => manager.iter_mut().for_each(|manager| manager.tell(state)),
-            None => {}
+            message => message.into_iter().for_each(|message| told.hear(message)),
         },
     })?;
     if let Some(release) = Release::of(&told, &end, args) {
@@ -142,8 +151,8 @@ impl Ending {
         match self.outcome {
             // The host has printed the cause.
             Outcome::SystemRefused => {}
-            Outcome::HostDied => say_text!("{name}: {}: it {ended}", self.outcome),
-            outcome => say_text!("{name}: {outcome}: {reason}"),
+            Outcome::HostDied => say_end!("{name}: {}: it {ended}", self.outcome),
+            outcome => say_end!("{name}: {outcome}: {reason}"),
         }
         if is_json() {
             write_event("error", "concluded", self.members(name, holder, &reason));

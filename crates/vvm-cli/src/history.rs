@@ -4,8 +4,9 @@ use crate::{
     announce::say,
     args::{TargetArgs, parse_slots},
     calendar::{Moment, Span},
-    inspection::{Refusal, operate},
+    inspection::{Refusal, operate, printable},
     liveness::{Liveness, Observation},
+    once,
 };
 use clap::Args;
 use ielections::{Slot, TtlStorage as _};
@@ -29,6 +30,9 @@ struct Line {
 }
 
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
+    if args.periods {
+        return once::history(&args.target, args.json);
+    }
     operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         let Some(documents) = storage.documents() else {
@@ -98,15 +102,6 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
     Ok(())
 }
 
-/// Escapes what a terminal would not print: a record may contain anything, its control sequences included.
-fn printable(text: &str) -> String {
-    let escaped = |char: char| match char {
-        '"' | '\'' => char.to_string(),
-        _ => char.escape_debug().to_string(),
-    };
-    text.chars().map(escaped).collect()
-}
-
 /// Show past leaderships: the last 64 of each slot, with their leaders, times and ends.
 ///
 /// Leaders of vvm run, vvm elect and programs with a vvm_host::Host write it beside their record. Programs
@@ -124,7 +119,10 @@ pub(crate) struct HistoryArgs {
     /// Only this slot
     #[arg(long, value_name = "N", value_parser = parse_slots)]
     pub(crate) slot: Option<NonZeroU32>,
-    /// As JSON: one array with an object for each leadership
+    /// The periods of vvm once instead: which are done, when, by which leader, after how many attempts
+    #[arg(long, conflicts_with = "slot")]
+    pub(crate) periods: bool,
+    /// As JSON: one array with an object for each leadership or period
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -134,11 +132,6 @@ mod tests {
     use super::*;
     use crate::liveness::tests::record;
     use ielections::{Epoch, Vacant};
-
-    #[test]
-    fn quotes_stay_and_control_sequences_are_escaped() {
-        assert_eq!(printable("can't run \"a\u{1b}[2J\""), "can't run \"a\\u{1b}[2J\"");
-    }
 
     #[test]
     fn leadership_without_recorded_end_is_ended_by_what_its_slot_shows() {

@@ -102,6 +102,15 @@ pub(crate) fn new_ask() -> Ask {
     Ask { incarnation: Incarnation::from_bytes(bytes), since_unix_epoch: SystemWallClock.since_unix_epoch() }
 }
 
+/// Escapes what a terminal would not print: a record may contain anything, its control sequences included.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |char: char| match char {
+        '"' | '\'' => char.to_string(),
+        _ => char.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// Prints a line about the name. A closed standard output does not fail the request.
 pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
     let _ = writeln!(io::stdout().lock(), "{}: {line}", inspector.name);
@@ -115,4 +124,14 @@ pub(crate) fn operate(
 ) -> ExitCode {
     inspect((url, name), purpose, act)
         .map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_stay_and_control_sequences_are_escaped() {
+        assert_eq!(printable("can't run \"a\u{1b}[2J\""), "can't run \"a\\u{1b}[2J\"");
+    }
 }

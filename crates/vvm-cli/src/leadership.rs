@@ -6,7 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt,
 };
-use vvm_clock::Instant;
+use vvm_clock::{Instant, SystemClock};
 use vvm_containment::Note;
 use vvm_host::operate::LeftBehind;
 use vvm_storage::ElectionKey;
@@ -66,7 +66,7 @@ impl fmt::Display for Leadership {
     }
 }
 
-/// A message to the guardian.
+/// A message to the process that acts when this one is dead: the guardian, or the demoter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
     /// A claim is about to be sent, for this leadership. `None`: the storage has no record of this host. The
@@ -102,6 +102,19 @@ pub(crate) struct Told {
     /// Whether the host had no proof that the command has ended.
     pub(crate) unproven: bool,
     pub(crate) farewell: Option<Farewell>,
+}
+
+impl Told {
+    /// Takes a message.
+    pub(crate) fn hear(&mut self, message: ToGuardian) {
+        match message {
+            ToGuardian::Claim(claim) => (self.claim, self.since) = (claim, SystemClock::read()),
+            ToGuardian::Unproven => self.unproven = true,
+            ToGuardian::Leading(leading) => self.leading = Some(leading),
+            ToGuardian::Farewell(farewell) => self.farewell = Some(farewell),
+            ToGuardian::State(_) => {}
+        }
+    }
 }
 
 impl Default for Told {

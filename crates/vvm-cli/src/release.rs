@@ -15,9 +15,8 @@ use crate::{
     settings::HANDED_ON,
 };
 use ielections::WriteError;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal},
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
 };
 use serde_json::Map;
 use std::{
@@ -28,7 +27,7 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError};
+use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by};
 use vvm_host::operate::{HostEnd, InspectError, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
@@ -73,19 +72,11 @@ impl Release {
 
     fn wait_for(&self, mut child: Child) -> io::Result<()> {
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-        loop {
-            let left = SystemClock::read().until(self.until);
-            let longest = Timespec::try_from(left).map_err(io::Error::other)?;
-            // After an interruption, again with the time left.
-            let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&longest));
-            if child.try_wait()?.is_some() {
-                return Ok(());
-            }
-            if left.is_zero() {
-                child.kill()?;
-                return Err(io::Error::other("the storage does not answer"));
-            }
+        if ends_by(&process, self.until) {
+            return child.wait().map(drop);
         }
+        child.kill()?;
+        Err(io::Error::other("the storage does not answer"))
     }
 }
 

@@ -36,6 +36,12 @@ pub(crate) enum Outcome {
     Lost,
     /// The command failed its checks, and has been stopped.
     Unhealthy,
+    /// The period was done before (`vvm once`).
+    AlreadyDone,
+    /// Every attempt was used, and the period is not done (`vvm once`).
+    NoAttemptLeft,
+    /// The command succeeded, and the period may not be marked as done (`vvm once`).
+    NotMarked,
     /// Leadership was not acquired in time.
     NotAcquired,
     /// Another process leads (`--try`).
@@ -75,6 +81,9 @@ impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::WorkerEnded => "ended",
+            Self::AlreadyDone => "nothing to do",
+            Self::NoAttemptLeft => "no attempt is left",
+            Self::NotMarked => "the command succeeded, but the period may not be marked as done",
             Self::Stopped => "stopped",
             Self::StoppedWhileWaiting => "stopped while waiting for leadership",
             Self::Lost => "leadership lost, the command has been stopped",

@@ -1,4 +1,4 @@
-//! The host process of `vvm run`: campaigns, leads, and decides about the command.
+//! The host process of `vvm run` and `vvm once`: campaigns, leads, and decides about the command.
 //!
 //! Its main thread is the async runtime, and starts the keepers of commands. One other thread watches the
 //! guardian, and ends this process if the guardian dies.
@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod control;
 mod health;
+mod once;
 mod outcome;
 mod warm;
 
@@ -15,6 +16,7 @@ use crate::{
     contained::{conclude, say_event},
     exit,
     leadership::{Farewell, Leading, ToGuardian},
+    once::{OnceArgs, look},
     result_file::Outcome,
     runtime::{self, Signals},
 };
@@ -23,7 +25,7 @@ pub(crate) use args::{OnExit, RunArgs};
 use command::{CommandRunner, CommandStarter};
 use control::{Control, GuardianDeadline, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
-use outcome::{Cause, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
+use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     future::pending,
@@ -79,10 +81,13 @@ impl From<HostError> for StartError {
     }
 }
 
-/// Runs the host of a `vvm run`.
-pub(crate) fn main(args: RunArgs) -> ExitCode {
+/// Runs the host of a `vvm run`, or of a `vvm once`.
+pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
     announce::start_log(args.candidate.log_format);
-    match host(args) {
+    if once.as_ref().is_some_and(|once| once.quiet) {
+        announce::quieten();
+    }
+    match host(args, once) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError::Accept(AcceptError::Stage(refusal))) => conclude(&refusal),
         Err(refusal) => {
@@ -92,7 +97,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-fn host(args: RunArgs) -> Result<(), StartError> {
+fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
     announce::start_events();
     announce::contained(containment.level());
@@ -151,6 +156,7 @@ fn host(args: RunArgs) -> Result<(), StartError> {
         reporter: Arc::clone(&reporter),
         run: Arc::default(),
         args,
+        once: once.map(Arc::new),
         clock,
     };
     let warm = {
@@ -217,7 +223,7 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
     let (app, warm) = warm.unzip();
     let CommandRunner { args, control, status, reporter, clock, .. } = runner;
     let current = Current::default();
-    let mut last = None;
+    let (mut last, mut nothing) = (None, None);
     let services = || {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
@@ -258,11 +264,15 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
     };
     {
         let mut running = pin!(async {
+            if let Some(nothing) = nothing_to_run(runner).await {
+                return Some(nothing);
+            }
             let hosting = host.run_then(services, after);
             match app {
                 Some(app) => app.beside(hosting).await,
                 None => drop(hosting.await),
             }
+            None
         });
         tokio::select! {
             biased;
@@ -273,7 +283,7 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
                 let cause = if is_guardian_dead { Cause::GuardianDied } else { stopped };
                 reporter.end_process(&LeadershipRun::default(), &cause);
             }
-            _ = &mut running => {}
+            ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
                 let run = current.get().unwrap_or_default();
                 reporter.end_process(&run, &Cause::Hung(control.stop_signal()));
@@ -295,7 +305,24 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
             }
         }
     }
-    last.map_or(Farewell::Exit(exit::SYSTEM), |reason| reason.farewell)
+    last.or(nothing).map_or(Farewell::Exit(exit::SYSTEM), |reason: ExitReason| reason.farewell)
+}
+
+/// Looks at the period of a `vvm once`, and returns the reason to end without a campaign, if there is one. A
+/// storage that does not answer in time is left to the campaign.
+async fn nothing_to_run(runner: &CommandRunner) -> Option<ExitReason> {
+    let (candidate, once) = (&runner.args.candidate, runner.once.as_ref()?);
+    let end = tokio::select! {
+        biased;
+        end = look(candidate, once) => end?,
+        () = runner.clock.sleep(candidate.ttl.get()) => return None,
+    };
+    let run = LeadershipRun::default();
+    // It is new.
+    let _ = run.once.set(end);
+    let reason = runner.reporter.campaign_ended(&run, &Cause::NothingToRun);
+    runner.status.ends(reason.to_string());
+    Some(reason)
 }
 
 /// Returns what ended the campaign of `run` first.

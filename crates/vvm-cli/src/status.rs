@@ -5,8 +5,9 @@ use crate::{
     args::TargetArgs,
     calendar::{Moment, Span},
     exit,
-    inspection::{conclude, inspect},
+    inspection::{Refusal, inspect},
     liveness::{Liveness, Observation},
+    once::{self, Shown},
     terminal_view::{Palette, Row, Style, palette_of_standard_output},
 };
 use clap::Args;
@@ -45,6 +46,9 @@ struct Line {
     stepping_down: Option<Stepping>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instances: Option<Vec<DocumentedInstance>>,
+    /// The newest periods of `vvm once`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    periods: Vec<Shown>,
 }
 
 /// A step-down request, as shown.
@@ -55,7 +59,7 @@ struct Stepping {
 }
 
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    let shown = inspect(args.target.pair(), Purpose::Look, async |inspector| {
+    let shown: Result<_, Refusal> = inspect(args.target.pair(), Purpose::Look, async |inspector| {
         let (lines, requests) = look(inspector, args).await?;
         show(args, &lines, &requests).map_err(InspectError::Output)?;
         Ok(lines.iter().map(Line::exit_status).max())
@@ -63,14 +67,11 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
     match shown {
         Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_HELD).into(),
         Ok(_) => ExitCode::SUCCESS,
-        Err(refusal) => conclude(&refusal).into(),
+        Err(refusal) => refusal.conclude().into(),
     }
 }
 
-async fn look(
-    inspector: &StorageInspector,
-    args: &StatusArgs,
-) -> Result<(Vec<Line>, Requests), InspectError> {
+async fn look(inspector: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Line>, Requests), Refusal> {
     let StorageInspector { storage, cluster, clock, .. } = inspector;
     let (settled, keys) = inspector.keys().await?;
     let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
@@ -114,6 +115,12 @@ async fn look(
         let line = Line::of(key, *state, slot, &requests);
         let age_ms = shown.map(millis).or(line.age_ms);
         lines.push(Line { instances, age_ms, by_server_clock: shown.is_some(), ..line });
+    }
+    if let (Some(first), Some((_, slot))) = (lines.first_mut(), seen.first()) {
+        let mut periods =
+            once::shown(inspector, slot.entry().map(|entry| entry.epoch)).await.map_err(once::refused)?;
+        let older = periods.len().saturating_sub(PERIODS);
+        first.periods = periods.split_off(older);
     }
     Ok((lines, requests))
 }
@@ -161,6 +168,7 @@ impl Line {
             pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
             stepping_down: step_down.and_then(Stepping::of),
             instances: None,
+            periods: Vec::new(),
         }
     }
 
@@ -226,7 +234,14 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
     if lines.iter().any(|line| line.by_server_clock) {
         say!("AGE is by the clock of the storage's server");
     }
-    show_instances(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))
+    show_instances(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))?;
+    match lines.first() {
+        Some(Line { periods, .. }) if !periods.is_empty() => {
+            writeln!(out)?;
+            once::write_table(&mut out, periods)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Show which process leads each slot.
@@ -263,6 +278,9 @@ pub(crate) struct StatusArgs {
 
 /// How many characters of a state the table shows. JSON has all.
 const SHOWN: usize = 100;
+
+/// How many periods are shown. `vvm history --periods` has all.
+const PERIODS: usize = 3;
 
 /// Returns all instances in the order of their ids; none if the storage keeps no documents.
 async fn read_instances(

@@ -1,6 +1,4 @@
-//! Pictures of rows of text on a terminal, for `watch` and `demo`.
-//!
-//! `row` is a row of text, `lanes` bars over time, `screen` the terminal.
+//! Pictures of rows of text on a terminal.
 
 use rustix::{
     process::{Signal, getpid, kill_process},
@@ -14,10 +12,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-use vvm_clock::Instant;
 
 /// How a row looks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -28,9 +24,6 @@ pub(crate) enum Style {
     Dim,
     Good,
     Bad,
-    // Colours without a meaning of their own.
-    Teal,
-    Violet,
     Orange,
 }
 
@@ -61,8 +54,6 @@ impl Row {
             Style::Dim => "38;5;245",
             Style::Good => "38;5;35",
             Style::Bad => "1;38;5;160",
-            Style::Teal => "38;5;37",
-            Style::Violet => "38;5;134",
             Style::Orange => "38;5;172",
         };
         format!("\x1b[{codes}m{text}\x1b[0m")
@@ -159,11 +150,6 @@ impl Screen {
         self.saved.take()
     }
 
-    /// Restores the terminal, and returns the colours for lines that follow.
-    pub(crate) fn leave(self) -> Palette {
-        self.palette
-    }
-
     /// Draws what `picture` returns for the present size, in columns and rows. It must not be larger.
     ///
     /// # Errors
@@ -217,7 +203,7 @@ impl Saved {
 }
 
 /// Returns columns and rows of the terminal at standard output, or those of a usual one if it does not say.
-pub(crate) fn screen_size() -> (usize, usize) {
+fn screen_size() -> (usize, usize) {
     let size = tcgetwinsize(rustix::stdio::stdout()).ok();
     let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
     size.map_or(USUAL, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
@@ -227,69 +213,6 @@ fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
-}
-
-/// How many columns apart two moments of an axis are, at least.
-const APART: usize = 10;
-
-/// Which moment stands in which column.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale {
-    pub(crate) began: Instant,
-    pub(crate) length: Duration,
-    /// Columns to the left of the beginning.
-    pub(crate) margin: usize,
-    /// Columns of the whole length.
-    pub(crate) columns: usize,
-}
-
-/// Columns with the same sign, from one moment to another, both included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bar {
-    pub(crate) from: Instant,
-    pub(crate) to: Instant,
-    pub(crate) sign: char,
-}
-
-impl Scale {
-    /// Returns the column of `moment`, which lies beyond the last one if the moment does.
-    fn column(&self, moment: Instant) -> usize {
-        let share = self.began.until(moment).as_secs_f64() / self.length.as_secs_f64();
-        self.margin + (share * self.columns as f64) as usize
-    }
-
-    /// Returns a lane that begins with `name`, with bars that each lie over those before it.
-    pub(crate) fn lane(&self, name: &str, bars: impl IntoIterator<Item = Bar>) -> String {
-        let mut lane = name.chars().collect::<Vec<_>>();
-        for Bar { from, to, sign } in bars {
-            let columns = self.column(from)..self.column(to) + 1;
-            lane.resize(lane.len().max(columns.end), ' ');
-            lane[columns].fill(sign);
-        }
-        lane.into_iter().collect()
-    }
-
-    /// Returns texts, each below its moment. Without room, the later one moves to the right.
-    pub(crate) fn captions(&self, mut captions: Vec<(Instant, String)>) -> String {
-        captions.sort_by_key(|(at, _)| *at);
-        let mut row = String::new();
-        for (at, caption) in captions {
-            let used = row.chars().count();
-            let gap = self.column(at).saturating_sub(used).max(usize::from(used > 0));
-            row = format!("{row}{:gap$}{caption}", "");
-        }
-        row
-    }
-
-    /// Returns a row of moments: multiples of `step`, or of twice as much and so on where that is too dense.
-    pub(crate) fn axis(&self, mut step: Duration) -> String {
-        while self.column(self.began.after(step)) < self.margin + APART && step < self.length {
-            step *= 2;
-        }
-        let moments = (0..).map(|count| step * count).take_while(|moment| *moment < self.length);
-        let label = |moment: Duration| (self.began.after(moment), format!("╵{} s", moment.as_secs_f64()));
-        self.captions(moments.map(label).collect())
-    }
 }
 
 #[cfg(test)]
@@ -366,37 +289,5 @@ mod tests {
         assert!(!after.contains(LEAVE), "twice: {shown:?}");
         let modes = tcgetattr(&held_open).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-    }
-
-    const BEGAN: Instant = Instant::from_nanos(500_000_000_000);
-
-    fn at(seconds: u64) -> Instant {
-        BEGAN.after(Duration::from_secs(seconds))
-    }
-
-    /// A column for each second.
-    fn scale() -> Scale {
-        Scale { began: BEGAN, length: Duration::from_secs(30), margin: 2, columns: 30 }
-    }
-
-    #[test]
-    fn later_bar_lies_over_earlier_one() {
-        let bar = |from, to, sign| Bar { from: at(from), to: at(to), sign };
-        assert_eq!(scale().lane("A", [bar(0, 5, '░'), bar(2, 3, '█')]), "A ░░██░░");
-    }
-
-    #[test]
-    fn captions_without_room_move_to_the_right() {
-        let captions = [(5, "second"), (3, "first"), (14, "third")];
-        let captions = captions.map(|(second, text)| (at(second), text.to_owned()));
-        assert_eq!(scale().captions(captions.into()), "     first second third");
-    }
-
-    #[test]
-    fn moments_of_an_axis_are_ten_columns_apart_or_more() {
-        let axis = |step| scale().axis(Duration::from_secs(step));
-        assert_eq!(axis(10), "  ╵0 s      ╵10 s     ╵20 s");
-        assert_eq!(axis(3), "  ╵0 s        ╵12 s       ╵24 s");
-        assert_eq!(axis(60), "  ╵0 s");
     }
 }

@@ -19,8 +19,9 @@ use vvm_clock::SystemClock;
 
 const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
-/// The variables with the program and with a kubeconfig.
+/// The variables with the program, with one that has an old client-go, and with a kubeconfig.
 const CLIENT_GO: &str = "VVM_TEST_CLIENT_GO";
+const OLD_CLIENT_GO: &str = "VVM_TEST_OLD_CLIENT_GO";
 const KUBECONFIG: &str = "VVM_TEST_KUBECONFIG";
 
 /// The TTL of both, in seconds.
@@ -37,10 +38,11 @@ struct ClientGo {
 }
 
 impl ClientGo {
-    fn start(lease: &str) -> Self {
-        let mut command = Command::new(env::var(CLIENT_GO).unwrap());
+    /// `duration` is its own `LeaseDuration`, in seconds.
+    fn start(program: &str, lease: &str, duration: u32) -> Self {
+        let mut command = Command::new(env::var(program).unwrap());
         command.args(["-kubeconfig", &env::var(KUBECONFIG).unwrap(), "-name", lease, "-id", "theirs"]);
-        command.args(["-ttl", &format!("{TTL}s"), "-v", "4"]);
+        command.args(["-ttl", &format!("{duration}s"), "-v", "4"]);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = Lines::of("client-go's stdout", child.stdout.take().unwrap());
@@ -94,54 +96,141 @@ fn wait_for_renewals(lease: &str) {
     }
 }
 
-fn vvm(trial: &Trial, lease: &str) -> Running {
+/// Starts our candidate. `ttl` is in seconds.
+fn vvm(trial: &Trial, lease: &str, ttl: u32) -> Running {
     let run = trial.run_script("echo leads; exec sleep 1000").with(["--name", lease, "--holder", "ours"]);
-    run.with(["--ttl", &format!("{TTL}s")]).start()
+    run.with(["--ttl", &format!("{ttl}s")]).start()
 }
 
-#[test]
-fn each_waits_while_the_other_leads_and_kubectl_shows_who_does() {
-    let trial = VVM.trial();
-    let lease = format!("beside-{}", std::process::id());
+mod present {
+    use super::*;
 
-    let mut ours = vvm(&trial, &lease);
-    ours.stdout.wait_for("leads");
-    let [name, holder, _age] = columns(&lease).try_into().unwrap();
-    assert_eq!((&*name, &*holder), (&*lease, "ours"));
-    assert_eq!(field(&lease, "leaseDurationSeconds"), TTL.to_string());
+    #[test]
+    fn each_waits_while_the_other_leads_and_kubectl_shows_who_does() {
+        let trial = VVM.trial();
+        let lease = format!("beside-{}", std::process::id());
 
-    let renewed = field(&lease, "renewTime");
+        let mut ours = vvm(&trial, &lease, TTL);
+        ours.stdout.wait_for("leads");
+        let [name, holder, _age] = columns(&lease).try_into().unwrap();
+        assert_eq!((&*name, &*holder), (&*lease, "ours"));
+        assert_eq!(field(&lease, "leaseDurationSeconds"), TTL.to_string());
 
-    // client-go waits while we lead.
-    let mut theirs = ClientGo::start(&lease);
-    for _ in 0..LOOKS {
-        let refused = theirs.stderr.wait_for("has not yet expired");
-        assert!(refused.contains("ours"), "{refused}");
+        let renewed = field(&lease, "renewTime");
+
+        // client-go waits while we lead.
+        let mut theirs = ClientGo::start(CLIENT_GO, &lease, TTL);
+        for _ in 0..LOOKS {
+            let refused = theirs.stderr.wait_for("has not yet expired");
+            assert!(refused.contains("ours"), "{refused}");
+        }
+        assert_ne!(field(&lease, "renewTime"), renewed);
+        assert_eq!(columns(&lease)[1], "ours");
+        assert_eq!(field(&lease, "leaseTransitions"), "1");
+
+        // It leads after our release, for which it need not wait a TTL.
+        ours.signal(Signal::TERM);
+        assert_eq!(ours.finish().signal(), 15);
+        let released = SystemClock::read();
+        theirs.stdout.wait_for("leading");
+        let took = SystemClock::read().since(released);
+        assert!(took < Duration::from_secs(u64::from(TTL)), "{took:?}");
+        assert_eq!(columns(&lease)[1], "theirs");
+
+        // We wait while it leads.
+        let mut ours = vvm(&trial, &lease, TTL);
+        ours.stderr.wait_for("waiting for leadership");
+        wait_for_renewals(&lease);
+        assert_eq!(columns(&lease)[1], "theirs");
+        theirs.terminate();
+        theirs.stdout.wait_for("lost");
+        // Its own renewals would have prevented that.
+        ours.stdout.wait_for("leads");
+        assert_eq!(columns(&lease)[1], "ours");
+        ours.signal(Signal::TERM);
+        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(field(&lease, "holderIdentity"), "");
     }
-    assert_ne!(field(&lease, "renewTime"), renewed);
-    assert_eq!(columns(&lease)[1], "ours");
-    assert_eq!(field(&lease, "leaseTransitions"), "1");
 
-    // It leads after our release, for which it need not wait a TTL.
-    ours.signal(Signal::TERM);
-    assert_eq!(ours.finish().signal(), 15);
-    let released = SystemClock::read();
-    theirs.stdout.wait_for("leading");
-    let took = SystemClock::read().since(released);
-    assert!(took < Duration::from_secs(u64::from(TTL)), "{took:?}");
-    assert_eq!(columns(&lease)[1], "theirs");
+    /// It goes by the duration in the record, which is ours.
+    #[test]
+    fn candidate_with_a_shorter_duration_waits_while_we_renew() {
+        let trial = VVM.trial();
+        let lease = format!("shorter-{}", std::process::id());
+        let mut ours = vvm(&trial, &lease, LONG);
+        ours.stdout.wait_for("leads");
+        let mut theirs = ClientGo::start(CLIENT_GO, &lease, SHORT);
+        // For longer than two of our renewals are apart.
+        for _ in 0..LOOKS_OF_SHORT {
+            theirs.stderr.wait_for("has not yet expired");
+        }
+        assert_eq!(columns(&lease)[1], "ours");
+        ours.signal(Signal::TERM);
+        assert_eq!(ours.finish().signal(), 15);
+    }
+}
 
-    // We wait while it leads.
-    let mut ours = vvm(&trial, &lease);
-    ours.stderr.wait_for("waiting for leadership");
-    wait_for_renewals(&lease);
-    assert_eq!(columns(&lease)[1], "theirs");
-    theirs.terminate();
-    theirs.stdout.wait_for("lost");
-    // Its own renewals would have prevented that.
-    ours.stdout.wait_for("leads");
-    assert_eq!(columns(&lease)[1], "ours");
-    ours.signal(Signal::TERM);
-    assert_eq!(ours.finish().signal(), 15);
-    assert_eq!(field(&lease, "holderIdentity"), "");
+/// Our TTL beside a candidate with a shorter duration: we renew every 5 s, and it waits for 2 s.
+const LONG: u32 = 20;
+const SHORT: u32 = 2;
+
+/// How often a candidate with [`SHORT`] looks in 10 s at least: every 0.27 to 0.6 s.
+const LOOKS_OF_SHORT: usize = 38;
+
+/// Releases before 0.27.0.
+mod old {
+    use super::*;
+
+    /// It goes by its own duration, and deposes a healthy leader whose renewals are further apart.
+    #[test]
+    fn candidate_with_a_shorter_duration_takes_the_lease_over() {
+        let trial = VVM.trial();
+        let lease = format!("old-{}", std::process::id());
+        let mut ours = vvm(&trial, &lease, LONG);
+        ours.stdout.wait_for("leads");
+        let mut theirs = ClientGo::start(OLD_CLIENT_GO, &lease, SHORT);
+        theirs.stdout.wait_for("leading");
+        let finished = ours.finish();
+        assert!(finished.says("taken over by theirs"), "{:#?}", finished.stderr);
+    }
+
+    /// With a duration that is at least our TTL, it waits as a new one does.
+    #[test]
+    fn candidate_with_our_duration_waits_while_we_renew() {
+        let trial = VVM.trial();
+        let lease = format!("old-waits-{}", std::process::id());
+        let mut ours = vvm(&trial, &lease, TTL);
+        ours.stdout.wait_for("leads");
+        let mut theirs = ClientGo::start(OLD_CLIENT_GO, &lease, TTL);
+        for _ in 0..LOOKS {
+            theirs.stderr.wait_for("has not yet expired");
+        }
+        assert_eq!(columns(&lease)[1], "ours");
+        ours.signal(Signal::TERM);
+        assert_eq!(ours.finish().signal(), 15);
+    }
+}
+
+/// No field of them is unknown to the server, and no required one is missing.
+#[test]
+fn manifests_of_recipes_are_accepted() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recipes.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let manifests = page.split("```yaml\n").skip(1).map(|text| text.split("```").next().unwrap());
+    let accept = |manifest: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, manifest).unwrap();
+        let mut apply = Command::new("kubectl");
+        apply.args(["--kubeconfig", &env::var(KUBECONFIG).unwrap(), "apply", "--dry-run=server"]);
+        let applied = apply.args(["--validate=strict", "--filename"]).arg(file.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&applied.stderr).into_owned();
+        if applied.status.success() { Ok(()) } else { Err(said) }
+    };
+    let manifests = manifests.collect::<Vec<_>>();
+    assert_eq!(manifests.len(), 2);
+    for manifest in manifests {
+        assert_eq!(accept(manifest), Ok(()));
+        let misspelled = manifest.replace("containers:", "container:");
+        assert!(accept(&misspelled).is_err_and(|said| said.contains("container")));
+    }
 }

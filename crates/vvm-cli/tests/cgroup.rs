@@ -18,7 +18,6 @@ mod cases {
     mod deadline;
     mod failure_table;
     mod guardian_death;
-    mod pre_stop;
     mod released;
     mod signals;
 }

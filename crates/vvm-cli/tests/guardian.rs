@@ -23,22 +23,20 @@ mod cases {
     mod files;
     mod first_steps;
     mod guardian_death;
-    #[cfg(feature = "scylla")]
-    mod hangs_up;
     mod http;
     mod hung;
     mod init_storage;
     mod leadership;
+    mod list;
     mod log_format;
     mod messages;
     mod on_exit;
+    mod once;
     mod operators;
-    mod out_of_memory;
     mod outages;
     mod outcomes;
     mod packaging;
     mod pause;
-    mod pre_stop;
     mod prompt;
     mod released;
     mod result_file;

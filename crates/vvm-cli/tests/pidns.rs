@@ -21,7 +21,6 @@ mod cases {
     mod on_exit;
     mod outcomes;
     mod pidns;
-    mod pre_stop;
     mod released;
     mod signal_table;
     mod signals;

@@ -14,11 +14,11 @@ use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 use vvm_storage::ElectionKey;
 
-/// How many leaderships are kept: 64 kB with the longest names and reasons.
+/// How many leaderships are kept.
 const KEPT: usize = 64;
 
-/// The longest reason that is kept, in bytes.
-const REASON: usize = 400;
+/// The longest reason that is kept, in bytes. A document may have 39 KiB on Kubernetes.
+pub(crate) const REASON: usize = 200;
 
 /// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
 const ID: &[u8] = b"vvm-history";
@@ -138,7 +138,7 @@ impl HistoryWriter {
         history.sort_by_key(|past| past.epoch);
         for past in history.iter_mut().filter(|past| past.ended_ms.is_none()) {
             past.ended_ms = Some(own.started_ms.max(past.started_ms));
-            past.end = Some(format!("ended without a word; followed by {}", own.holder));
+            past.end = Some(format!("its end was not recorded; followed by {}", own.holder));
         }
         history.push(own);
         let surplus = history.len().saturating_sub(KEPT);
@@ -171,7 +171,7 @@ pub(crate) async fn write_end_of(
 }
 
 /// Returns the moment at which a leadership ended that lasted so long.
-fn after(started_ms: u64, lasted: Duration) -> u64 {
+pub(crate) fn after(started_ms: u64, lasted: Duration) -> u64 {
     started_ms.saturating_add(u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -180,8 +180,13 @@ fn put(id: DocumentId, history: &[PastLeadership]) -> DocumentWrite {
     DocumentWrite::Put { id, body: body.into(), only_if: OnlyIf::Always }
 }
 
-fn shortened(how: &str) -> String {
-    how.chars().take(REASON / char::MAX_LEN_UTF8).collect()
+pub(crate) fn shortened(how: &str) -> String {
+    const CUT: char = '…';
+    if how.len() <= REASON {
+        return how.to_owned();
+    }
+    let kept = how.floor_char_boundary(REASON - CUT.len_utf8());
+    format!("{}{CUT}", &how[..kept])
 }
 
 /// Reads the history of a slot, oldest leadership first.
@@ -205,7 +210,7 @@ fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     u64::try_from(SystemWallClock.since_unix_epoch().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!((first[0].ended_ms, &first[0].end), (None, &None));
         let second = led(&writer(2), first);
         assert_eq!(second[0].ended_ms, Some(20));
-        assert_eq!(second[0].end.as_deref(), Some("ended without a word; followed by holder 2"));
+        assert_eq!(second[0].end.as_deref(), Some("its end was not recorded; followed by holder 2"));
         let ended = writer(2).with(second, writer(2).ended("released"));
         assert_eq!((ended.len(), ended[1].end.as_deref()), (2, Some("released")));
         let third = led(&writer(3), ended);
@@ -259,8 +264,8 @@ mod tests {
         let next = writer(4);
         next.unwritten.lock().extend([writer(1).ended("lost"), writer(2).ended("lost at once")]);
         let ends = led(&next, history).into_iter().map(|past| past.end).collect::<Vec<_>>();
-        let without_a_word = "ended without a word; followed by holder 4";
-        let expected = [Some("lost"), Some("lost at once"), Some(without_a_word), None];
+        let unknown = "its end was not recorded; followed by holder 4";
+        let expected = [Some("lost"), Some("lost at once"), Some(unknown), None];
         assert_eq!(ends, expected.map(|end| end.map(str::to_owned)));
     }
 
@@ -273,6 +278,8 @@ mod tests {
             history = writer.with(history, writer.ended(&"\u{1f600}".repeat(10_000)));
         }
         assert_eq!((history.len(), history[0].epoch), (KEPT, 137));
+        let end = history[0].end.as_deref().unwrap();
+        assert!(end.len() <= REASON && end.ends_with('…'), "{end}");
         // Far below the limits of Cassandra and DynamoDB for one document.
         assert!(serde_json::to_vec(&history).unwrap().len() < 200_000);
     }

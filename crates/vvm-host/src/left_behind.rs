@@ -103,12 +103,15 @@ impl HostEnd {
         if !self.proven || self.orderly {
             return None;
         }
-        // From the kill deadline to the end of the lease is a fifth of the TTL. Later another may lead.
-        let rest = ttl.get() / 5;
-        let lease_ends = self.deadline.map_or(Instant::NEVER, |deadline| deadline.after(rest));
         let from = now.max(self.reaped_at.after(quiet_time));
-        let until = from.after(LIMIT).min(lease_ends);
+        let until = from.after(LIMIT).min(self.lease_ends(ttl));
         (from < until).then_some((from, until))
+    }
+
+    /// Returns when the lease ends: later another process may lead. From the kill deadline it lasts for a fifth of
+    /// the TTL.
+    pub fn lease_ends(&self, ttl: Ttl) -> Instant {
+        self.deadline.map_or(Instant::NEVER, |deadline| deadline.after(ttl.get() / 5))
     }
 }
 

@@ -28,6 +28,7 @@
 //! - [`status`]: what a host does at the moment, as HTTP shows it.
 //! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the
 //!   history.
+//! - [`once`]: work that is done once per period, as by `vvm once`.
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,7 @@ mod host_storage;
 mod http;
 mod left_behind;
 mod local_wakeups;
+pub mod once;
 mod requests;
 pub mod status;
 mod stop;

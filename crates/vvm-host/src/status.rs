@@ -235,12 +235,15 @@ impl HostStatus {
         *self.work_ended.lock() = Some(how.into());
     }
 
-    /// Returns how the work of this leadership ended, for the history.
+    /// Returns how the work of this leadership ended, for the history. A loss comes first: it is the cause.
     pub(crate) fn how_work_ended(&self) -> Arc<str> {
         let noted = self.work_ended.lock().clone();
         match (self.role(), noted) {
             (Role::Stopping { why: why @ (WhyStopping::GuardianDied | WhyStopping::GivenUp(_)), .. }, _) => {
                 why.to_string().into()
+            }
+            (Role::Stopping { why: why @ WhyStopping::Lost(_), .. }, Some(noted)) => {
+                format!("{why}; {noted}").into()
             }
             (_, Some(noted)) => noted,
             (Role::Stopping { why, .. }, None) => why.to_string().into(),

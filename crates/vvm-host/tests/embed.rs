@@ -10,9 +10,9 @@ use std::{
     io::{BufRead as _, BufReader},
     os::unix::process::ExitStatusExt as _,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -37,61 +37,6 @@ async fn host_ends_with_the_status_of_its_service() {
     let failed = failed.run(|| vec![service_fn("work", async |_| Err("out of paper".into()))]).await;
     assert_eq!(failed.exit_status(), 1);
     assert!(failed.to_string().contains("out of paper"), "{failed}");
-}
-
-/// Keeps the fields of each event `storage_opened`.
-#[derive(Clone, Default)]
-struct Opened(Arc<Mutex<Vec<String>>>);
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Opened {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        let mut fields = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            fields += &format!("{}={value:?} ", field.name());
-        });
-        if fields.contains("event=\"storage_opened\"") {
-            self.0.lock().unwrap().push(fields);
-        }
-    }
-}
-
-#[tokio::test]
-async fn host_logs_the_storage_that_it_opened_and_its_leader() {
-    use tracing_subscriber::layer::SubscriberExt as _;
-    let folder = TempDir::new().unwrap();
-    let log = Opened::default();
-    // For all threads: a subscriber of one thread can miss events while other tests log.
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone())).unwrap();
-    let here = format!("storage=\"{}\"", folder.path().join("leader.db").display());
-    let opened = || {
-        let mut log = log.0.lock().unwrap();
-        let place = log.iter().position(|fields| fields.contains(&here)).unwrap();
-        log.remove(place)
-    };
-    let at = |folder: &Path| {
-        let mut settings = settings(folder);
-        settings.holder = Some(Holder::new("first").unwrap());
-        settings
-    };
-    let first = Host::open(at(folder.path())).await.unwrap();
-    let line = opened();
-    assert!(line.contains("provenance=\"created\" ttl_ms=20000 slots=1 held=0"), "{line}");
-    assert!(!line.contains("leader=\""), "{line}");
-
-    let beside = settings(folder.path());
-    let ended = first.run(|| {
-        let beside = beside.clone();
-        vec![service_fn("work", async move |_| {
-            drop(Host::open(beside).await?);
-            Ok(())
-        })]
-    });
-    assert_eq!(ended.await.exit_status(), 0);
-    let line = opened();
-    assert!(
-        line.contains("provenance=\"existing\" ttl_ms=20000 slots=1 held=1 leader=\"first\" slot=1"),
-        "{line}"
-    );
 }
 
 #[tokio::test]
@@ -328,19 +273,12 @@ async fn host_wakes_others_only_in_the_folder_of_its_settings() {
 /// Set in a process that a test starts to run its host: the folder of the storage.
 const FOLDER: &str = "EMBED_FOLDER";
 
-/// The lines of a process.
-type Lines = Box<dyn Iterator<Item = String>>;
-
-/// Starts `test` as a process of its own, which runs a host whose service never stops. Calls `watch` with it and
-/// its lines once it leads. In that process, runs the host, with `settings` changed.
-fn beside_a_stubborn_host(
-    test: &str,
-    change: impl FnOnce(&mut HostSettings),
-    watch: impl FnOnce(&mut Child, &mut Lines),
-) {
+/// HUP kills a process that has not asked for anything else. The host runs in a process of its own.
+#[test]
+fn hup_kills_a_host_that_leaves_it_alone() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         let mut settings = settings(Path::new(&folder));
-        change(&mut settings);
+        settings.stop_on_hup = false;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(async {
             let host = Host::open(settings).await.unwrap();
@@ -348,8 +286,8 @@ fn beside_a_stubborn_host(
                 vec![service_fn("work", async |cx| {
                     println!("leads");
                     cx.stop.cancelled().await;
-                    println!("won't stop");
-                    std::future::pending().await
+                    println!("stops");
+                    Ok(())
                 })]
             });
             panic!("it ended: {}", ended.await);
@@ -358,42 +296,11 @@ fn beside_a_stubborn_host(
     let folder = TempDir::new().unwrap();
     harness::settle();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder.path());
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut lines: Lines = Box::new(lines);
+    command.args(["--exact", "hup_kills_a_host_that_leaves_it_alone", "--nocapture"]);
+    let mut child = command.env(FOLDER, folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.ends_with("leads")));
-    watch(&mut child, &mut lines);
-}
-
-#[test]
-fn second_term_ends_the_process_at_once() {
-    beside_a_stubborn_host(
-        "second_term_ends_the_process_at_once",
-        |_| {},
-        |child, lines| {
-            let process = Pid::from_child(child);
-            kill_process(process, Signal::TERM).unwrap();
-            assert!(lines.any(|line| line.ends_with("won't stop")));
-            // One within 100 ms of the first counts as its echo, so it is repeated.
-            let status = loop {
-                kill_process(process, Signal::TERM).unwrap();
-                if let Some(status) = child.try_wait().unwrap() {
-                    break status;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            };
-            assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
-        },
-    );
-}
-
-#[test]
-fn hup_kills_a_host_that_leaves_it_alone() {
-    let leaves_it = |settings: &mut HostSettings| settings.stop_on_hup = false;
-    beside_a_stubborn_host("hup_kills_a_host_that_leaves_it_alone", leaves_it, |child, lines| {
-        kill_process(Pid::from_child(child), Signal::HUP).unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(Signal::HUP.as_raw()));
-        assert!(!lines.any(|line| line.ends_with("won't stop")), "HUP stopped the host");
-    });
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::HUP.as_raw()));
+    assert!(!lines.any(|line| line.ends_with("stops")), "HUP stopped the host");
 }

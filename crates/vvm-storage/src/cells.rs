@@ -148,8 +148,12 @@ impl<C: CellStorage> Cells<C> {
             }
             // After a refusal, a read decides whether the condition failed or another part of the cell
             // changed (I7).
-            if self.replace(at, room, content, expected).await? {
-                return Ok(Done::Applied);
+            match (self.replace(at, room, content, expected).await, step) {
+                (Ok(true), _) => return Ok(Done::Applied),
+                // A leader whose record was deleted must know, because another one may work beside it (I1).
+                // A candidate reads again, and finds what stands instead.
+                (Ok(false), _) | (Err(WriteError::Replaced(_)), Step::Claim { .. }) => {}
+                (Err(error), _) => return Err(error),
             }
         }
         Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))

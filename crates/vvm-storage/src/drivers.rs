@@ -1,10 +1,9 @@
-//! One folder per database, each behind its feature:
+//! One file per database, each behind its feature, with the verbs of [`SysVvmStorage`](crate::SysVvmStorage), and a folder:
 //! - `open.rs` opens a location, and refuses what is unsafe;
-//! - `driver.rs` has the verbs of [`SysVvmStorage`](crate::SysVvmStorage);
 //! - `rows.rs` stores slots, settings and documents;
 //! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 //!
-//! Servers have files for the address, connections and sessions. Beside the folders is what drivers share.
+//! Servers have files for connections and sessions. Beside the folders is what drivers share.
 
 mod closed;
 #[cfg(any(feature = "sled", feature = "sqlite"))]

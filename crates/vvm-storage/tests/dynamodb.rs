@@ -11,7 +11,9 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
-use async_trait::async_trait;
+#[path = "suites/driver.rs"]
+mod driver;
+
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::{
     Client,
@@ -20,14 +22,10 @@ use aws_sdk_dynamodb::{
         TimeToLiveSpecification,
     },
 };
-use ielections::{
-    ReadError, Ttl, TtlStorage,
-    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
-};
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use driver::{fresh, many_create};
+use ielections::ReadError;
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, SlotNumber,
-    Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
+    Done, OpenError, OpenErrorKind, Partition, Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
 };
 
 /// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
@@ -50,63 +48,14 @@ fn url(table: &str) -> String {
     format!("dynamodb://{}/{table}?endpoint={}&request_timeout={REQUEST_TIMEOUT}", region(), endpoint())
 }
 
-/// Returns a name that no earlier run used.
-fn fresh(name: &str) -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
-}
+/// One table for all cases.
+mod suites {
+    use super::{
+        driver::{Driver, all_suites_on_a_server},
+        url,
+    };
 
-/// One table for all cases, with names of its own for each case.
-struct DynamoDb {
-    url: String,
-    names: String,
-}
-
-impl DynamoDb {
-    async fn fresh() -> Self {
-        let url = url("vvm_test_suites");
-        init_storage(&url).await.unwrap();
-        Self { url, names: fresh("case") }
-    }
-}
-
-#[async_trait]
-impl StorageUnderTest for DynamoDb {
-    type Key = ElectionKey;
-
-    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-        Arc::new(ElectionsTtlStorage::new(Arc::new(DynamoDbStorage::open(&self.url).await.unwrap())))
-    }
-
-    fn key(&self, name: &[u8]) -> ElectionKey {
-        let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
-        ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
-    }
-}
-
-impl ElectionsTestSuite for DynamoDb {
-    fn ttl(&self) -> Ttl {
-        // The server shares the machine with the tests. A write may take half a second, which must be less
-        // than a tenth of the TTL.
-        Ttl::new(Duration::from_secs(6)).unwrap()
-    }
-}
-
-mod contract {
-    use super::DynamoDb;
-    ielections::storage_contract_suite!(DynamoDb::fresh().await);
-}
-
-mod elections {
-    use super::DynamoDb;
-    ielections::elections_test_suite!(DynamoDb::fresh().await);
-    ielections::fenced_elections_suite!(DynamoDb::fresh().await);
-}
-
-mod documents {
-    use super::DynamoDb;
-    ielections::document_contract_suite!(DynamoDb::fresh().await);
+    all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
 }
 
 #[tokio::test]
@@ -222,15 +171,5 @@ async fn deleted_table_can_be_created_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_processes_can_create_one_table_at_once() {
-    let url = url(&fresh("many"));
-    let mut creators = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let url = url.clone();
-        creators.spawn(async move { init_storage(&url).await });
-    }
-    for created in creators.join_all().await {
-        created.unwrap();
-    }
-    init_storage(&url).await.unwrap();
-    assert!(DynamoDbStorage::open(&url).await.is_ok());
+    many_create(&url(&fresh("many"))).await;
 }

@@ -2,6 +2,7 @@
 //! two leaders at once.
 
 mod candidate;
+mod events;
 mod fault;
 mod leadership_log;
 mod network;
@@ -11,7 +12,8 @@ use self::servers::{FaultyServers, PostgresServers, Servers};
 use crate::Server;
 use ::servers::owned;
 use candidate::{Candidate, Pace};
-use fault::{Counts, Event, Fault, Schedule};
+use events::{Counts, Event};
+use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
 use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};
@@ -45,6 +47,9 @@ const TTL: Ttl = match Ttl::new(Duration::from_secs(3)) {
 };
 
 const CANDIDATES: usize = 5;
+
+/// The name that the candidates are candidates for.
+const NAME: &str = "faults";
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
@@ -155,7 +160,11 @@ fn enter(
                 }
             }
         });
-        opened.map(ElectionsTtlStorage::new).map_err(|error| error.to_string())
+        let storage = opened.map_err(|error| error.to_string())?;
+        // As each host does. So a handle knows that a record that is missing later was deleted.
+        let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
+        let settled = runtime.block_on(elections.settle_slot_count(&NAME.into(), SLOTS));
+        settled.map(|()| storage).map_err(|error| error.to_string())
     };
     let direct = open(None)?;
     let mut candidates = JoinSet::new();
@@ -163,7 +172,7 @@ fn enter(
         let candidate = Candidate {
             number,
             storage: open(Some(number))?,
-            direct: direct.clone(),
+            direct: Arc::clone(&direct),
             leaderships: Arc::clone(leaderships),
             counts: Arc::clone(&network.counts),
             clock: network.clock.clone(),
@@ -231,6 +240,8 @@ impl Run<'_> {
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String> {
         let lasts = fault.lasts(rng);
         let from = SystemClock::read();
+        let deletion = fault.deletion(rng);
+        deletion.map_or(Ok(()), |what| self.delete(what))?;
         match fault.conditions() {
             Some((conditions, true)) => {
                 let leading = self.leaderships.look(from);
@@ -247,10 +258,17 @@ impl Run<'_> {
             _ => Instant::NEVER,
         };
         self.watch(lasts, deadline)?;
+        deletion.map_or(Ok(()), |what| self.delete(what))?;
         let until = SystemClock::read();
         self.network.set_all(Conditions::NORMAL);
         self.servers.repair()?;
         self.wait_for_recovery(fault.to_string(), from, until)
+    }
+
+    fn delete(&self, what: Deletion) -> Result<(), String> {
+        self.leaderships.deletes(what, || self.servers.delete(what))?;
+        self.counts.add(Event::Deleted);
+        Ok(())
     }
 
     /// Waits until every slot has a leader again after the servers answer.

@@ -149,8 +149,8 @@ pub(super) fn command(program: &str) -> Command {
         let text = name.to_string_lossy().to_lowercase();
         let others =
             ["lang", "language", "notify_socket", "no_color", "bash_env", "env", "shellopts", "bashopts"];
-        // The password is the one of the server under test.
-        let is_setting = text.starts_with("vvm_") && !text.contains("password");
+        // The password is the one of the server under test. `cargo xtask sim --broken` names the bug at work.
+        let is_setting = text.starts_with("vvm_") && !text.contains("password") && text != "vvm_broken";
         if is_setting
             || text.starts_with("lc_")
             || text.ends_with("_proxy")
@@ -168,6 +168,7 @@ pub(super) fn command(program: &str) -> Command {
 #[derive(Debug)]
 pub struct Run {
     program: Program,
+    verb: &'static str,
     before: Vec<String>,
     options: Vec<String>,
     command: Vec<String>,
@@ -198,6 +199,7 @@ impl Run {
         let options = options.map(String::from).to_vec();
         Self {
             program: trial.program,
+            verb: "run",
             before: Vec::new(),
             options,
             command: command.into_iter().map(String::from).collect(),
@@ -206,6 +208,11 @@ impl Run {
             mark: trial.mark().into(),
             group: trial.group.clone(),
         }
+    }
+
+    /// Makes it a `vvm once` for this period.
+    pub fn once(self, period: &str) -> Self {
+        Self { verb: "once", ..self }.with(["--period", period])
     }
 
     /// Adds options. An option that is already there is replaced.
@@ -256,7 +263,7 @@ impl Run {
 
     /// Returns the whole command line.
     pub fn command_line(&self) -> Vec<String> {
-        let vvm = [self.program.path().to_owned(), "run".into()];
+        let vvm = [self.program.path().to_owned(), self.verb.into()];
         let enter = self.group.iter().flat_map(|group| {
             let enter = format!("echo 0 > {}/cgroup.procs && exec \"$@\"", group.display());
             ["sh".into(), "-c".into(), enter, "sh".into()]

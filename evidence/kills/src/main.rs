@@ -1,8 +1,10 @@
 //! Real processes that are killed, stopped and hung at random, and whether what is promised then holds:
-//! [`safety`] of `vvm run`, the [`deadman`] of any program, and work that [`resume`]s with the next leader.
+//! [`safety`] of `vvm run`, the [`deadman`] of any program, work that [`resume`]s with the next leader, and jobs
+//! that are done [`once`] per period.
 #![forbid(unsafe_code)]
 
 mod deadman;
+mod once;
 mod resume;
 mod safety;
 
@@ -18,6 +20,11 @@ enum Command {
     Deadman(deadman::Args),
     /// Processes that copy a folder together while their leaders are killed: each step counts exactly once.
     Resume(resume::Args),
+    /// `vvm once` on three machines, killed at random: each period is done, and not again after it was done.
+    Once(once::Args),
+    /// The command that `vvm once` starts. Internal.
+    #[command(hide = true)]
+    Job,
     /// The worker that `vvm run` starts. Internal.
     #[command(hide = true)]
     Work {
@@ -39,14 +46,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(feature = "scylla", feature = "dynamodb"))]
+    #[cfg(any(feature = "scylla", feature = "dynamodb", feature = "postgres"))]
     if let Some(error) = servers::owned::guard() {
         eprintln!("kills: {error}");
         return ExitCode::FAILURE;
     }
-    match run(Command::parse()) {
+    let command = Command::parse();
+    let failed = if matches!(command, Command::Job) { once::JOB_FAILED.into() } else { ExitCode::FAILURE };
+    match run(command) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(false) => failed,
         Err(error) => {
             eprintln!("kills: {error}");
             ExitCode::FAILURE
@@ -60,6 +69,8 @@ fn run(command: Command) -> Result<bool, Box<dyn Error>> {
         Command::Safety(args) => Ok(safety::run(&args)?),
         Command::Deadman(args) => deadman::run(&args),
         Command::Resume(args) => resume::run(args).map(|()| true),
+        Command::Once(args) => once::run(&args),
+        Command::Job => once::job(),
         Command::Work { folder } => Ok(safety::work(&folder)?),
         Command::Subject { state, deadline_in_ms, signs } => {
             match deadman::wait_in(state, Duration::from_millis(deadline_in_ms), signs.as_deref())? {}

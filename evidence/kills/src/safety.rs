@@ -15,7 +15,7 @@
 mod candidates;
 mod faults;
 mod fugitives;
-mod processes;
+pub(crate) mod processes;
 mod remains;
 mod verdict;
 

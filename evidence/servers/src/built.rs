@@ -42,6 +42,8 @@ pub struct OwnProgram {
     pub name: &'static str,
     /// Its files by name: module, sums and sources. Versions are those of the sums.
     pub files: &'static [(&'static str, &'static str)],
+    /// If there is no module file: the modules that it needs, as `path@version`.
+    pub modules: &'static [&'static str],
 }
 
 /// The Maven coordinates of a server that runs on Java.
@@ -61,8 +63,19 @@ pub const CLIENT_GO: OwnProgram = OwnProgram {
     files: &[
         ("go.mod", include_str!("../client-go/go.mod")),
         ("go.sum", include_str!("../client-go/go.sum")),
-        ("main.go", include_str!("../client-go/main.go")),
+        ("main.go", CLIENT_GO_SOURCE),
     ],
+    modules: &[],
+};
+
+const CLIENT_GO_SOURCE: &str = include_str!("../client-go/main.go");
+
+/// The same with the last release of the last minor version whose candidates wait for their own `LeaseDuration`,
+/// not for that of the record.
+pub const OLD_CLIENT_GO: OwnProgram = OwnProgram {
+    name: "old-client-go",
+    files: &[("main.go", CLIENT_GO_SOURCE)],
+    modules: &["k8s.io/client-go@v0.26.15", "k8s.io/apimachinery@v0.26.15"],
 };
 
 /// The version of [`CLIENT_GO`], for people.
@@ -163,7 +176,13 @@ impl OwnProgram {
                 let path = work.join("module").join(name);
                 fs::write(&path, text).map_err(file(&path))?;
             }
-            go(self.name, work, "readonly", &["build", "-ldflags", "-s -w", "-o", self.name, "."])
+            let mut may_change = "readonly";
+            if !self.modules.is_empty() {
+                may_change = "mod";
+                go(self.name, work, may_change, &["mod", "init", "own"])?;
+                go(self.name, work, may_change, &[&["get"], self.modules].concat())?;
+            }
+            go(self.name, work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, "."])
         })
     }
 
@@ -171,6 +190,7 @@ impl OwnProgram {
         // Of the same files it is the same in each process, and after an update of Rust at worst another one.
         let mut hasher = DefaultHasher::new();
         self.files.hash(&mut hasher);
+        self.modules.iter().for_each(|module| module.hash(&mut hasher));
         format!("{:016x}", hasher.finish())
     }
 }
@@ -264,8 +284,10 @@ mod tests {
 
     #[test]
     fn other_files_are_another_version() {
-        let digest = |files| OwnProgram { name: "a", files }.digest();
-        assert_eq!(digest(&[("main.go", "a")]), digest(&[("main.go", "a")]));
-        assert_ne!(digest(&[("main.go", "a")]), digest(&[("main.go", "b")]));
+        let digest = |files, modules| OwnProgram { name: "a", files, modules }.digest();
+        let a = digest(&[("main.go", "a")], &[]);
+        assert_eq!(digest(&[("main.go", "a")], &[]), a);
+        assert_ne!(digest(&[("main.go", "b")], &[]), a);
+        assert_ne!(digest(&[("main.go", "a")], &["b@v1.0.0"]), a);
     }
 }

@@ -156,7 +156,6 @@ const EVERYWHERE: &[&str] = &[
     "outages",
     "outcomes",
     "pause",
-    "pre_stop",
     "signal_table",
     "signals",
     "status",
@@ -194,7 +193,7 @@ const OF_SERVERS: &[&str] = &[
     "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",
     "signal_table::while_the_storage_is_opened",
     "step_down::interrupted_request_is_withdrawn",
-    "status::state_and_exit_status_follow_the_life_of_a_leader",
+    "status::timed::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
     "watch::crash_shows_as_the_end_of_renewals_in_json",
 ];

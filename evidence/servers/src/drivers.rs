@@ -7,7 +7,7 @@ mod workers;
 use crate::cases::{self, Cases, Selection, Suite};
 use clap::ValueEnum;
 use servers::{
-    built::{CLIENT_GO, CLIENT_GO_VERSION},
+    built::{CLIENT_GO, CLIENT_GO_VERSION, OLD_CLIENT_GO},
     cassandra::Plan,
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
@@ -45,7 +45,7 @@ pub(crate) enum Driver {
 }
 
 /// The tests on a cluster without passwords.
-const OPEN: &[&str] = &["scylla", "scylla_clocks", "scylla_documents"];
+const OPEN: &[&str] = &["scylla", "scylla_clocks"];
 
 // The variables with the places of servers that run already.
 
@@ -57,8 +57,11 @@ const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
 const DYNAMODB: &str = "VVM_TEST_DYNAMODB";
 const S3: &str = "VVM_TEST_S3";
 
-/// Servers that lose writes.
+/// A server that loses writes.
 const RACY: &str = "VVM_TEST_S3_RACY";
+
+/// Another one, which is recognized by its answers.
+const S3MOCK: &str = "VVM_TEST_S3_MOCK";
 
 /// DynamoDB Local accepts any, and keeps separate tables for each access key.
 const LOCAL_CREDENTIALS: [(&str, &str); 2] =
@@ -178,11 +181,15 @@ impl Driver {
             Self::Scylla => on_cassandra(cluster, selection),
             Self::Postgres => on_postgres(selection),
             Self::Etcd => on_etcd(selection),
-            Self::Kubernetes => on_kubernetes(selection),
+            Self::Kubernetes => on_kubernetes(selection, all_servers),
             Self::S3 => on_object_stores(selection, all_servers),
             Self::Dynamodb => on_dynamodb(selection),
         }
     }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
 }
 
 /// Returns what adds the way out to an error: a server that runs already.
@@ -317,8 +324,8 @@ fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
     Ok(Outcome { suites: all, end_to_end, place: places.join("; ") })
 }
 
-/// The suites and `vvm` on an API server with roles.
-fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
+/// The suites and `vvm` on an API server with roles. `all_servers` adds an old client-go.
+fn on_kubernetes(selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH");
     let server = Kubernetes::start().map_err(way_out)?;
     let suites =
@@ -330,7 +337,9 @@ fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
     let beside = match selection.or_all(|| Ok::<_, String>(CLIENT_GO.build()))? {
         Some(Ok(program)) => {
             place += &format!("; `vvm run` beside {}", CLIENT_GO_VERSION);
-            Some(beside_client_go(&program, &server, &cases::storage(&url, &at))?)
+            let old = all_servers.then(|| OLD_CLIENT_GO.build()).transpose().map_err(text)?;
+            place += if old.is_some() { " and 0.26.15" } else { "; not run: 0.26.15 (--all-servers)" };
+            Some(beside_client_go(&program, old.as_deref(), &server, &cases::storage(&url, &at))?)
         }
         Some(Err(error)) => {
             place += &format!("; not run: `vvm run` beside {} ({error})", CLIENT_GO_VERSION);
@@ -345,13 +354,17 @@ fn on_kubernetes(selection: Selection<'_>) -> Result<Outcome, String> {
 /// Runs `vvm` and client-go's leader election as candidates for one Lease.
 fn beside_client_go(
     program: &Path,
+    old: Option<&Path>,
     server: &Kubernetes,
     storage: &[(&'static str, &str); 2],
 ) -> Result<Cases, String> {
     let (program, kubeconfig) = (program.display().to_string(), server.kubeconfig().display().to_string());
+    let old = old.map(|old| old.display().to_string());
     let theirs = [("VVM_TEST_CLIENT_GO", &*program), ("VVM_TEST_KUBECONFIG", &*kubeconfig)];
-    let environment = &[&storage[..], &theirs].concat();
-    Suite { tests: &["beside_client_go"], only: &[], threads: 1, environment }.run()
+    let old = old.as_deref().map(|old| ("VVM_TEST_OLD_CLIENT_GO", old));
+    let environment = &[&storage[..], &theirs, old.as_slice()].concat();
+    let modules = if old.is_some() { &["present", "old"][..] } else { &["present"] };
+    Suite { tests: &["beside_client_go"], only: modules, threads: 1, environment }.run()
 }
 
 /// The suites on versitygw, and servers that must be refused. `all_servers` adds S3Mock, which must be refused, too,
@@ -365,15 +378,16 @@ fn on_object_stores(selection: Selection<'_>, all_servers: bool) -> Result<Outco
     let mut places = vec![Product::Versitygw.to_string()];
     let suites = selection.or_all(|| {
         let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
-        let mut racy = torn.url("racy");
         let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
+        let mut urls = vec![(S3, server.url("suites")), (RACY, torn.url("racy"))];
         match &mock {
-            Some(mock) => racy = format!("{racy} {}", mock.url("racy")),
+            Some(mock) => urls.push((S3MOCK, mock.url("racy"))),
             None => places.push(
                 "not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".to_owned(),
             ),
         }
-        let mut all = in_objects(&[], &[(S3, &server.url("suites")), (RACY, &racy)])?;
+        let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
+        let mut all = in_objects(&[], &urls)?;
         for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
             let server = ObjectServer::start(other).map_err(&way_out)?;
             all = all + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;

@@ -101,7 +101,8 @@ impl Kubernetes {
     }
 }
 
-fn kubectl(config: &Path, arguments: &[&str]) -> bool {
+/// Returns whether `kubectl` succeeds with a kubeconfig and these arguments.
+pub fn kubectl(config: &Path, arguments: &[&str]) -> bool {
     let mut command = Command::new("kubectl");
     command.arg("--kubeconfig").arg(config).arg("--request-timeout=2s").args(arguments);
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -45,7 +45,8 @@ pub const CREDENTIALS: [(&str, &str); 3] = [
     ("AZURE_STORAGE_ACCOUNT_KEY", KEY),
 ];
 
-const BUCKET: &str = "vvm-test";
+/// The one bucket of each.
+pub const BUCKET: &str = "vvm-test";
 
 /// What a server is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

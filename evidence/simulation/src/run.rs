@@ -5,15 +5,10 @@ use crate::{
     faults::{Counts, FAULTS_END, FaultRates},
     operator,
     process::{self, ProcessProfile, Surroundings, Walls},
-    world::{Promises, Signal, World},
+    world::{Promises, Signal, Trace, World},
 };
 use fastrand::Rng;
-use std::{
-    fmt::{self, Write},
-    num::NonZeroU32,
-    sync::Arc,
-    time::Duration,
-};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
@@ -257,37 +252,6 @@ async fn goes_back_between(world: Arc<World>, mut rng: Rng) {
         let until_answered = world.state().rates.latency * 2;
         world.clock.sleep(until_answered).await;
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Trace {
-    print: bool,
-    hash: u64,
-    buffer: String,
-}
-
-impl Trace {
-    pub(crate) fn new(print: bool) -> Self {
-        // The offset basis of FNV-1a.
-        Self { print, hash: 0xcbf2_9ce4_8422_2325, buffer: String::new() }
-    }
-
-    pub(crate) fn line(&mut self, now: Instant, line: fmt::Arguments<'_>) {
-        self.buffer.clear();
-        let seconds = now.since(Instant::ORIGIN).as_secs_f64();
-        // Writing to a string cannot fail.
-        let _ = write!(self.buffer, "{seconds:>11.6}  {line}");
-        for byte in self.buffer.bytes() {
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        if self.print {
-            println!("{}", self.buffer);
-        }
-    }
-
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
     }
 }
 

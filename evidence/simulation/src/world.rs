@@ -15,13 +15,12 @@ use crate::{
     clock::{Inbox, Process, SimClock, Task},
     faults::{Counts, FaultRates},
     records::{Backup, Ledger, Records},
-    run::Trace,
 };
 use fastrand::Rng;
 use ielections::{Epoch, Incarnation, Ttl};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -233,6 +232,38 @@ impl World {
         if let Some(process) = unguarded {
             self.violated("I4", format_args!("{process} is at work and no deadline is armed"));
         }
+    }
+}
+
+/// What happens, line by line. Equal seeds have equal hashes of it.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    print: bool,
+    hash: u64,
+    buffer: String,
+}
+
+impl Trace {
+    pub(crate) fn new(print: bool) -> Self {
+        // The offset basis of FNV-1a.
+        Self { print, hash: 0xcbf2_9ce4_8422_2325, buffer: String::new() }
+    }
+
+    pub(crate) fn line(&mut self, now: Instant, line: fmt::Arguments<'_>) {
+        self.buffer.clear();
+        let seconds = now.since(Instant::ORIGIN).as_secs_f64();
+        // Writing to a string cannot fail.
+        let _ = write!(self.buffer, "{seconds:>11.6}  {line}");
+        for byte in self.buffer.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        if self.print {
+            println!("{}", self.buffer);
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
     }
 }
 

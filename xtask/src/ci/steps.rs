@@ -53,6 +53,10 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
         "examples in documentation",
         "test --quiet --locked --workspace --all-features --doc",
     ));
+    steps.push(Step::cargo(
+        "recipes",
+        "test --quiet --locked --workspace --all-features --test recipes -- --show-output",
+    ));
     steps.push(own("broken variants", Work::Broken));
     let mut groups: Vec<Vec<Step>> = steps.into_iter().map(|step| vec![step]).collect();
     // Servers and the cases on them mostly wait. Three clusters at once would be late on two cores.

@@ -27,12 +27,13 @@ const AT_ONCE: usize = 2;
 const CASES_AT_ONCE: &str = "3";
 
 /// Variables of the caller's that would change what tests see or print.
-const REMOVED: [&str; 8] = [
+const REMOVED: [&str; 9] = [
     "RUST_BACKTRACE",
     "RUST_LIB_BACKTRACE",
     "RUST_LOG",
     "http_proxy",
     "https_proxy",
+    "all_proxy",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",

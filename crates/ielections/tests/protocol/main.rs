@@ -1,11 +1,10 @@
-//! The protocol values in simulated worlds with random events, checked against the invariants.
+//! The protocol values, event by event, and with random events (`lease`). `cargo xtask sim` runs them in whole worlds.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;
 mod hint;
 mod lease;
 mod tape;
-mod world;
 
 use ielections::{
     AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl, Vacant, Version,
@@ -36,14 +35,6 @@ fn scanned_with_hints(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
 /// A scan that read no slot.
 fn failed(failure: ReadError) -> CampaignEvent {
     CampaignEvent::Scanned(Scanned { seen: Vec::new(), outcome: Err(failure), hints_follow: false })
-}
-
-/// A scan that read all slots, or none.
-fn scan(outcome: Result<Vec<Slot>, ReadError>) -> CampaignEvent {
-    match outcome {
-        Ok(slots) => scanned(slots),
-        Err(failure) => failed(failure),
-    }
 }
 
 /// Counts up, so that all numbers are different.

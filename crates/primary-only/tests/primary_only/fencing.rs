@@ -1,12 +1,15 @@
 //! Fencing: a write of a deposed leader is refused, ends its term, and is not repeated. The result that an
 //! instance receives for a write is true.
 
-use crate::{
-    faults::WriteFault,
-    rig::{Steps, depose, run},
-};
+use crate::rig::{Steps, depose, release, run};
 use async_trait::async_trait;
-use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
+use ielections::{
+    Candidacy, Elections, Env, Holder, Terms, Ttl,
+    testing::mock::{
+        Fault::{Hang, LostAnswer, LostRequest, NotApplied},
+        Verb::{FenceState, WriteDocuments},
+    },
+};
 use primary_only::{
     BoxError, Deposed, GetOrCreateError, Interrupted, LeadError, Outcome, RegistryBuilder, RegistryConfig,
     RunContext, Service, StateError, Task, Unavailable,
@@ -44,7 +47,7 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
             instance.persisted().await.unwrap();
         }
         let other = process.found("y").await.unwrap();
-        let writes = process.documents.written();
+        let writes = process.documents.count(WriteDocuments);
         depose(&cluster).await;
         let before = cluster.documents().await;
         process.probe.go.give("deposed");
@@ -55,7 +58,7 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         assert_eq!(process.probe.journal.count("x is deposed"), 3);
         // The storage receives no second write.
-        assert!(process.documents.written() <= writes + 1);
+        assert!(process.documents.count(WriteDocuments) <= writes + 1);
         assert_eq!(cluster.documents().await, before);
         term.leadership.release().await;
     });
@@ -76,14 +79,14 @@ fn late_write_of_a_deposed_leader_is_refused_after_take_over() {
         });
         let term = old.lead().await;
         let instance = old.persisted("x").await;
-        old.documents.hold_writes(true);
+        old.documents.fail_always(WriteDocuments, Hang);
         old.probe.go.give("write");
         tokio::task::yield_now().await;
         depose(&cluster).await;
         let successor = new.lead().await;
         assert!(new.found("x").await.is_some());
         let before = cluster.documents().await;
-        old.documents.hold_writes(false);
+        release(&old.documents, WriteDocuments).await;
         old.probe.journal.shows("x wrote", 1).await;
         assert_eq!(cluster.documents().await, before);
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
@@ -107,18 +110,14 @@ fn write_with_lost_answer_is_found_by_read_back_and_not_repeated() {
             probe.go.wait("delete").await;
             Ok(cx.state.delete().await?)
         });
-        use WriteFault::{AnswerLost, NotApplied, RequestLost};
-        process.documents.fail_writes(&[
-            AnswerLost,
-            RequestLost,
-            NotApplied,
-            AnswerLost,
-            AnswerLost,
-            RequestLost,
-        ]);
+        for fault in [LostAnswer, LostRequest, NotApplied, LostAnswer, LostAnswer, LostRequest] {
+            process.documents.fail_next(WriteDocuments, fault);
+        }
         let term = process.lead().await;
         let instance = process.persisted("x").await;
-        process.documents.fail_writes(&[AnswerLost, RequestLost, RequestLost]);
+        for fault in [LostAnswer, LostRequest, LostRequest] {
+            process.documents.fail_next(WriteDocuments, fault);
+        }
         process.probe.go.give("delete");
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
@@ -143,13 +142,13 @@ fn write_in_doubt_for_a_minute_is_resolved() {
         let term = process.lead().await;
         let instance = process.persisted("x").await;
         for signal in ["update", "delete"] {
-            process.documents.fail_writes(&[WriteFault::AnswerLost]);
-            process.documents.hide_fences(true);
+            process.documents.fail_next(WriteDocuments, LostAnswer);
+            process.documents.fail_always(FenceState, NotApplied);
             process.probe.go.give(signal);
             // Longer than the document writer itself tries to resolve the write.
             cluster.sleep(60).await;
             assert!(instance.outcome().is_none());
-            process.documents.hide_fences(false);
+            process.documents.pass_always(FenceState);
             cluster.sleep(60).await;
         }
         let outcome = instance.completed().await;
@@ -169,14 +168,14 @@ fn dropped_write_is_finished_before_the_next_write() {
             let (go, documents) = (probe.go.clone(), documents.clone());
             async move {
                 cx.state.insert().await?;
-                documents.hold_writes(true);
+                documents.fail_always(WriteDocuments, Hang);
                 let next = cx.state.doc().next();
                 tokio::select! {
                     biased;
                     _ = cx.state.update(next) => panic!("not held"),
                     () = go.wait("dropped") => {}
                 }
-                documents.hold_writes(false);
+                release(&documents, WriteDocuments).await;
                 let next = Steps { taken: 10, ..Steps::new() };
                 cx.state.update(next).await?;
                 Ok(())
@@ -202,7 +201,7 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
             let (go, documents) = (probe.go.clone(), documents.clone());
             async move {
                 cx.state.insert().await?;
-                documents.hold_writes(true);
+                documents.fail_always(WriteDocuments, Hang);
                 tokio::select! {
                     biased;
                     _ = cx.state.delete() => panic!("not held"),
@@ -216,7 +215,7 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
         process.probe.go.give("leave");
         cluster.sleep(1).await;
         assert!(instance.outcome().is_none());
-        process.documents.hold_writes(false);
+        release(&process.documents, WriteDocuments).await;
         assert!(matches!(instance.completed().await, Outcome::Panicked(_)));
         assert!(cluster.documents().await.is_empty());
         assert!(process.found("x").await.is_none());
@@ -256,7 +255,7 @@ fn write_that_never_succeeds_ends_with_the_term() {
             probe.journal.write("x gave up");
             Ok(refused?)
         });
-        process.documents.fail_every_write(Some(WriteFault::NotApplied));
+        process.documents.fail_always(WriteDocuments, NotApplied);
         let term = process.lead().await;
         let instance = process.new_instance("x").await;
         cluster.sleep(60).await;

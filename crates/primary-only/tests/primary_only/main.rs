@@ -43,7 +43,6 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
-mod faults;
 mod fencing;
 mod instances;
 mod orchestrated;

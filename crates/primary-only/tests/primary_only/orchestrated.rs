@@ -2,7 +2,10 @@
 
 use crate::rig::{Cluster, LedTerm, Probe, Process, Steps, depose, run};
 use futures_util::FutureExt;
-use ielections::{Holder, Slot, Ttl, TtlStorage};
+use ielections::{
+    Holder, Slot, Ttl, TtlStorage,
+    testing::mock::{Fault::Hang, Verb::ScanDocuments},
+};
 use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
 use serde_json::json;
 use std::time::Duration;
@@ -92,9 +95,9 @@ fn deposed_writer_shuts_the_vvm_down() {
 fn shutdown_during_step_up() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let vvm = launch(&process);
-        process.documents.wait_for_scans(1).await;
+        process.wait_for_scans(1).await;
         let x = "x".to_owned();
         let (found, ended) = tokio::join!(process.service.lookup(&x), vvm.shutdown());
         assert!(matches!(found, Err(Unavailable::NotLeader)));

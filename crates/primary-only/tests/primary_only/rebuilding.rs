@@ -1,9 +1,10 @@
 //! Rebuilding: each document becomes an instance or is quarantined. If documents can't be read, the service
 //! fails for the term.
 
-use crate::{
-    faults::ReadFault,
-    rig::{Probe, Process, Steps, run},
+use crate::rig::{Probe, Process, Steps, release, run};
+use ielections::testing::mock::{
+    Fault::{Fatal, Hang, NotApplied},
+    Verb::ScanDocuments,
 };
 use primary_only::{
     BoxError, GetOrCreateError, Outcome, RegistryBuilder, RegistryConfig, RunContext, SchemaVersion, Service,
@@ -49,15 +50,15 @@ fn step_down_before_rebuilding_instances() {
         process.persisted("x").await;
         term.end().await.unwrap();
 
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
-        process.documents.wait_for_scans(2).await;
+        process.wait_for_scans(2).await;
         term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::NotLeading));
         assert_eq!(process.probe.journal.count("x runs"), 1);
         assert_eq!(process.runners(), 0);
 
-        process.documents.hold_scans(false);
+        release(&process.documents, ScanDocuments).await;
         let term = process.lead().await;
         assert!(process.found("x").await.is_some());
         term.end().await.unwrap();
@@ -83,7 +84,7 @@ fn term_that_ends_during_prepare_reads_no_documents() {
         term.end().await.unwrap();
         // `prepare` was not dropped.
         assert_eq!(process.probe.journal.lines(), ["prepares", "prepared"]);
-        assert_eq!(process.documents.scanned(), 0);
+        assert_eq!(process.documents.count(ScanDocuments), 0);
     });
 }
 
@@ -91,7 +92,7 @@ fn term_that_ends_during_prepare_reads_no_documents() {
 fn recreate_instances_fails() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.fail_scans(&[ReadFault::Fatal]);
+        process.documents.fail_next(ScanDocuments, Fatal);
         let term = process.lead().await;
         for _ in 0..2 {
             let failed = process.service.lookup(&"x".into()).await;
@@ -145,13 +146,13 @@ fn rebuild_service_fails() {
 fn read_of_an_unavailable_storage_is_repeated() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.fail_scans(&[ReadFault::Unavailable; 3]);
+        (0..3).for_each(|_| process.documents.fail_next(ScanDocuments, NotApplied));
         let term = process.lead().await;
         assert!(process.service.get_all().await.unwrap().is_empty());
-        assert_eq!(process.documents.scanned(), 4);
+        assert_eq!(process.documents.count(ScanDocuments), 4);
         term.end().await.unwrap();
 
-        process.documents.fail_every_scan(Some(ReadFault::Unavailable));
+        process.documents.fail_always(ScanDocuments, NotApplied);
         let term = process.lead().await;
         assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
         term.end().await.unwrap();
@@ -169,9 +170,9 @@ fn failed_rebuild_interrupts_instances_that_run_already() {
         }
         term.end().await.unwrap();
 
-        process.documents.page_size(1);
-        process.documents.pass_scans(1);
-        process.documents.fail_every_scan(Some(ReadFault::Fatal));
+        process.documents.limit_pages(1);
+        process.documents.pass_next(ScanDocuments);
+        process.documents.fail_always(ScanDocuments, Fatal);
         let term = process.lead().await;
         process.probe.journal.shows("a ends", 2).await;
         assert!(matches!(process.service.get_all().await, Err(Unavailable::RebuildFailed(_))));
@@ -191,21 +192,21 @@ fn first_instances_run_before_the_last_documents_are_read() {
         }
         term.end().await.unwrap();
 
-        process.documents.page_size(3);
+        process.documents.limit_pages(3);
         let (journal, documents) = (process.probe.journal.clone(), Arc::clone(&process.documents));
         let scanned_at = Arc::new(Mutex::new(None));
         process.probe.act("0", {
             let scanned_at = Arc::clone(&scanned_at);
             move |cx, _| {
-                scanned_at.lock().unwrap().get_or_insert(documents.scanned());
+                scanned_at.lock().unwrap().get_or_insert(documents.count(ScanDocuments));
                 crate::rig::hold(cx)
             }
         });
-        let before = process.documents.scanned();
+        let before = process.documents.count(ScanDocuments);
         let term = process.lead().await;
         assert_eq!(process.service.get_all().await.unwrap().len(), 10);
         // Ten documents are four pages of three.
-        assert_eq!(process.documents.scanned() - before, 4);
+        assert_eq!(process.documents.count(ScanDocuments) - before, 4);
         assert!(scanned_at.lock().unwrap().unwrap() < before + 4);
         for id in 0..10 {
             journal.shows(&format!("{id} runs"), 2).await;

@@ -1,14 +1,12 @@
 //! Processes that share a database in memory, and a service whose instances run a test's code.
 
-use crate::{
-    faults::FaultyDocuments,
-    tasks::{Change, CountingSpawn, Journal, Seeded, run_on},
-};
+use crate::tasks::{Change, CountingSpawn, Journal, Seeded, run_on};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
-    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Env, Holder, Layer as _,
-    Leadership, OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
+    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Env, Holder, Leadership,
+    OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
+    testing::mock::{FaultyStorage, Verb},
 };
 use primary_only::{
     BoxError, Handle, Interrupted, LeadError, Others, PrepareContext, Registry, RegistryBuilder,
@@ -44,7 +42,8 @@ pub(crate) struct Cluster {
 pub(crate) struct Process {
     pub(crate) name: Holder,
     pub(crate) env: Env,
-    pub(crate) documents: Arc<FaultyDocuments>,
+    pub(crate) documents: Arc<FaultyStorage<ElectionKey>>,
+    pub(crate) called: Change,
     pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) tasks: Arc<CountingSpawn>,
     pub(crate) registry: Registry,
@@ -93,7 +92,13 @@ impl Cluster {
     }
 
     pub(crate) fn process_with(&self, name: &str, probe: Probe) -> Process {
-        let documents = Arc::new(FaultyDocuments::before(Arc::new(self.storage())));
+        let called = Change::default();
+        let documents = FaultyStorage::new(Arc::new(self.storage()), Arc::new(self.clock.clone()));
+        documents.watch({
+            let called = called.clone();
+            move |_| called.happened()
+        });
+        let documents = Arc::new(documents);
         let tasks = Arc::new(CountingSpawn::default());
         let trigger = RecordingTrigger::on(Arc::new(self.clock.clone()));
         let env = Env {
@@ -103,19 +108,19 @@ impl Cluster {
             entropy: Seeded::of(name),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
         };
-        let elections = Arc::new(Elections::new(Arc::clone(&documents).into_storage(), env.clone()));
+        let elections = Arc::new(Elections::new(Arc::clone(&documents) as _, env.clone()));
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
         let service = builder.register(probe.clone()).unwrap();
         let registry = builder.build();
         let name = Holder::new(name).unwrap();
-        Process { name, env, documents, elections, tasks, registry, probe, service }
+        Process { name, env, documents, called, elections, tasks, registry, probe, service }
     }
 }
 
 impl Process {
     /// Returns elections for a VVM, which closes them.
     pub(crate) fn fresh_elections(&self) -> Arc<Elections<ElectionKey>> {
-        Arc::new(Elections::new(Arc::clone(&self.documents).into_storage(), self.env.clone()))
+        Arc::new(Elections::new(Arc::clone(&self.documents) as _, self.env.clone()))
     }
 
     /// Waits until the process leads, and returns the instance of this id.
@@ -143,6 +148,11 @@ impl Process {
     /// Returns the instance of this id, if there is one.
     pub(crate) async fn found(&self, id: &str) -> Option<Handle<Probe>> {
         self.service.lookup(&id.into()).await.unwrap()
+    }
+
+    /// Waits for this number of calls of `scan_documents`.
+    pub(crate) async fn wait_for_scans(&self, scans: u64) {
+        self.called.until(|| self.documents.count(Verb::ScanDocuments) >= scans).await;
     }
 
     /// Returns the number of runners.
@@ -197,6 +207,12 @@ impl LedTerm {
         self.leadership.release().await;
         led
     }
+}
+
+/// Lets calls of `verb` hang no longer, and carries out those that do.
+pub(crate) async fn release(storage: &FaultyStorage<ElectionKey>, verb: Verb) {
+    storage.pass_always(verb);
+    storage.land_late().await;
 }
 
 /// Deletes the first slot's record without the leader's knowledge.

@@ -1,8 +1,11 @@
 //! Calls to a service: answered while it runs, delayed while it is rebuilt, refused otherwise.
 
-use crate::rig::{Steps, run};
+use crate::rig::{Steps, release, run};
 use futures_util::FutureExt;
-use ielections::DocumentLimits;
+use ielections::{
+    DocumentLimits,
+    testing::mock::{Fault::Hang, Verb::ScanDocuments},
+};
 use primary_only::{GetOrCreateError, Unavailable};
 
 #[test]
@@ -47,9 +50,9 @@ fn calls_are_refused_before_and_after_a_term() {
 fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
-        process.documents.wait_for_scans(1).await;
+        process.wait_for_scans(1).await;
         // Dropped while it waits …
         let x = "x".to_owned();
         let ask = || process.service.get_or_create(x.clone(), Steps::new());
@@ -69,18 +72,18 @@ fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
 fn call_that_waits_through_the_end_of_a_term_fails_in_the_next() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let first = process.lead().await;
-        process.documents.wait_for_scans(1).await;
+        process.wait_for_scans(1).await;
         let asked = process.service.get_all();
         tokio::pin!(asked);
         assert!(asked.as_mut().now_or_never().is_none());
         first.end().await.unwrap();
         let second = process.lead().await;
-        process.documents.wait_for_scans(2).await;
+        process.wait_for_scans(2).await;
         // It was not polled between the terms.
         assert!(matches!(asked.await, Err(Unavailable::NotLeader)));
-        process.documents.hold_scans(false);
+        release(&process.documents, ScanDocuments).await;
         assert!(process.service.get_all().await.unwrap().is_empty());
         second.end().await.unwrap();
     });
@@ -90,9 +93,9 @@ fn call_that_waits_through_the_end_of_a_term_fails_in_the_next() {
 fn end_of_rebuild_wakes_waiting_calls() {
     run(async |cluster| {
         let process = cluster.process("a");
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
-        process.documents.wait_for_scans(1).await;
+        process.wait_for_scans(1).await;
         let (x, y) = ("x".to_owned(), "y".to_owned());
         let (found, all, created, ()) = tokio::join!(
             process.service.lookup(&x),
@@ -100,7 +103,7 @@ fn end_of_rebuild_wakes_waiting_calls() {
             process.service.get_or_create(y, Steps::new()),
             async {
                 tokio::task::yield_now().await;
-                process.documents.hold_scans(false);
+                release(&process.documents, ScanDocuments).await;
             },
         );
         assert!(found.unwrap().is_none());

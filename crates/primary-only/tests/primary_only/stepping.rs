@@ -1,7 +1,10 @@
 //! Terms: each begins once, and interrupts all instances when it ends.
 
-use crate::rig::{Steps, run};
-use ielections::Loss;
+use crate::rig::{Steps, release, run};
+use ielections::{
+    Loss,
+    testing::mock::{Fault::Hang, Verb::ScanDocuments},
+};
 use primary_only::{Interrupted, LeadError, NotPersisted, Outcome, ServiceState, Unavailable};
 
 #[test]
@@ -86,11 +89,11 @@ fn term_passes_through_its_states_once() {
         let process = cluster.process("a");
         let state = || process.service.status().state;
         assert!(matches!(state(), ServiceState::NotLeading));
-        process.documents.hold_scans(true);
+        process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
-        process.documents.wait_for_scans(1).await;
+        process.wait_for_scans(1).await;
         assert!(matches!(state(), ServiceState::Rebuilding));
-        process.documents.hold_scans(false);
+        release(&process.documents, ScanDocuments).await;
         process.service.get_all().await.unwrap();
         assert!(matches!(state(), ServiceState::Running));
         term.end().await.unwrap();

@@ -160,7 +160,10 @@ fn check(shown: &Shown) -> Result<(), String> {
     // URL is a placeholder.
     let words = words.iter().map(|word| if word == "URL" { "sqlite:leader.db".into() } else { word.into() });
     let words = words.collect::<Vec<OsString>>();
-    match read(words, &Variables::new()) {
+    // Two pages have the storage of most lines in the environment.
+    let is_set = ["README.md:", "recipes.md:"].iter().any(|page| shown.place.contains(page));
+    let storage = is_set.then(|| ("VVM_STORAGE".into(), "sqlite:leader.db".into()));
+    match read(words, &storage.into_iter().collect::<Variables>()) {
         Ok(_) => Ok(()),
         Err(misuse) => {
             let text = format!("{:?}", misuse.refusal);

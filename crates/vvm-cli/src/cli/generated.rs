@@ -126,7 +126,8 @@ mod tests {
     fn commands() -> Vec<(String, Vec<String>)> {
         let cli = for_people();
         let options = |command: &Command| {
-            let long = command.get_arguments().filter_map(|option| option.get_long());
+            let shown = command.get_arguments().filter(|option| !option.is_hide_set());
+            let long = shown.filter_map(|option| option.get_long());
             long.map(str::to_owned).collect()
         };
         cli.get_subcommands().map(|command| (command.get_name().to_owned(), options(command))).collect()

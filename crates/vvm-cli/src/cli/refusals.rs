@@ -89,6 +89,12 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("wait", DURATION),
     ("max-ttl", DURATION),
     ("no-wait", SWITCH),
+    ("period", ("two\nlines", "1 to 64 bytes and no control characters")),
+    ("attempts", ("0", "write a number from 1 on")),
+    ("retry-after", DURATION),
+    ("quiet", SWITCH),
+    ("keep", ("31", "write a number from 32 to 400")),
+    ("periods", SWITCH),
 ];
 
 /// The options come from the description that clap parses by. One that is missing in the table fails this.
@@ -106,9 +112,10 @@ fn wrong_value_of_each_setting_is_refused_by_name_from_each_source() {
         let (_, (value, hint)) = found.unwrap_or_else(|| panic!("{command} --{name}: add it to BAD"));
         let mut words = vec![command];
         words.extend(["--storage=sqlite:x.db"].iter().filter(|_| name != "storage"));
-        let takes_name = command != "init-storage" && name != "name";
+        let takes_name = !["init-storage", "list"].contains(&command) && name != "name";
         words.extend(["--name=payroll"].iter().filter(|_| takes_name));
-        let behind: &[&str] = if command == "run" { &["--", "true"] } else { &[] };
+        words.extend(["--period=p"].iter().filter(|_| command == "once" && name != "period"));
+        let behind: &[&str] = if ["run", "once"].contains(&command) { &["--", "true"] } else { &[] };
         let typed = format!("--{name}={value}");
         let with_typed = [&words[..], &[&typed], behind].concat();
         let words = [&words[..], behind].concat();
@@ -148,6 +155,7 @@ fn misuse_says_what_to_write() {
         (&["--try", "--acquire-timeout", "1s"], "cannot be used with"),
         (&["--storage", "mem:"], "use sqlite:PATH"),
         (&["--storage", "sqlite:"], "the path is missing"),
+        (&["--storage", "sqlite:x.db?allow=nfs"], "only overlayfs can be allowed: write allow=overlay"),
         (&["--storage", "redis://host"], "this build has sqlite:PATH"),
         // Two letters that changed places, and an option of another command.
         (&["--tyr"], "'--try'"),
@@ -161,8 +169,33 @@ fn misuse_says_what_to_write() {
     for (options, hint) in table {
         refused(&run(options), &[], &[hint]);
     }
+    // Elsewhere is `local_wakeups` of vvm-host: what makes a folder unfit.
+    refused(&run(&["--local-dir", "/dev/null"]), &[], &["--local-dir", "is no folder"]);
     refused(&["run", "--storage", "sqlite:x.db", "--name", "payroll"], &[], &["CMD"]);
     refused(&["run", "--", "true"], &[], &["--name <NAME>"]);
+    let once = ["once", "--storage", "sqlite:x.db", "--name", "backup"];
+    refused(&[&once[..], &["--", "true"]].concat(), &[], &["--period <TEXT>"]);
+    let once_with =
+        |options: &[&'static str]| [&once[..], &["--period", "p"], options, &["--", "true"]].concat();
+    for (options, hint) in [
+        (&["--try"][..], "vvm once takes no --try: a candidate that does not wait can't run the command"),
+        (&["--slots", "2"], "vvm once takes no --slots: a period is done once"),
+        (
+            &["--on-exit", "restart"],
+            "vvm once takes no --on-exit: a command that fails is started again by the next",
+        ),
+        (&["--hold-at-least", "1s"], "vvm once takes no --hold-at-least: a period that is done"),
+        (&["--restart-limit", "1"], "--restart-limit has no effect with vvm once"),
+        (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
+    ] {
+        refused(&once_with(options), &[], &[hint]);
+    }
+    refused(
+        &once_with(&[]),
+        &[("VVM_ON_EXIT", "restart")],
+        &["takes no --on-exit", "--on-exit is set by VVM_ON_EXIT"],
+    );
+    parse(&once_with(&["--slots", "1", "--on-exit", "release", "--hold-at-least", "0"]), &[]).unwrap();
     refused(&["man", "a", "b"], &[], &["unexpected argument"]);
     refused(&["completions", "tcsh"], &[], &["bash"]);
     let Err(said) = parse(&["status", "--ttl", "5s"], &[]) else { panic!("accepted") };

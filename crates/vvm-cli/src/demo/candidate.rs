@@ -2,9 +2,7 @@
 
 use super::{
     DemoCandidateArgs,
-    timeline::{CandidateId, Event, What},
-    work::WorkPeriod,
-    worker::Log,
+    worker::{Log, WorkPeriod},
 };
 use crate::{announce::say, exit, leadership::is_ours};
 use ielections::Ttl;
@@ -13,6 +11,7 @@ use serde_json::Value;
 use std::{
     convert::Infallible,
     env,
+    ffi::OsStr,
     fs::{self, File},
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
@@ -25,29 +24,52 @@ use vvm_containment::{Ended, Family, OWN_BINARY};
 /// The name that the candidates lead.
 pub(super) const NAME: &str = "demo";
 
+/// What the demo does to a `vvm run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Done {
+    Crashed,
+    AskedToStop,
+    HostStopped,
+}
+
+impl Done {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Crashed => "kill -9 of guardian, host and worker, as in a crash",
+            Self::AskedToStop => "SIGTERM: a request to stop",
+            Self::HostStopped => "SIGSTOP to the host: it hangs, its worker continues",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) id: CandidateId,
+    pub(super) name: &'static str,
     /// The path of its files, without extensions.
     files: PathBuf,
     /// The guardian of the present `vvm run`.
     pub(super) guardian: Option<Pid>,
-    /// What the demo did to it.
-    done: Option<What>,
-    /// The host that was stopped, readable once it is dead, and when the demo saw that it was.
+    done: Option<Done>,
+    /// The host that was stopped, readable once it is dead.
     pub(super) host: Option<OwnedFd>,
-    pub(super) host_died: Option<Instant>,
+    messages: Log,
     pub(super) log: Log,
     pub(super) work: Vec<WorkPeriod>,
 }
 
+/// What the guardian of a stopped host has written about it.
+pub(super) struct HostResult {
+    pub(super) host_ended: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
+}
+
 impl Candidate {
     /// Returns a candidate without a `vvm run`.
-    pub(super) fn new(id: CandidateId, folder: &Path) -> io::Result<Self> {
-        let files = folder.join(id.name());
-        let log = Log::create(&files.with_extension("log"))?;
-        let (guardian, done, host, host_died, work) = (None, None, None, None, Vec::new());
-        Ok(Self { id, files, guardian, done, host, host_died, log, work })
+    pub(super) fn new(name: &'static str, folder: &Path) -> io::Result<Self> {
+        let files = folder.join(name);
+        let [messages, log] = ["messages", "log"].map(|end| Log::create(&files.with_extension(end)));
+        let (messages, log, work) = (messages?, log?, Vec::new());
+        Ok(Self { name, files, guardian: None, done: None, host: None, messages, log, work })
     }
 
     /// Starts a `vvm run` on `storage`, and returns its guardian.
@@ -55,10 +77,10 @@ impl Candidate {
         let [log, result, messages] = ["log", "result", "messages"].map(|end| self.files.with_extension(end));
         // The result of the `vvm run` before must not pass for the result of this one.
         let _ = fs::remove_file(&result);
-        let messages = File::options().append(true).create(true).open(messages)?;
+        let messages = File::options().append(true).open(messages)?;
         let mut command = Command::new(OWN_BINARY);
         command.arg0("vvm").args(["demo-candidate", "--demo", &getpid().to_string(), "--", "run"]);
-        command.args(["--storage", storage, "--name", NAME, "--holder", self.id.name()]);
+        command.args(["--storage", storage, "--name", NAME, "--holder", self.name]);
         command.args(["--ttl", &format!("{}ms", ttl.get().as_millis()), "--result-file"]).arg(result);
         command.args(["--", OWN_BINARY, "demo-worker"]).arg(log);
         command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages);
@@ -67,20 +89,20 @@ impl Candidate {
         Ok(guardian)
     }
 
-    /// Sends the signal of `what` to the processes of the `vvm run` that it is for.
-    pub(super) fn signal(&mut self, family: &Family, what: What) {
-        self.done = Some(what);
+    /// Sends the signal of `done` to the processes of the `vvm run` that it is for.
+    pub(super) fn signal(&mut self, family: &Family, done: Done) {
+        self.done = Some(done);
         let Some(guardian) = self.guardian else { return };
         let host = || family.children_of(guardian).into_iter();
         let all = || family.tree_of(guardian).into_iter();
-        let (members, signal) = match what {
+        let (members, signal) = match done {
             // The host goes first: it would release the record if it saw one of the others go.
-            What::Crashed => (host().chain(all()).collect::<Vec<_>>(), Signal::KILL),
-            What::HostStopped => (host().collect(), Signal::STOP),
-            _ => (all().take(1).collect(), Signal::TERM),
+            Done::Crashed => (host().chain(all()).collect::<Vec<_>>(), Signal::KILL),
+            Done::HostStopped => (host().collect(), Signal::STOP),
+            Done::AskedToStop => (all().take(1).collect(), Signal::TERM),
         };
         for member in members {
-            self.host = family.pin(member).ok().filter(|_| what == What::HostStopped);
+            self.host = family.pin(member).ok().filter(|_| done == Done::HostStopped);
             // A process that is gone needs none.
             let _ = family.signal(member, signal);
         }
@@ -90,38 +112,44 @@ impl Candidate {
     pub(super) fn should_end(&self, ended: Ended) -> bool {
         match self.done {
             // A guardian that sees its host's end before its own signal exits first.
-            Some(What::Crashed) => true,
+            Some(Done::Crashed) => true,
             // The status of a host that was killed.
-            Some(What::HostStopped) => ended == Ended::Exited(137),
+            Some(Done::HostStopped) => ended == Ended::Exited(137),
             // The status of its worker; without one, the signal.
-            Some(_) => [Ended::Exited(0), Ended::Signalled(15)].contains(&ended),
+            Some(Done::AskedToStop) => [Ended::Exited(0), Ended::Signalled(15)].contains(&ended),
             None => false,
         }
     }
 
-    /// Reads the log, and returns which workers began since the last call.
-    pub(super) fn new_work(&mut self) -> io::Result<Vec<Event>> {
-        let lines = self.log.new_lines()?.into_iter();
-        let periods = lines.filter_map(|line| WorkPeriod::add(&mut self.work, self.id, line));
-        let began = |period: WorkPeriod| (period.first, What::WorkBegan(period.epoch, period.worker));
-        Ok(periods.map(began).map(|(at, what)| Event { at, id: self.id, what }).collect())
+    /// Reads the logs of the `vvm run` and of its workers, and returns what is new: lines for people.
+    pub(super) fn new_lines(&mut self) -> io::Result<Vec<String>> {
+        let messages = self.messages.new_lines()?.into_iter().map(|line| {
+            let line = String::from_utf8_lossy(&line);
+            line.split_once(" vvm: ").map_or(&*line, |(_time, said)| said).trim_end().to_owned()
+        });
+        let work = self.log.new_work()?.into_iter();
+        let began = work.filter_map(|line| WorkPeriod::add(&mut self.work, self.name, line));
+        let began = began.map(|period| format!("its worker begins (process {})", period.worker));
+        Ok(messages.chain(began).collect())
     }
 
-    /// Notes that the `vvm run` has `left`. Returns that, and the end of a stopped host, known only now.
-    pub(super) fn ended(&mut self, left: Event) -> Vec<Event> {
+    /// Notes that the `vvm run` has ended, and returns what it has left of a stopped host.
+    pub(super) fn end(&mut self) -> Option<HostResult> {
         self.guardian = None;
-        let result = match self.done {
-            Some(What::HostStopped) => fs::read(self.files.with_extension("result")).unwrap_or_default(),
-            _ => Vec::new(),
-        };
+        self.done.filter(|done| *done == Done::HostStopped)?;
+        let result = fs::read(self.files.with_extension("result")).unwrap_or_default();
         let result = serde_json::from_slice::<Value>(&result).unwrap_or_default();
         let moment = |name: &str| result[name].as_u64().map(Instant::from_nanos);
-        // Guardian and demo both saw the end some time after it: the earlier one was nearer.
-        let died = moment("host_ended_ns").into_iter().chain(self.host_died).min();
-        let deadline = moment("kill_deadline_ns");
-        let events = [(deadline, What::Deadline), (died, What::HostDied), (Some(left.at), left.what)];
-        events.into_iter().filter_map(|(at, what)| Some(Event { at: at?, id: left.id, what })).collect()
+        Some(HostResult { host_ended: moment("host_ended_ns"), deadline: moment("kill_deadline_ns") })
     }
+}
+
+/// Returns a `vvm` without the settings in the environment.
+pub(super) fn vvm(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
+    let mut command = Command::new(OWN_BINARY);
+    command.arg0("vvm").args(arguments).env_clear().envs(environment);
+    command
 }
 
 /// `vvm demo-candidate`: becomes a `vvm run` that ends with the demo.
@@ -140,7 +168,5 @@ fn become_candidate(candidate: &DemoCandidateArgs) -> io::Result<Infallible> {
     if getppid() != Pid::from_raw(candidate.demo) {
         return Err(io::Error::other("the demo has ended"));
     }
-    // The demo ignores settings in the environment.
-    let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
-    Err(Command::new(OWN_BINARY).arg0("vvm").args(&candidate.arguments).env_clear().envs(environment).exec())
+    Err(vvm(&candidate.arguments).exec())
 }

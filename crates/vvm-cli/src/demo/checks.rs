@@ -1,9 +1,6 @@
 //! [`Results`]: the promises of the demo, compared with measurements and the workers' logs.
 
-use super::{
-    timeline::{Timeline, What},
-    work::{WorkPeriod, are_complete, overlaps},
-};
+use super::worker::{WorkPeriod, are_complete, overlaps};
 use ielections::{Terms, Ttl};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -11,6 +8,21 @@ use vvm_clock::Instant;
 
 /// How many renewals of the first leader the demo waits for.
 pub(super) const RENEWALS: usize = 3;
+
+/// What was done and seen, as far as the run went.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Moments {
+    /// Of the first leader.
+    pub(super) renewals: usize,
+    pub(super) crashed: Option<Instant>,
+    /// Whether the record was free after that.
+    pub(super) released: bool,
+    pub(super) asked_to_stop: Option<Instant>,
+    pub(super) host_stopped: Option<Instant>,
+    /// The kill deadline of the stopped host, and when that died. Known only after its end.
+    pub(super) deadline: Option<Instant>,
+    pub(super) host_died: Option<Instant>,
+}
 
 /// One promise: its name, the finding, and the bound or the reason why it failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,18 +40,18 @@ pub(super) struct Results {
 
 impl Results {
     /// Checks a run at this TTL, which ended early if there is an error.
-    pub(super) fn of(timeline: &Timeline, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
-        let at = |what| timeline.mark(what).map(|event| event.at);
-        let next_after = |what| timeline.next_at_work(at(what)?).map(|event| event.at);
-        let until_next = |what| Some(at(what)?.until(next_after(what)?));
+    pub(super) fn of(moments: &Moments, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
+        let Moments { renewals, deadline, host_died: died, .. } = *moments;
+        let next_after = |moment: Option<Instant>| {
+            let first = |moment| work.iter().find(|period| period.first > moment).map(|period| period.first);
+            moment.and_then(first)
+        };
+        let until_next = |moment: Option<Instant>| Some(moment?.until(next_after(moment)?));
         let epochs = || work.iter().map(|period| period.epoch);
-        let renewals = epochs().next().map_or(0, |first| timeline.renewals(first).count());
         // A leader that released its record did not crash: the next one did not have to wait.
-        let released = epochs().next().and_then(|first| at(What::Released(first))).is_some();
-        let failover = until_next(What::Crashed).filter(|_| !released);
-        let handover = until_next(What::AskedToStop);
-        let (deadline, died) = (at(What::Deadline), at(What::HostDied));
-        let next = next_after(What::HostStopped);
+        let failover = until_next(moments.crashed).filter(|_| !moments.released);
+        let handover = until_next(moments.asked_to_stop);
+        let next = next_after(moments.host_stopped);
         let overlaps = overlaps(work);
         let never = match overlaps.first() {
             Some([earlier, later]) => format!("{earlier} and {later}"),
@@ -117,20 +129,35 @@ pub(super) fn seconds(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::sample;
+    use crate::demo::worker::tests::{at, epoch, work};
 
-    /// Returns the results of the sample with the events of `what` at another moment, or without them.
-    fn results(what: impl Fn(What) -> bool, at: Option<u64>) -> Results {
-        let mut timeline = Timeline::new(sample::BEGAN);
-        for mut event in sample::events() {
-            match at {
-                _ if !what(event.what) => {}
-                Some(millis) => event.at = sample::at(millis),
-                None => continue,
-            }
-            timeline.add(event);
+    /// Crash, clean stop and hang, with a worker after each.
+    const WORKERS: [(&str, i32, u64, u64, u64); 4] = [
+        ("A", 103, 1, 140, 1590),
+        ("B", 203, 2, 3610, 4803),
+        ("C", 303, 3, 5130, 7680),
+        ("A", 113, 4, 8120, 9203),
+    ];
+
+    /// The moments of a run in which every check holds.
+    fn moments() -> Moments {
+        Moments {
+            renewals: 3,
+            crashed: Some(at(1_600)),
+            released: false,
+            asked_to_stop: Some(at(4_800)),
+            host_stopped: Some(at(6_340)),
+            deadline: Some(at(7_688)),
+            host_died: Some(at(7_689)),
         }
-        Results::of(&timeline, &sample::work(), sample::ttl(), None)
+    }
+
+    fn results(
+        moments: &Moments,
+        workers: &[(&'static str, i32, u64, u64, u64)],
+        early: Option<&str>,
+    ) -> Results {
+        Results::of(moments, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
     }
 
     /// Returns the places of the checks that fail.
@@ -140,13 +167,13 @@ mod tests {
 
     #[test]
     fn sample_holds_and_its_summary_has_every_figure() {
-        let epochs = [1, 2, 3, 4].map(|count| sample::epoch(count).get());
+        let epochs = [1, 2, 3, 4].map(|count| epoch(count).get());
         let expected = json!({
             "event": "summary", "held": true, "failures": [], "ttl_ms": 2000.0, "renewals": 3,
             "crash_failover_ms": 2010.0, "handover_ms": 330.0, "kill_after_deadline_ms": 1.0,
             "next_after_kill_ms": 431.0, "overlaps": 0, "epochs": epochs,
         });
-        let results = results(|_| false, None);
+        let results = results(&moments(), &WORKERS, None);
         assert_eq!(results.summary, expected);
         assert!(results.checks[2].text.ends_with("at most 2.40 s"), "{}", results.checks[2].text);
         assert!(results.checks[3].text.ends_with("at most 0.60 s"), "{}", results.checks[3].text);
@@ -154,42 +181,41 @@ mod tests {
 
     #[test]
     fn event_at_the_wrong_moment_or_unseen_fails_its_checks_alone() {
-        let began = |what, count| matches!(what, What::WorkBegan(epoch, _) if epoch == sample::epoch(count));
-        let moved = |what: &dyn Fn(What) -> bool, at| failing(&results(what, Some(at)));
-        let unseen = |what: &dyn Fn(What) -> bool| failing(&results(what, None));
-        assert_eq!(moved(&|what| what == What::HostDied, 7_687), [4], "before the deadline");
-        assert_eq!(moved(&|what| what == What::HostDied, 7_709), [4], "after 21 ms");
-        assert_eq!(moved(&|what| began(what, 4), 7_500), [5], "before the host is dead");
-        assert_eq!(moved(&|what| began(what, 2), 1_600 + 2_401), [2]);
-        assert_eq!(moved(&|what| began(what, 3), 4_800 + 601), [3]);
-        assert_eq!(unseen(&|what| what == What::Renewed(sample::epoch(1))), [1]);
-        assert_eq!(unseen(&|what| what == What::Crashed), [2]);
-        assert_eq!(unseen(&|what| what == What::AskedToStop), [3]);
-        assert_eq!(unseen(&|what| what == What::Deadline), [4]);
-        assert_eq!(unseen(&|what| what == What::HostDied), [4, 5]);
+        let with = |change: &dyn Fn(&mut Moments)| {
+            let mut moments = moments();
+            change(&mut moments);
+            failing(&results(&moments, &WORKERS, None))
+        };
+        assert_eq!(with(&|it| it.host_died = Some(at(7_687))), [4], "before the deadline");
+        assert_eq!(with(&|it| it.host_died = Some(at(7_709))), [4], "after 21 ms");
+        assert_eq!(with(&|it| it.host_died = Some(at(8_120))), [4, 5], "the next worker has begun");
+        assert_eq!(with(&|it| it.crashed = Some(at(3_610 - 2_401))), [2]);
+        assert_eq!(with(&|it| it.asked_to_stop = Some(at(5_130 - 601))), [3]);
+        assert_eq!(with(&|it| it.renewals = 2), [1]);
+        assert_eq!(with(&|it| it.crashed = None), [2]);
+        assert_eq!(with(&|it| it.released = true), [2]);
+        assert_eq!(with(&|it| it.asked_to_stop = None), [3]);
+        assert_eq!(with(&|it| it.host_stopped = None), [5]);
+        assert_eq!(with(&|it| it.deadline = None), [4]);
+        assert_eq!(with(&|it| it.host_died = None), [4, 5]);
     }
 
     #[test]
-    fn release_instead_of_crash_error_overlap_and_falling_epoch_fail() {
-        let (mut timeline, work, ttl) = (sample::until(10_000), sample::work(), sample::ttl());
-        let results = Results::of(&timeline, &work, ttl, Some("no first leader"));
-        assert_eq!(failing(&results), [0]);
-        assert!(results.checks[0].text.contains("no first leader"));
+    fn error_overlap_and_falling_epoch_fail() {
+        let stopped = results(&moments(), &WORKERS, Some("no first leader"));
+        assert_eq!(failing(&stopped), [0]);
+        assert!(stopped.checks[0].text.contains("no first leader"));
 
-        let mut overlapping = work.clone();
-        overlapping[0].last = overlapping[1].first;
-        let results = Results::of(&timeline, &overlapping, ttl, None);
-        assert_eq!(failing(&results), [6]);
-        let both = &results.checks[6].text;
+        let mut overlapping = WORKERS;
+        overlapping[0].4 = overlapping[1].3;
+        let overlapping = results(&moments(), &overlapping, None);
+        assert_eq!(failing(&overlapping), [6]);
+        let both = &overlapping.checks[6].text;
         assert!(both.contains("A's worker 103") && both.contains("B's worker 203"), "{both}");
-        assert_eq!(failing(&Results::of(&timeline, &[], ttl, None)), [1, 6, 7]);
+        assert_eq!(failing(&results(&moments(), &[], None)), [2, 3, 5, 6, 7]);
 
-        let mut falling = work.clone();
-        falling[2].epoch = sample::epoch(2);
-        assert_eq!(failing(&Results::of(&timeline, &falling, ttl, None)), [7]);
-
-        let crash = timeline.mark(What::Crashed).unwrap();
-        timeline.add(super::super::timeline::Event { what: What::Released(sample::epoch(1)), ..crash });
-        assert_eq!(failing(&Results::of(&timeline, &work, ttl, None)), [2]);
+        let mut falling = WORKERS;
+        falling[2].2 = 2;
+        assert_eq!(failing(&results(&moments(), &falling, None)), [7]);
     }
 }

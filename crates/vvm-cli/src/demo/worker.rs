@@ -1,4 +1,5 @@
-//! The worker of the demo, and its log: a line every 20 ms while it works.
+//! The worker of the demo, and its log: a line every 20 ms while it works. [`WorkPeriod`]: when it worked, by
+//! that log.
 //!
 //! A line has a fixed width that divides a page: the kernel copies it whole or not at all, even if its writer
 //! is killed.
@@ -15,7 +16,7 @@ use rustix::{
     process::{Pid, getpid},
 };
 use std::{
-    env,
+    env, fmt,
     fs::File,
     io::{self, Read as _, Write as _},
     path::Path,
@@ -46,7 +47,8 @@ impl Line {
     }
 
     fn from_text(text: &[u8]) -> Option<Self> {
-        let words = str::from_utf8(text).ok()?.strip_suffix('\n')?.split_ascii_whitespace();
+        let text = str::from_utf8(text).ok().filter(|text| text.len() == WIDTH)?;
+        let words = text.strip_suffix('\n')?.split_ascii_whitespace();
         let [at, epoch, worker, count] = words.collect::<Vec<_>>()[..] else { return None };
         let (at, epoch) = (Instant::from_nanos(at.parse().ok()?), Epoch::new(epoch.parse().ok()?).ok()?);
         Some(Self { at, epoch, worker: Pid::from_raw(worker.parse().ok()?)?, count: count.parse().ok()? })
@@ -84,42 +86,123 @@ fn work(log: &Path, epoch: Epoch) -> io::Result<()> {
     Ok(())
 }
 
-/// The log of a candidate's workers, as the demo reads it.
+/// A log that others write, as the demo reads it.
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
-    text: Vec<u8>,
-    /// How many lines of the text were returned.
-    returned: usize,
+    /// The beginning of a line that is not whole.
+    rest: Vec<u8>,
 }
 
 impl Log {
     /// Makes an empty log at `path`.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).append(true).create_new(true).open(path)?;
-        Ok(Self { file, text: Vec::new(), returned: 0 })
+        Ok(Self { file, rest: Vec::new() })
     }
 
-    /// Returns the whole lines that are new since the last call. Fails if one is damaged.
-    pub(super) fn new_lines(&mut self) -> io::Result<Vec<Line>> {
-        self.file.read_to_end(&mut self.text)?;
-        let new = self.text.chunks_exact(WIDTH).skip(self.returned);
-        let lines = new.map(|text| Line::from_text(text).ok_or(io::ErrorKind::InvalidData));
-        let lines = lines.collect::<Result<Vec<_>, _>>()?;
-        self.returned += lines.len();
-        Ok(lines)
+    /// Returns the whole lines that are new since the last call, with their ends.
+    pub(super) fn new_lines(&mut self) -> io::Result<Vec<Vec<u8>>> {
+        self.file.read_to_end(&mut self.rest)?;
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let whole = self.rest.drain(..whole).collect::<Vec<_>>();
+        Ok(whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
+    }
+
+    /// Returns the lines of a worker. Fails if one is damaged.
+    pub(super) fn new_work(&mut self) -> io::Result<Vec<Line>> {
+        let lines = self.new_lines()?;
+        Ok(lines
+            .iter()
+            .map(|text| Line::from_text(text).ok_or(io::ErrorKind::InvalidData))
+            .collect::<Result<Vec<_>, _>>()?)
     }
 
     /// Returns whether the last line is whole.
     pub(super) fn ends_with_a_line(&self) -> bool {
-        self.text.len().is_multiple_of(WIDTH)
+        self.rest.is_empty()
     }
 }
 
+/// The work of one worker under one epoch, from its first line to its last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WorkPeriod {
+    /// The name of its candidate.
+    name: &'static str,
+    pub(super) epoch: Epoch,
+    pub(super) worker: Pid,
+    pub(super) first: Instant,
+    pub(super) last: Instant,
+    /// How many lines there are, if none is missing before the last.
+    lines: Option<u32>,
+}
+
+impl WorkPeriod {
+    /// Adds a line of this candidate's log, and returns the period of work that it belongs to if that is new.
+    pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: Line) -> Option<Self> {
+        let Line { at, epoch, worker, count } = line;
+        let same = |period: &&mut Self| (period.name, period.epoch, period.worker) == (name, epoch, worker);
+        if let Some(period) = periods.iter_mut().find(same) {
+            (period.first, period.last) = (period.first.min(at), period.last.max(at));
+            period.lines = period.lines.filter(|lines| *lines == count).map(|lines| lines + 1);
+            return None;
+        }
+        periods.push(Self { name, epoch, worker, first: at, last: at, lines: (count == 0).then_some(1) });
+        periods.last().copied()
+    }
+}
+
+impl fmt::Display for WorkPeriod {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}'s worker {} of epoch {}", self.name, self.worker, self.epoch)
+    }
+}
+
+/// Returns each pair of which one wrote while the other had not ended (I1), be it one line at one moment.
+/// `periods` are in the order of their first lines.
+pub(super) fn overlaps(periods: &[WorkPeriod]) -> Vec<[WorkPeriod; 2]> {
+    let pairs = periods.iter().enumerate().flat_map(|(place, earlier)| {
+        let later = periods[place + 1..].iter();
+        later.filter(|later| later.first <= earlier.last).map(|later| [*earlier, *later])
+    });
+    pairs.collect()
+}
+
+/// Returns whether the logs have every line: work could precede a first line that is missing.
+pub(super) fn are_complete(periods: &[WorkPeriod]) -> bool {
+    !periods.is_empty() && periods.iter().all(|period| period.lines.is_some())
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::demo::sample;
+    use std::time::Duration;
+
+    const BEGAN: Instant = Instant::from_nanos(500_000_000_000);
+
+    pub(in crate::demo) fn at(millis: u64) -> Instant {
+        BEGAN.after(Duration::from_millis(millis))
+    }
+
+    pub(in crate::demo) fn epoch(leader: u64) -> Epoch {
+        Epoch::new(1_795_243_929_000 + leader * 1_000).unwrap()
+    }
+
+    fn line(millis: u64, leader: u64, worker: i32, count: u32) -> Line {
+        Line { at: at(millis), epoch: epoch(leader), worker: Pid::from_raw(worker).unwrap(), count }
+    }
+
+    /// Returns the work of workers with a line each millisecond: candidate, process, epoch, from, until.
+    pub(in crate::demo) fn work(workers: &[(&'static str, i32, u64, u64, u64)]) -> Vec<WorkPeriod> {
+        let mut periods = Vec::new();
+        for (name, worker, leader, from, until) in workers {
+            for (at, count) in (*from..=*until).zip(0..) {
+                WorkPeriod::add(&mut periods, name, line(at, *leader, *worker, count));
+            }
+        }
+        periods.sort_by_key(|period| period.first);
+        periods
+    }
 
     #[test]
     fn line_of_fixed_width_is_read_as_written_whole_and_undamaged_or_not_at_all() {
@@ -127,17 +210,47 @@ mod tests {
         let path = folder.path().join("A.log");
         let mut log = Log::create(&path).unwrap();
         let mut writer = File::options().append(true).open(&path).unwrap();
-        let (at, epoch) = (Instant::from_nanos(u64::MAX), Epoch::new(Epoch::MAX).unwrap());
-        let longest = Line { at, epoch, worker: sample::process(i32::MAX), count: u32::MAX };
-        for line in [longest, sample::line(0, 1, 1, 0)] {
+        let longest = Line { at: Instant::from_nanos(u64::MAX), ..line(0, 1, i32::MAX, u32::MAX) };
+        let longest = Line { epoch: Epoch::new(Epoch::MAX).unwrap(), ..longest };
+        for line in [longest, line(0, 1, 1, 0)] {
             let text = line.to_text();
             assert_eq!((text.len(), 4096 % WIDTH), (WIDTH, 0));
             writer.write_all(&text.as_bytes()[..9]).unwrap();
-            assert_eq!((log.new_lines().unwrap(), log.ends_with_a_line()), (vec![], false));
+            assert_eq!((log.new_work().unwrap(), log.ends_with_a_line()), (vec![], false));
             writer.write_all(&text.as_bytes()[9..]).unwrap();
-            assert_eq!((log.new_lines().unwrap(), log.ends_with_a_line()), (vec![line], true));
+            assert_eq!((log.new_work().unwrap(), log.ends_with_a_line()), (vec![line], true));
         }
-        writer.write_all(longest.to_text().replace(' ', "x").as_bytes()).unwrap();
-        log.new_lines().unwrap_err();
+        for damaged in [longest.to_text().replace(' ', "x"), longest.to_text()[1..].to_owned()] {
+            writer.write_all(damaged.as_bytes()).unwrap();
+            log.new_work().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn workers_that_follow_each_other_do_not_overlap() {
+        let work = work(&[("A", 10, 1, 0, 4), ("A", 12, 3, 20, 25), ("B", 11, 2, 5, 19)]);
+        assert_eq!((work.len(), overlaps(&work), are_complete(&work)), (3, vec![], true));
+    }
+
+    #[test]
+    fn every_overlap_is_found_down_to_one_moment() {
+        let later = |workers: &[_]| {
+            overlaps(&work(workers)).iter().map(|pair| pair[1].worker.as_raw_pid()).collect::<Vec<_>>()
+        };
+        assert_eq!(later(&[("A", 10, 1, 0, 5), ("B", 11, 2, 5, 9)]), [11]);
+        assert_eq!(later(&[("A", 10, 1, 0, 50), ("A", 11, 2, 40, 60)]), [11], "of one candidate");
+        let with_one_before_the_last = [("A", 10, 1, 0, 100), ("B", 11, 2, 10, 20), ("B", 12, 3, 30, 40)];
+        assert_eq!(later(&with_one_before_the_last), [11, 12]);
+    }
+
+    #[test]
+    fn missing_line_and_empty_log_are_found() {
+        for counts in [&[1, 2][..], &[0, 2], &[]] {
+            let mut periods = Vec::new();
+            for count in counts {
+                WorkPeriod::add(&mut periods, "A", line(u64::from(*count), 1, 10, *count));
+            }
+            assert!(!are_complete(&periods), "{counts:?}");
+        }
     }
 }

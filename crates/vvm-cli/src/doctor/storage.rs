@@ -20,7 +20,7 @@ const ROOM: u32 = 4;
 const FILES: u64 = 64;
 
 /// Only this level leaves nothing then. The command notices it, so `auto` does not choose it.
-const FOR_BACKGROUND_PROCESSES: &str = "choose --containment pidns if the command starts background processes \
+const FOR_BACKGROUND_PROCESSES: &str = "Choose --containment pidns if the command starts background processes \
     and need not see others: they can't outlive a kill of all vvm processes at once";
 
 /// Returns the findings about the storage, and its newest epoch.
@@ -145,13 +145,14 @@ pub(super) fn containment() -> Finding {
         });
         figures.insert(level.to_string(), refusal.is_none().into());
     }
+    let mut says = said.join(", ");
     if figures.get("pidns").is_some_and(|had| had == true) {
-        said.push(FOR_BACKGROUND_PROCESSES.into());
+        says = format!("{says}. {FOR_BACKGROUND_PROCESSES}");
     }
     // All other levels need this one.
     let has_any = figures.get("guardian").is_some_and(|had| had == true);
     let health = if has_any { Health::Good } else { Health::Problem };
-    Finding::new("containment", health, said.join(", ")).with("levels", figures)
+    Finding::new("containment", health, says).with("levels", figures)
 }
 
 /// Checks how many files a process may open.

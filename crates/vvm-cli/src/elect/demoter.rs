@@ -9,38 +9,33 @@ use crate::{
     announce::{self, say},
     args::STAGE_DEMOTE,
     contained::conclude,
-    leadership::{Leadership, Leading},
+    leadership::{Leadership, Leading, ToGuardian, Told},
     release,
 };
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{
-        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
-        sockopt::socket_type,
-    },
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group},
-    stdio::stdin,
 };
 use std::{
     env,
     ffi::OsString,
-    io, iter,
+    io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::{Child, Command, ExitCode, Stdio},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{OWN_BINARY, Signals, StageError};
+use vvm_containment::{Note, NoteLink, Signals, ends_by};
 use vvm_deadman::KernelTimer;
+use vvm_host::operate::HostEnd;
 
 /// A handle of the process. It notices the end of this one by the end of the link.
 #[derive(Debug)]
 pub(super) struct Demoter {
     /// `None` once it is dismissed.
     child: Mutex<Option<Child>>,
-    link: OwnedFd,
+    link: NoteLink,
 }
 
 impl Demoter {
@@ -52,19 +47,16 @@ impl Demoter {
         arguments: impl Iterator<Item = OsString>,
         (variable, settings): (&str, OsString),
     ) -> io::Result<Self> {
-        let (link, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let mut command = Command::new(OWN_BINARY);
-        command.args(iter::once(STAGE_DEMOTE.into()).chain(arguments)).env(variable, settings);
-        command.arg0(env::args_os().next().unwrap_or_default());
+        let (link, mut command) = NoteLink::to(STAGE_DEMOTE, arguments)?;
         // A group of its own: the keys of a terminal are for the leader.
-        let child = command.process_group(0).stdin(Stdio::from(far)).spawn()?;
+        let child = command.env(variable, settings).process_group(0).spawn()?;
         Ok(Self { child: Mutex::new(Some(child)), link })
     }
 
     /// Sends a message. Never blocks. A demoter that misses one is dismissed: it might release the record
     /// without a demotion: the record then expires by its TTL.
     pub(super) fn tell(&self, message: ToDemoter) {
-        if send(&self.link, &message.to_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
+        if !self.link.tell(message.into()) {
             self.dismiss();
         }
     }
@@ -83,12 +75,10 @@ impl Demoter {
 /// A message. The demoter acts on the last ones when its sender is dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ToDemoter {
-    /// A claim is about to be sent. `None`: the storage has no record of this host.
-    Claim(Option<Leading>),
+    /// What a guardian gets from its host, too: a claim, a leadership.
+    Host(ToGuardian),
     /// The kill deadline.
     Deadline(Option<Instant>),
-    /// The hooks of this leadership follow.
-    Leading(Leading),
     /// A hook is about to be started.
     Starts(Hook),
     /// It runs in this process, which leads a group.
@@ -104,94 +94,70 @@ pub(super) enum Hook {
     OnLoss,
 }
 
-/// The length of a message: its kind and four numbers.
-pub(super) const LENGTH: usize = 40;
-
 impl Hook {
     fn of(number: u64) -> Option<Self> {
         [Self::OnLead, Self::OnLoss].into_iter().find(|hook| *hook as u64 == number)
     }
 }
 
-impl ToDemoter {
-    pub(super) fn to_bytes(self) -> [u8; LENGTH] {
-        let (kind, [a, b, c, d]) = match self {
-            Self::Claim(claim) => (0, claim.map_or([0; 4], Leading::words)),
-            Self::Deadline(None) => (1, [0; 4]),
-            Self::Deadline(Some(at)) => (1, [1, at.as_nanos(), 0, 0]),
-            Self::Leading(leading) => (2, leading.words()),
-            Self::Starts(hook) => (3, [hook as u64, 0, 0, 0]),
-            Self::Runs(hook, process) => {
-                (4, [hook as u64, u64::from(process.as_raw_pid().unsigned_abs()), 0, 0])
-            }
-            Self::Ended(hook, success) => (5, [hook as u64, u64::from(success), 0, 0]),
-        };
-        let mut bytes = [0; LENGTH];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([kind, a, b, c, d]) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
+/// Kinds below are those of [`ToGuardian`].
+const OWN: u8 = 64;
 
-    pub(super) fn of_bytes(bytes: &[u8; LENGTH]) -> Option<Self> {
-        let mut words = [0; 5];
-        for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(place.try_into().ok()?);
-        }
-        let [kind, first, second, ..] = words;
-        let leading = || Leading::of_words([words[1], words[2], words[3], words[4]]);
-        Some(match kind {
-            0 => Self::Claim(leading()),
-            1 => Self::Deadline((first == 1).then(|| Instant::from_nanos(second))),
-            2 => Self::Leading(leading()?),
-            3 => Self::Starts(Hook::of(first)?),
-            4 => Self::Runs(Hook::of(first)?, Pid::from_raw(i32::try_from(second).ok()?)?),
-            5 => Self::Ended(Hook::of(first)?, second == 1),
-            _ => return None,
+impl From<ToDemoter> for Note {
+    fn from(message: ToDemoter) -> Self {
+        let (kind, first, second) = match message {
+            ToDemoter::Host(message) => return message.into(),
+            ToDemoter::Deadline(None) => (0, 0, 0),
+            ToDemoter::Deadline(Some(at)) => (0, 1, at.as_nanos()),
+            ToDemoter::Starts(hook) => (1, hook as u64, 0),
+            ToDemoter::Runs(hook, process) => {
+                (2, hook as u64, u64::from(process.as_raw_pid().unsigned_abs()))
+            }
+            ToDemoter::Ended(hook, success) => (3, hook as u64, u64::from(success)),
+        };
+        Self { kind: OWN + kind, words: [first, second, 0, 0] }
+    }
+}
+
+impl ToDemoter {
+    fn read(note: Note) -> Option<Self> {
+        let [first, second, ..] = note.words;
+        Some(match note.kind.checked_sub(OWN) {
+            None => Self::Host(ToGuardian::read(note)?),
+            Some(0) => Self::Deadline((first == 1).then(|| Instant::from_nanos(second))),
+            Some(1) => Self::Starts(Hook::of(first)?),
+            Some(2) => Self::Runs(Hook::of(first)?, Pid::from_raw(i32::try_from(second).ok()?)?),
+            Some(3) => Self::Ended(Hook::of(first)?, second == 1),
+            Some(_) => return None,
         })
     }
 }
 
-/// Runs the demoter of a `vvm elect`. Its standard input is the link.
+/// Runs the demoter of a `vvm elect`.
 pub(crate) fn main(args: &ElectArgs) -> ExitCode {
-    if socket_type(stdin()) != Ok(SocketType::SEQPACKET) {
-        return conclude(&StageError::NotAStage);
-    }
+    let link = match NoteLink::given() {
+        Ok(link) => link,
+        Err(refusal) => return conclude(&refusal),
+    };
     // A service manager signals every process of a unit. This one ends after its leader. The signals are
     // caught and not ignored, because hooks would inherit that.
     let caught = Signals::catch();
-    let _ = rustix::thread::set_name(c"vvm-demote");
     announce::start_log(args.candidate.log_format);
     let mut demotion = Demotion::default();
-    loop {
-        let mut bytes = [0; LENGTH];
-        match recv(stdin(), &mut bytes[..], RecvFlags::empty()) {
-            Err(Errno::INTR) => {}
-            // The kernel closes the link when the last thread of the leader has ended. An orderly leader ends
-            // this process before.
-            Ok((0, _)) => break,
-            Ok(_) => ToDemoter::of_bytes(&bytes).into_iter().for_each(|message| demotion.hear(message)),
-            Err(errno) => return conclude(&StageError::System(errno.into())),
-        }
-    }
+    // An orderly leader ends this process before.
+    link.hear_until_death(|note| {
+        ToDemoter::read(note).into_iter().for_each(|message| demotion.hear(message))
+    });
     demotion.act(args);
     drop(caught);
     ExitCode::SUCCESS
 }
 
-/// The longest that a release takes. With a slower storage, the next leader waits for the rest of the TTL.
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// The state of the leader, by its messages.
 #[derive(Default, Debug)]
 pub(super) struct Demotion {
-    /// The last claim that may have been applied and not been released.
-    claim: Option<Leading>,
-    /// When that was heard, on a clock that does not jump.
-    since: Option<Instant>,
+    told: Told,
     deadline: Option<Instant>,
-    /// The last leadership.
-    led: Option<Leading>,
     running: Running,
     /// How its on-loss hook has ended. `Some(true)` also before its on-lead hook is started.
     demoted: Option<bool>,
@@ -222,9 +188,13 @@ enum NotDemoted {
 impl Demotion {
     pub(super) fn hear(&mut self, message: ToDemoter) {
         match message {
-            ToDemoter::Claim(claim) => (self.claim, self.since) = (claim, Some(SystemClock::read())),
+            ToDemoter::Host(message) => {
+                if matches!(message, ToGuardian::Leading(_)) {
+                    self.demoted = Some(true);
+                }
+                self.told.hear(message);
+            }
             ToDemoter::Deadline(deadline) => self.deadline = deadline,
-            ToDemoter::Leading(leading) => (self.led, self.demoted) = (Some(leading), Some(true)),
             ToDemoter::Starts(hook) => {
                 self.running = Running::Somewhere;
                 if hook == Hook::OnLead {
@@ -249,15 +219,17 @@ impl Demotion {
     /// it has stopped: the on-loss hook attests it by status 0 and by the end of all that it has started in
     /// its group. Only then the record is released (I6).
     pub(super) fn act(mut self, args: &ElectArgs) {
-        let (Some(claim), Some(since), candidate) = (self.claim, self.since, &args.candidate) else { return };
+        let (Some(claim), since, candidate) = (self.told.claim, self.told.since, &args.candidate) else {
+            return;
+        };
         let name = candidate.name.as_str();
-        // The kill deadline is 0.8 TTL after the send of the last confirmed renewal.
-        let lease_ends = self.deadline.map_or(Instant::NEVER, |at| at.after(candidate.ttl.get() / 5));
-        if let Err(refusal) = self.demote(args, lease_ends) {
+        let (ttl, reaped_at, deadline) = (candidate.ttl, SystemClock::read(), self.deadline);
+        let end = HostEnd { proven: true, orderly: false, reaped_at, deadline };
+        if let Err(refusal) = self.demote(args, end.lease_ends(ttl)) {
             say!("{name}: the record is not released and expires by its TTL: {refusal}");
             return;
         }
-        let until = SystemClock::read().after(LIMIT).min(lease_ends);
+        let Some((_, until)) = end.release_window(SystemClock::read(), ttl, Duration::ZERO) else { return };
         // A storage may hang in the kernel.
         let Ok(timer) = KernelTimer::new() else { return };
         if timer.set(Some(until)).is_err() {
@@ -274,7 +246,7 @@ impl Demotion {
         if let Running::Group(group, leader) = std::mem::take(&mut self.running) {
             end(group, leader);
         }
-        let demoted = match (self.led, self.demoted) {
+        let demoted = match (self.told.leading, self.demoted) {
             (None, _) | (_, Some(true)) => Ok(()),
             (_, Some(false)) => Err(NotDemoted::Failed),
             (Some(led), None) => run_on_loss(args, led, lease_ends).map_err(NotDemoted::FailsNow),
@@ -285,15 +257,9 @@ impl Demotion {
 
 /// Ends a hook whose shell still runs. A hook whose shell has ended is over, and its number may be another's.
 fn end(group: Pid, leader: Option<OwnedFd>) {
-    let Some(leader) = leader.filter(|leader| !has_ended(leader, Some(Duration::ZERO))) else { return };
+    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return };
     let _ = kill_process_group(group, Signal::KILL);
-    has_ended(&leader, None);
-}
-
-/// Waits for the end of a process, at most for `longest`. Returns whether it has ended.
-fn has_ended(process: &OwnedFd, longest: Option<Duration>) -> bool {
-    let longest = longest.and_then(|longest| Timespec::try_from(longest).ok());
-    poll(&mut [PollFd::new(process, PollFlags::IN)], longest.as_ref()).is_ok_and(|ready| ready > 0)
+    ends_by(&leader, Instant::NEVER);
 }
 
 /// Runs the on-loss hook. Returns why it is no attestation.
@@ -315,17 +281,10 @@ fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<()
     let mut child = started.map_err(|cause| format!("could not be started: {cause}"))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
-    let kill_at = SystemClock::read().after(*hook_timeout).min(lease_ends);
-    loop {
-        let left = SystemClock::read().until(kill_at);
-        if has_ended(&process, Some(left)) {
-            break;
-        }
-        if left.is_zero() {
-            let _ = kill_process_group(group, Signal::KILL);
-            let _ = child.wait();
-            return Err("took too long and was killed".into());
-        }
+    if !ends_by(&process, SystemClock::read().after(*hook_timeout).min(lease_ends)) {
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = child.wait();
+        return Err("took too long and was killed".into());
     }
     // Reaped, its number leads the group as long as a member is left.
     let status = child.wait().map_err(|cause| cause.to_string())?;
@@ -345,24 +304,23 @@ mod tests {
     use ielections::{Epoch, Incarnation};
 
     #[test]
-    fn every_message_survives_its_bytes() {
+    fn every_message_survives_its_note() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| place as u8));
         let leading = Leading { slot: u32::MAX, epoch: Epoch::new(Epoch::MAX).unwrap(), incarnation };
         let mut messages = vec![
-            ToDemoter::Claim(None),
-            ToDemoter::Claim(Some(leading)),
+            ToDemoter::Host(ToGuardian::Claim(None)),
+            ToDemoter::Host(ToGuardian::Leading(leading)),
             ToDemoter::Deadline(None),
             ToDemoter::Deadline(Some(Instant::NEVER)),
-            ToDemoter::Leading(leading),
         ];
         for hook in [Hook::OnLead, Hook::OnLoss] {
             messages.extend([ToDemoter::Starts(hook), ToDemoter::Runs(hook, rustix::process::getpid())]);
             messages.extend([true, false].map(|success| ToDemoter::Ended(hook, success)));
         }
         for message in messages {
-            assert_eq!(ToDemoter::of_bytes(&message.to_bytes()), Some(message));
+            assert_eq!(ToDemoter::read(message.into()), Some(message));
         }
-        assert_eq!(ToDemoter::of_bytes(&[9; LENGTH]), None);
+        assert_eq!(ToDemoter::read(Note { kind: OWN + 4, words: [0; 4] }), None);
     }
 
     fn args(on_loss: &str) -> ElectArgs {
@@ -378,7 +336,9 @@ mod tests {
         let led = Leading { slot: 1, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
         let mut demotion = Demotion::default();
         let [lead, _] = [Hook::OnLead, Hook::OnLoss];
-        for message in [ToDemoter::Leading(led), ToDemoter::Starts(lead), ToDemoter::Ended(lead, true)] {
+        for message in
+            [ToDemoter::Host(ToGuardian::Leading(led)), ToDemoter::Starts(lead), ToDemoter::Ended(lead, true)]
+        {
             demotion.hear(message);
         }
         messages.iter().for_each(|message| demotion.hear(*message));

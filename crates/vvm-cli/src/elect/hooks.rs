@@ -4,17 +4,13 @@ use super::demoter::{Demoter, Hook, ToDemoter};
 use crate::{
     announce::{say, say_text},
     exit,
-    leadership::Leadership,
+    leadership::{Leadership, ToGuardian},
 };
 use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
 };
 use std::{
     collections::VecDeque,
@@ -31,8 +27,9 @@ use std::{
 };
 use tokio::sync::oneshot;
 use vvm_clock::{Instant, Span, SystemClock};
+use vvm_containment::Countdown;
 use vvm_deadman::{Subject, Trigger};
-use vvm_host::status::{HostStatus, Role, WhyStopping};
+use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -64,19 +61,26 @@ impl HookService {
         say_text!("{name} slot {slot}: {lost}running the on-loss hook");
         let outcome = self.hooks.lose().await;
         let why = match (led, loss) {
-            (Err(failure), _) if *failure != HookError::Overtaken => format!("the on-lead hook {failure}"),
-            (_, Some(loss)) => WhyStopping::Lost(loss.clone()).to_string(),
-            (_, None) => self.why_stopping(),
+            (Err(failure), _) if *failure != HookError::Overtaken => {
+                Some(format!("the on-lead hook {failure}"))
+            }
+            // The history names a loss in any case.
+            (_, Some(_)) => None,
+            (_, None) => Some(self.why_stopping()),
         };
         match &outcome {
             Ok(()) => {
                 say_text!("{name} slot {slot}: the on-loss hook has succeeded");
                 if led.is_err() {
-                    self.status.work_ended(why);
+                    why.into_iter().for_each(|why| self.status.work_ended(why));
                 }
             }
             // The thread has printed it.
-            Err(failure) => self.status.work_ended(format!("{why}; the on-loss hook {failure}")),
+            Err(failure) => {
+                let failure = format!("the on-loss hook {failure}");
+                let parts = why.into_iter().chain([failure]).collect::<Vec<_>>();
+                self.status.work_ended(parts.join("; "));
+            }
         }
         *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }
@@ -171,7 +175,7 @@ impl Hooks {
         leadership: &Leadership,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<(), HookError> {
-        self.demoter.tell(ToDemoter::Leading(leadership.into()));
+        self.demoter.tell(ToDemoter::Host(ToGuardian::Leading(leadership.into())));
         let (done, outcome) = oneshot::channel();
         self.inbox.order(Order::Lead { environment, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
@@ -351,8 +355,8 @@ pub(super) struct Inbox {
     state: Mutex<State>,
     /// Readable if there is an order.
     pub(super) wake: OwnedFd,
-    /// Readable from the deadline on. Its clock counts suspend.
-    pub(super) timer: OwnedFd,
+    /// Readable from the deadline on.
+    pub(super) timer: Countdown,
 }
 
 #[derive(Debug, Default)]
@@ -367,12 +371,8 @@ impl Inbox {
     /// # Errors
     /// If the process is out of descriptors.
     pub(super) fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self {
-            state: Mutex::default(),
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
-        })
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { state: Mutex::default(), wake, timer: Countdown::new()? })
     }
 
     /// Adds an order.
@@ -400,15 +400,7 @@ impl Inbox {
     /// If the kernel refuses. The old deadline is then still in force.
     pub(super) fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
         let mut state = self.state();
-        let at = deadline.map_or(Duration::ZERO, |at| {
-            // Zero would disarm; the first nanosecond after boot is as much in the past.
-            Duration::from_nanos(at.as_nanos().clamp(1, i64::MAX as u64))
-        });
-        let once = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec { tv_sec: at.as_secs() as i64, tv_nsec: at.subsec_nanos().into() },
-        };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        self.timer.set(deadline)?;
         state.deadline = deadline;
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::{
     contained::{NotStarted, describe},
     exit,
     leadership::Leadership,
+    once::OnceArgs,
 };
 use async_trait::async_trait;
 use ielections::Standing;
@@ -24,7 +25,7 @@ use vvm_containment::{
     CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
     Unproven, spawn,
 };
-use vvm_host::status::{HostStatus, Idle, IdleUntil, WhyStopping};
+use vvm_host::status::{HostStatus, Idle, IdleUntil, Role, WhyStopping};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -32,10 +33,15 @@ use vvm_storage::ElectionKey;
 /// Only a command that another process killed by TERM, INT or HUP is followed by this wait.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
+/// More variables for the command.
+pub(super) type Variables = [(OsString, OsString)];
+
 /// The service that runs the command.
 #[derive(Clone, Debug)]
 pub(super) struct CommandRunner {
     pub(super) args: Arc<RunArgs>,
+    /// The options of `vvm once`.
+    pub(super) once: Option<Arc<OnceArgs>>,
     pub(super) starter: Arc<CommandStarter>,
     pub(super) guardian_deadline: GuardianDeadline,
     pub(super) control: Arc<Control>,
@@ -65,26 +71,29 @@ impl Service<ElectionKey> for CommandRunner {
         let controls = work.controls();
         work.runner.guardian_deadline.is_in_force(&cx.stop).await?;
         work.runner.reporter.leads(work.runner.run.leadership.get_or_init(|| leadership));
-        let supervision = work.start(controls).await?;
-        Ok(Box::pin(work.run(supervision)))
+        if let Some(once) = work.runner.once.clone() {
+            return Ok(Box::pin(work.run_once(once)));
+        }
+        let supervision = work.start(controls, &[]).await?;
+        Ok(Box::pin(async move { work.run(supervision).await }))
     }
 }
 
 /// The work of one leadership.
 #[derive(Debug)]
-struct LeadershipWork {
-    runner: CommandRunner,
-    leadership: Leadership,
-    standing: Standing,
+pub(super) struct LeadershipWork {
+    pub(super) runner: CommandRunner,
+    pub(super) leadership: Leadership,
+    pub(super) standing: Standing,
     acquired_at: Instant,
     /// Cancelled by a stop request, a loss, or when the leadership is given up.
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
     health: Option<Health>,
 }
 
 impl LeadershipWork {
     /// Subscribes a supervision to signals, stop requests and the deadline.
-    fn controls(&self) -> Controls {
+    pub(super) fn controls(&self) -> Controls {
         let control = &self.runner.control;
         Controls {
             signals: control.signals.subscribe(),
@@ -94,16 +103,20 @@ impl LeadershipWork {
         }
     }
 
-    /// Starts the command.
+    /// Starts the command, with these variables, too.
     ///
     /// # Errors
     /// If it can't be executed or the system refuses. No process of it runs then.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
-    async fn start(&self, controls: Controls) -> Result<Supervision, BoxError> {
+    pub(super) async fn start(
+        &self,
+        controls: Controls,
+        variables: &Variables,
+    ) -> Result<Supervision, BoxError> {
         let starter = &self.runner.starter;
-        let mut starting = starter.start(&self.leadership)?;
+        let mut starting = starter.start(&self.leadership, variables)?;
         let executed = tokio::select! {
             biased;
             executed = starting.executed() => executed,
@@ -136,7 +149,7 @@ impl LeadershipWork {
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
-    async fn run(self, first: Supervision) -> Result<(), BoxError> {
+    pub(super) async fn run(&self, first: Supervision) -> Result<(), BoxError> {
         let CommandRunner { status, control, .. } = &self.runner;
         status.works();
         let mut work = pin!(self.work(first));
@@ -183,7 +196,7 @@ impl LeadershipWork {
             }
             let pause = backoff.after_a_run_of(clock.now().since(began));
             restarts = restarts.saturating_add(1);
-            self.idles(IdleUntil::Restart { number: restarts, limit }, pause, &last);
+            self.idles(IdleUntil::Restart { number: restarts, limit }, pause, how(&last));
             if self.is_stopped_within(pause).await {
                 self.has_worked(last, WorkEnd::BetweenRuns);
                 return Ok(());
@@ -191,7 +204,7 @@ impl LeadershipWork {
             // First, so that no signal is lost while the command starts.
             let controls = self.controls();
             status.work_ended("the command could not be started again");
-            supervision = self.start(controls).await?;
+            supervision = self.start(controls, &[]).await?;
             status.works();
         }
     }
@@ -240,23 +253,28 @@ impl LeadershipWork {
         }
     }
 
-    /// Reports how long the stop that a signal requested may take. Other stops have lines of their own.
+    /// Reports a loss, and how long the stop that a signal requested may take. Other stops have lines of
+    /// their own.
     fn announce_stop(&self) {
-        let CommandRunner { args, control, .. } = &self.runner;
+        let CommandRunner { args, control, status, .. } = &self.runner;
+        let Leadership { name, slot, .. } = &self.leadership;
+        if let Role::Stopping { why: why @ WhyStopping::Lost(_), .. } = status.role() {
+            // The line about the end comes after the last calls to the storage, which may hang.
+            say_text!("{name} slot {slot}: stopping the command: {why}");
+            return;
+        }
         let is_killed = control.guardian_died.is_cancelled() || control.guardian_lapsed.is_cancelled();
         if is_killed || !control.stop.is_cancelled() {
             return;
         }
         let pre_stop = args.work.pre_stop.as_ref().map_or(Duration::ZERO, |_| args.work.pre_stop_timeout);
         let longest = Span(args.stop_timeout.saturating_add(pre_stop));
-        let Leadership { name, slot, .. } = &self.leadership;
         say_text!("{name} slot {slot}: stopping: up to {longest}; a second signal kills");
     }
 
     /// Reports that the leadership is kept without work for a while.
-    fn idles(&self, until: IdleUntil, pause: Duration, last: &Supervised) {
+    pub(super) fn idles(&self, until: IdleUntil, pause: Duration, ended: Arc<str>) {
         let Leadership { name, slot, .. } = &self.leadership;
-        let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
         let idle = Idle { until, pause, ended };
         say_text!("{name} slot {slot}: {idle}");
         self.runner.status.idles(idle);
@@ -269,7 +287,7 @@ impl LeadershipWork {
         if left.is_zero() {
             return;
         }
-        self.idles(IdleUntil::Release, left, last);
+        self.idles(IdleUntil::Release, left, how(last));
         self.is_stopped_within(left).await;
     }
 
@@ -286,6 +304,11 @@ impl LeadershipWork {
         // A leadership has one end.
         let _ = self.runner.run.worked.set(Worked { last, end });
     }
+}
+
+/// Says how a run of the command ended.
+fn how(last: &Supervised) -> Arc<str> {
+    last.ended.map(|ended| ended.to_string()).unwrap_or_default().into()
 }
 
 /// Waiting ends and killing begins this long before the kill deadline. Killing and reaping fifty processes
@@ -319,8 +342,14 @@ impl CommandStarter {
     ///
     /// # Errors
     /// If the system refuses. No process of the command runs then.
-    pub(super) fn start(&self, leadership: &Leadership) -> Result<Starting, NotStarted> {
-        self.start_in(leadership.environment(std::env::vars_os(), self.withheld()))
+    pub(super) fn start(
+        &self,
+        leadership: &Leadership,
+        variables: &Variables,
+    ) -> Result<Starting, NotStarted> {
+        let mut environment = leadership.environment(std::env::vars_os(), self.withheld());
+        environment.extend_from_slice(variables);
+        self.start_in(environment)
     }
 
     /// Returns the variables that the command does not get: the storage's credentials.

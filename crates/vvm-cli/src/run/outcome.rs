@@ -2,10 +2,11 @@
 
 use super::{args::RunArgs, control::GuardianSilent, health::Unhealthy};
 use crate::{
-    announce::{say, say_text},
+    announce::{is_quiet, say, say_end, say_text},
     contained::{NotStarted, describe},
     exit,
     leadership::{Farewell, Leadership, ToGuardian},
+    once::OnceEnd,
     result_file::{Outcome, Report},
     runtime,
 };
@@ -48,6 +49,8 @@ pub(super) enum Cause {
     Hung(Signal),
     /// Leadership was not acquired in time, for this reason.
     TimedOut(String),
+    /// The period needs no command of this candidate (`vvm once`).
+    NothingToRun,
     /// The storage could not be opened.
     Storage(Arc<HostError>),
     /// The command failed its checks.
@@ -95,7 +98,39 @@ impl ExitReason {
 
     /// Returns the reason of a campaign that ended for `cause`.
     pub(super) fn of(cause: &Cause, run: &LeadershipRun, statuses: ExitStatuses) -> Self {
+        let reason = Self::of_run(cause, run, statuses);
+        match (run.once.get(), cause) {
+            (None, _)
+            | (_, Cause::GuardianDied | Cause::GuardianLapsed | Cause::Unproven(_) | Cause::Hung(_)) => {
+                reason
+            }
+            (Some(end), cause) => reason.of_once(end, cause),
+        }
+    }
+
+    /// Returns the reason of a `vvm once`. It ends with 0 only if the period is done.
+    fn of_once(self, end: &OnceEnd, cause: &Cause) -> Self {
+        let (what, status) = end.clone().into_parts();
+        let text = self.text.map_or_else(|| what.clone(), |text| format!("{text}; {what}"));
+        let outcome = match end {
+            // It was stopped, and ended with 0 without having done its work.
+            OnceEnd::Failed(_) if self.farewell == Farewell::Exit(0) => {
+                let signal = if let Cause::Stopped(signal) = cause { *signal } else { Signal::TERM };
+                return Self { farewell: Farewell::DieOf(signal), text: Some(text), ..self };
+            }
+            OnceEnd::Failed(_) | OnceEnd::Marked(_) => return Self { text: Some(text), ..self },
+            OnceEnd::Done(_) => Outcome::AlreadyDone,
+            OnceEnd::NoAttemptLeft(_) => Outcome::NoAttemptLeft,
+            OnceEnd::NotMarked(_) => Outcome::NotMarked,
+            OnceEnd::Misuse(_) => Outcome::Misuse,
+            OnceEnd::Refused(_) => Outcome::StorageRefused,
+        };
+        Self::exit(outcome, status, what)
+    }
+
+    fn of_run(cause: &Cause, run: &LeadershipRun, statuses: ExitStatuses) -> Self {
         match cause {
+            Cause::NothingToRun => Self::system("there was nothing to run"),
             Cause::Stopped(signal) => match run.worked.get() {
                 Some(Worked { end: WorkEnd::BetweenRuns, .. }) => {
                     Self::signalled(Outcome::Stopped, *signal, ", between two runs of the command")
@@ -234,7 +269,9 @@ impl Reporter {
     /// Reports the end of a campaign, and returns its exit reason.
     pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
         let reason = ExitReason::of(cause, run, self.statuses);
-        self.announce(&reason, run);
+        if !is_quiet() || reason.farewell != Farewell::Exit(0) {
+            self.announce(&reason, run);
+        }
         // After the guardian's death the next `vvm run` may write the same file already.
         if let Some(path) = &self.result_file
             && reason.outcome != Outcome::GuardianDied
@@ -271,7 +308,7 @@ impl Reporter {
         let name = self.name.as_str();
         let leadership = run.leadership.get();
         let (slot, epoch) = (leadership.map(|it| it.slot), leadership.map(|it| it.epoch.get()));
-        say_text!("{name}{}: {reason}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
+        say_end!("{name}{}: {reason}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
         let (event, holder) = ("concluded", self.holder.as_str());
         let (outcome, reason) = (reason.outcome.word(), reason.text.as_deref());
         tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason);
@@ -301,6 +338,8 @@ pub(super) struct LeadershipRun {
     pub(super) worked: OnceLock<Worked>,
     /// Set when the command has failed its checks.
     pub(super) unhealthy: OnceLock<Unhealthy>,
+    /// Set when a `vvm once` knows that it runs nothing, or has written how its command ended.
+    pub(super) once: OnceLock<OnceEnd>,
 }
 
 /// How the work of a leadership ended.

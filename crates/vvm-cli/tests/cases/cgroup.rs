@@ -146,7 +146,7 @@ fn ordinary_user_without_a_delegated_group_is_refused() {
     assert!(copied.success());
     chown(trial.folder(), Some(NOBODY), Some(NOBODY)).unwrap();
     let as_other_user = format!(
-        "shift; set -- setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {} \"$@\";",
+        "shift; set -- setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups '{}' \"$@\";",
         copy.display()
     );
     let run = |group: &Group, level| {

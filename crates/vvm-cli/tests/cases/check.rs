@@ -144,7 +144,7 @@ fn stop_request_ends_a_candidate_that_defers_to_others() {
 fn failing_shell_check_ends_the_leadership() {
     let trial = VVM.trial();
     let bad = trial.folder().join("bad").display().to_string();
-    let line = format!("echo looked; test -n \"$VVM_LEADER_EPOCH\" && test ! -e {bad}");
+    let line = format!("echo looked; test -n \"$VVM_LEADER_EPOCH\" && test ! -e '{bad}'");
     let mut running = start(&trial, &line, &[]);
     for _ in 0..5 {
         running.stderr.wait_for("looked");

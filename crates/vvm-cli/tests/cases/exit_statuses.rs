@@ -22,15 +22,6 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
     assert_eq!(trial.run_script("kill -KILL $$").finish().code(), 128 + 9);
 }
 
-#[test]
-fn status_of_a_worker_that_exited_on_the_stop_signal_is_its_own() {
-    let trial = VVM.trial();
-    let mut running = trial.run_script("trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done").start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().code(), 5);
-}
-
 /// Every process of vvm reads from /dev/null if it has no input. Without it, the error must not look like a
 /// crash. Where mounts are forbidden, this tests nothing; `stage` has a unit test of text and status.
 #[test]

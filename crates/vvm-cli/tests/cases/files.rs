@@ -158,6 +158,8 @@ fn storage_locked_too_long_ends_the_leadership() {
             .start();
         running.stdout.wait_for("up");
         let lock = trial.lock_storage();
+        // Before the last calls to the storage, which hang.
+        running.stderr.wait_for("stopping the command: leadership lost: no renewal");
         running.stdout.wait_for("told");
         running.wait();
         drop(lock);
@@ -222,15 +224,6 @@ fn overlayfs_is_refused_before_a_file_is_created_unless_allowed() {
     assert!(allowed.says(&format!("storage {path} on overlayfs, created; TTL 20s; no leader")));
 }
 
-#[test]
-fn unknown_value_of_allow_is_64_and_named() {
-    let trial = VVM.trial();
-    let storage = format!("sqlite:{}?allow=nfs", trial.folder().join("leader.db").display());
-    let refused = trial.run(["true"]).with(["--storage", &storage]).finish();
-    assert_eq!(refused.code(), 64);
-    assert!(refused.says("only overlayfs can be allowed: write allow=overlay"), "{:#?}", refused.stderr);
-}
-
 fn path(trial: &Trial) -> String {
     trial.folder().join("leader.db").display().to_string()
 }
@@ -267,22 +260,6 @@ fn run_logs_its_storage_and_the_leader() {
     assert!(of_three.says("created; TTL 20s; 0 of 3 slots are held"), "{:#?}", of_three.stderr);
 }
 
-#[test]
-fn elect_logs_its_storage_and_the_leader() {
-    let trial = VVM.trial();
-    let elect = || {
-        let mut elect = VVM.command(&[]);
-        elect.args(["elect", "--storage", &trial.storage(), "--name", "payroll", "--holder", "second"]);
-        elect.args(["--on-lead", "exit 3", "--on-loss", "true"]).stdin(Stdio::null());
-        String::from_utf8(elect.env("TRIAL", trial.mark()).output().unwrap().stderr).unwrap()
-    };
-    let said = elect();
-    assert!(said.contains(&format!("vvm: payroll: storage {} on ", path(&trial))), "{said}");
-    assert!(said.contains(", created; TTL 20s; no leader"), "{said}");
-    let said = elect();
-    assert!(said.contains(", existing; TTL 20s; no leader"), "{said}");
-}
-
 fn settings_concerns(through: &[&str], storage: &str, working_folder: &Path) -> (String, Value) {
     let words = ["doctor", "--storage", storage, "--name", "payroll", "--json"];
     let line = [through, &[VVM.path()], &words].concat();
@@ -292,18 +269,6 @@ fn settings_concerns(through: &[&str], storage: &str, working_folder: &Path) -> 
     let settings =
         found["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == "settings");
     (settings.unwrap()["concerns"].to_string(), found)
-}
-
-#[test]
-fn doctor_warns_of_a_relative_path_and_says_what_it_means() {
-    let trial = VVM.trial();
-    trial.run(["true"]).finish();
-    let (concerns, found) = settings_concerns(&[], "sqlite:leader.db?allow=overlay", trial.folder());
-    let relative = format!("the path leader.db is relative: it means {}", path(&trial));
-    assert!(concerns.contains(&relative), "{found:#}");
-    assert_eq!(found["verdict"], "caution");
-    let (concerns, _) = settings_concerns(&[], &trial.storage(), trial.folder());
-    assert!(!concerns.contains("relative"), "{concerns}");
 }
 
 #[test]

@@ -22,14 +22,6 @@ fn log_filter_that_is_no_level_is_refused() {
     }
 }
 
-#[test]
-fn normal_exit_logs_no_error() {
-    let trial = VVM.trial();
-    let finished = trial.run(["true"]).environment("VVM_LOG", "info").finish();
-    assert_eq!(finished.code(), 0);
-    assert!(!finished.says("ERROR"), "{:#?}", finished.stderr);
-}
-
 /// Neither the host, nor the keeper, nor the shell that runs the line.
 #[test]
 fn lines_of_a_settings_file_are_not_in_the_arguments_of_any_process() {
@@ -201,15 +193,6 @@ fn candidate_with_the_holder_of_a_leader_is_warned() {
     let mut second = trial.run(["true"]).with(["--holder", "copied"]).start();
     second.stderr.wait_for("copied, this candidate's own name, holds a slot already");
     second.stderr.wait_for("waiting for leadership");
-}
-
-#[test]
-fn ttl_that_is_too_short_for_the_storage_is_refused_before_the_campaign() {
-    let trial = VVM.trial();
-    let refused = trial.run(["true"]).with(["--ttl", "100ms"]).finish();
-    assert_eq!(refused.code(), 64, "{:#?}", refused.stderr);
-    assert!(refused.says(trial.shortest_ttl()), "{:#?}", refused.stderr);
-    assert!(!refused.says("waiting for leadership"), "{:#?}", refused.stderr);
 }
 
 mod timed {

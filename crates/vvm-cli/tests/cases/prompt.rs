@@ -9,10 +9,7 @@ use harness::{Running, Trial, eventually};
 use rustix::process::Signal;
 use std::{
     fs,
-    os::unix::{
-        fs::{FileTypeExt as _, PermissionsExt as _, symlink},
-        net::UnixDatagram,
-    },
+    os::unix::{fs::FileTypeExt as _, net::UnixDatagram},
     path::PathBuf,
     time::Duration,
 };
@@ -61,52 +58,6 @@ fn hint(trial: &Trial, candidates: usize) {
     for path in sockets(trial) {
         socket.send_to(&[], path).unwrap();
     }
-}
-
-#[test]
-fn wake_up_sockets_are_private_and_end_with_their_processes() {
-    let trial = VVM.trial();
-    let (first, second) = (leader(&trial, "a"), standby(&trial, "b"));
-    eventually("two sockets", || sockets(&trial).len() == 2);
-    let mode = |path: &PathBuf| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode(&trial.local_dir().into()), 0o700);
-    assert!(sockets(&trial).iter().all(|path| mode(path) == 0o600));
-    for running in [second, first] {
-        running.signal(Signal::TERM);
-        running.finish();
-    }
-    assert_eq!(sockets(&trial), Vec::<PathBuf>::new());
-}
-
-/// The exit status is 64, before any campaign.
-#[test]
-fn unusable_local_dir_is_refused() {
-    let trial = VVM.trial();
-    let place = trial.folder().join("place");
-    let refused = |hint: &str| {
-        let named = place.display().to_string();
-        let finished = trial.run(["true"]).with(["--local-dir", &named]).finish();
-        assert_eq!(finished.code(), 64, "{hint}: {:?}", finished.stderr);
-        assert!(finished.says("--local-dir") && finished.says(hint), "{hint}: {:?}", finished.stderr);
-        let (code, _, said) = trial
-            .ask("elect", &["--name", "payroll", "--on-lead", ":", "--on-loss", ":", "--local-dir", &named]);
-        assert_eq!(code, 64, "{said}");
-        assert!(said.contains("--local-dir") && said.contains(hint), "{hint}: {said}");
-        assert!(!trial.folder().join("leader.db").exists(), "it has opened the storage");
-    };
-    fs::write(&place, "").unwrap();
-    refused("is no folder");
-    fs::remove_file(&place).unwrap();
-    symlink("/tmp", &place).unwrap();
-    refused("is no folder");
-    fs::remove_file(&place).unwrap();
-    fs::create_dir(&place).unwrap();
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
-    refused("chmod 700 it");
-    fs::remove_dir(&place).unwrap();
-    fs::write(trial.folder().join("local"), "").unwrap();
-    let beneath = trial.run(["true"]).with(["--local-dir", &format!("{}/x", trial.local_dir())]).finish();
-    assert!(beneath.code() == 64 && beneath.says("Not a directory"), "{:?}", beneath.stderr);
 }
 
 /// This holds for candidates with `none` or without the folder, and for commands that only wake others.

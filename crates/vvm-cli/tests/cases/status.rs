@@ -2,8 +2,13 @@
 //! and their ends, recorded or not.
 
 use crate::VVM;
-use harness::{Trial, eventually};
+use harness::{Attempt, Late, Trial, eventually};
 use serde_json::Value;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
+use vvm_clock::SystemClock;
 
 /// Returns the exit status of `vvm status --exit-status`, and the state of slot 1.
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
@@ -15,9 +20,9 @@ fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
     (code, found[0]["state"].as_str().unwrap().to_owned())
 }
 
-#[test]
-fn state_and_exit_status_follow_the_life_of_a_leader() {
-    let trial = VVM.trial();
+/// Free, led, stale, free; how long `vvm status` takes to say so beside a healthy leader and after the end of its
+/// machine.
+fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let is_on_a_server = Trial::is_on_a_server();
     let of = |code, state: &str| (code, state.to_owned());
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
@@ -25,8 +30,12 @@ fn state_and_exit_status_follow_the_life_of_a_leader() {
     // Only PostgreSQL shows ages by a clock of its own.
     let shows_ages = !is_on_a_server || trial.storage().starts_with("postgres");
     let at_once = if shows_ages { of(0, "led") } else { of(3, "held") };
-    assert_eq!(state(&trial, &["--no-wait"]), at_once);
-    assert_eq!(state(&trial, &[]), of(0, "led"));
+    assert_eq!(state(trial, &["--no-wait"]), at_once);
+    let ttl = Duration::from_millis(trial.slots()[0]["ttl_ms"].as_u64().unwrap());
+    let asked = SystemClock::read();
+    assert_eq!(state(trial, &[]), of(0, "led"));
+    // A healthy leader renews within 0.35 TTL. Opening the storage comes before.
+    let led_after = attempt.took("led", ttl / 2, asked)?;
     let (_, table, said) = trial.ask("status", &["--name", &trial.name()]);
     assert!(table.contains("led") && !table.contains("unknown") && !table.contains('\x1b'), "{table}");
     assert_eq!(said.contains("waiting for the next renewal of slot 1"), !shows_ages, "{said}");
@@ -34,12 +43,43 @@ fn state_and_exit_status_follow_the_life_of_a_leader() {
     assert_eq!(says_whose_clock, shows_ages && is_on_a_server, "{said}");
 
     leader.crash();
+    trial.processes().kill();
+    let dead = SystemClock::read();
+    if shows_ages {
+        eventually("the record is stale", || state(trial, &[]) == of(2, "stale"));
+    } else {
+        assert_eq!(state(trial, &[]), of(2, "stale"));
+    }
+    // One TTL from the first read. Opening the storage, and the pause between two reads, come on top.
+    let stale_after = attempt.took("stale", ttl + ttl / 4, dead)?;
     leader.finish();
-    eventually("the record is stale", || state(&trial, &[]) == of(2, "stale"));
+    show_figures(&trial.storage(), ttl, led_after, stale_after);
 
     trial.run(["true"]).finish();
-    assert_eq!(state(&trial, &[]), of(1, "free"));
+    assert_eq!(state(trial, &[]), of(1, "free"));
     assert_eq!(trial.status(&["--name", &trial.name()]).0, 0, "without --exit-status");
+    Ok(())
+}
+
+/// Prints what the test runner would hide of a test that passes.
+fn show_figures(storage: &str, ttl: Duration, led_after: Duration, stale_after: Duration) {
+    let (scheme, _) = storage.split_once(':').unwrap();
+    let figures = format!(
+        "vvm status on {scheme}: \"led\" after {:.2} s; \"stale\" {:.2} s after the end of the machine; TTL {} s\n",
+        led_after.as_secs_f64(),
+        stale_after.as_secs_f64(),
+        ttl.as_secs_f64()
+    );
+    io::stdout().write_all(figures.as_bytes()).unwrap();
+}
+
+mod timed {
+    use super::*;
+
+    #[test]
+    fn state_and_exit_status_follow_the_life_of_a_leader() {
+        VVM.timed("status of a leader", follow_a_leader);
+    }
 }
 
 #[test]
@@ -86,7 +126,8 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     let found = history(&trial);
     let column = |name: &str| found.iter().map(|reign| reign[name].clone()).collect::<Vec<_>>();
     assert_eq!(column("holder"), ["a", "b", "c"]);
-    let ends = ["the command exited with status 3", "ended without a word; followed by c", "paused by alice"];
+    let ends =
+        ["the command exited with status 3", "its end was not recorded; followed by c", "paused by alice"];
     assert_eq!(column("end"), ends);
     let epochs = column("epoch").iter().map(|epoch| epoch.as_u64().unwrap()).collect::<Vec<_>>();
     assert!(epochs.is_sorted_by(|one, next| one < next), "{epochs:?}");

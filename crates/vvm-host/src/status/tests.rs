@@ -272,6 +272,11 @@ fn loss_is_counted_once_and_its_reason_stays() {
             scene.status.stops_by(leadership.standing(), why);
         }
         assert_eq!(scene.losses(), [("stolen", 1)]);
+        // The end of the command is only a consequence.
+        scene.status.work_ended("the command was ended by SIGTERM");
+        let how = scene.status.how_work_ended();
+        let parts = ["leadership lost: taken over by ", "; the command was ended by SIGTERM"];
+        assert!(how.starts_with(parts[0]) && how.ends_with(parts[1]), "{how}");
         let shown = scene.status.snapshot();
         assert_eq!(shown["leadership"]["loss"], "stolen");
         let changes = shown["changes"].as_array().unwrap();

@@ -148,12 +148,11 @@ impl<C: CellStorage> Cells<C> {
                         tracing::warn!(record = %at, "the record was deleted: the slot waits for the longest TTL");
                         return Ok(Known { content, expected: known.expected });
                     }
-                    // Another candidate was faster.
-                    Ok(false) => continue,
+                    // Another candidate was faster, or what stood there was deleted too.
+                    Ok(false) | Err(WriteError::Replaced(_)) => continue,
                     Err(WriteError::NotApplied(cause) | WriteError::Unknown(cause)) => {
                         return Err(ReadError::Unavailable(cause));
                     }
-                    Err(WriteError::Replaced(cause)) => return Err(ReadError::Replaced(cause)),
                     // A user that may only read. It can't claim either.
                     Err(WriteError::Fatal(cause)) => tracing::debug!(record = %at, %cause, "no placeholder"),
                 }

@@ -69,13 +69,249 @@ mod address;
 #[doc(hidden)]
 pub mod bare;
 mod connections;
-mod description;
-mod driver;
 mod errors;
 mod messages;
 mod open;
 mod rows;
 mod session;
 
-pub use driver::EtcdStorage;
+use crate::{
+    drivers::seen::is_met,
+    key::Partition,
+    open_error::OpenError,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+};
+use address::Address;
+use async_trait::async_trait;
+use connections::{Connections, Watch};
+use errors::{Damaged, DriverError};
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
+};
+use messages::{TxnRequest, TxnResponse};
 pub(crate) use open::init;
+use rows::Keyspace;
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// A handle on a storage in etcd: connections of its own. Each verb is one transaction, sent once.
+#[derive(Debug)]
+pub struct EtcdStorage {
+    connections: Connections,
+    keyspace: Keyspace,
+    watches: Mutex<HashMap<Partition, Arc<Place>>>,
+}
+
+/// A transaction has at most 128 operations: one for the storage's own key, and two for each slot.
+const MOST_SLOTS: usize = 63;
+
+impl EtcdStorage {
+    /// Connects to the cluster that `url` names, as the module's documentation says, and checks that the
+    /// prefix is ours. Creates nothing: [`init_storage`](crate::init_storage) does.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (connections, keyspace) = open::open(Address::parse(url)?).await?;
+        Ok(Self { connections, keyspace, watches: Mutex::default() })
+    }
+
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Done, DriverError> {
+        let answer = self.connections.transaction(&self.keyspace.step(at, step)).await?;
+        if answer.succeeded {
+            return Ok(Done::Applied);
+        }
+        Ok(Done::Refused(match step {
+            Step::Settle { .. } => {
+                Shown::Setting(self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?)
+            }
+            Step::Batch { .. } => {
+                self.keyspace.fence(answer)?;
+                Shown::Nothing
+            }
+            Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
+                match self.keyspace.fence(answer)?.slot {
+                    stands if is_met(step, &stands) => return Err(Damaged::not_shown().into()),
+                    stands => Shown::Slot(stands),
+                }
+            }
+        }))
+    }
+
+    /// Sends reads, and returns what is behind that of the storage's own key.
+    async fn read_with<T>(
+        &self,
+        request: TxnRequest,
+        decode: impl FnOnce(TxnResponse) -> Result<T, DriverError>,
+    ) -> Result<T, ReadError> {
+        self.connections.transaction(&request).await.and_then(decode).map_err(DriverError::of_read)
+    }
+
+    /// The setting that an answer shows.
+    fn shown_setting(&self, answer: TxnResponse) -> Result<Option<Vec<u8>>, DriverError> {
+        let shown = self.keyspace.ranges(answer)?.into_iter().flat_map(|range| range.kvs).next();
+        Ok(shown.map(|shown| shown.value.into()))
+    }
+
+    fn place(&self, topic: &Partition) -> Arc<Place> {
+        let mut places = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(places.entry(topic.clone()).or_default())
+    }
+}
+
+#[async_trait]
+impl SysVvmStorage for EtcdStorage {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a connection, for a disk that is slow once, and for
+            // two beats between etcd's members.
+            min_ttl: Duration::from_secs(2),
+            max_key_bytes: 1536,
+            max_value_bytes: 16 << 10,
+            scan_batch: MOST_SLOTS,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        self.carry_out(&at, &step).await.map_err(DriverError::of_write)
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.read_with(self.keyspace.read(&at), |answer| Ok(self.keyspace.fence(answer)?.slot)).await
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        let mut slots = Vec::with_capacity(at.len());
+        for at in at.chunks(MOST_SLOTS) {
+            let answer = self.connections.stale(&self.keyspace.peek(at)).await;
+            let peeked = answer.and_then(|answer| self.keyspace.peeked(answer));
+            slots.extend(peeked.map_err(DriverError::of_read)?);
+        }
+        Ok(slots)
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
+    }
+
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(DocumentLimits {
+            max_id_bytes: 512,
+            max_body_bytes: 512 << 10,
+            // A transaction has at most 128 comparisons: three for the fence, and two for each document.
+            max_batch: 62,
+            // A request has at most 1.5 MiB, of which 62 documents take 400 KiB for keys.
+            max_batch_bytes: 1 << 20,
+            max_page: 64,
+        })
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.read_with(self.keyspace.read(at), |answer| self.keyspace.fence(answer)).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        let request = self.keyspace.document(at, id);
+        self.read_with(request, |answer| Ok(self.keyspace.documents_of(at, answer)?.0.pop())).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        let request = self.keyspace.documents_page(at, scan);
+        let page = |answer| {
+            let (documents, more) = self.keyspace.documents_of(at, answer)?;
+            let next = documents.last().filter(|_| more).map(|last| last.id.clone());
+            Ok(Page { documents, next })
+        };
+        self.read_with(request, page).await
+    }
+
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        Some(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        open::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
+    }
+
+    /// Also ends the watches for which no caller waits.
+    async fn close(&self) {
+        self.connections.close().await;
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// How long to wait before watching again after a failure. Looks go on meanwhile.
+const WATCHING_AGAIN: Duration = Duration::from_secs(1);
+
+/// The watch of one topic.
+#[derive(Default, Debug)]
+struct Place {
+    /// `None` before the first, and after one has ended. Held by the one call that waits.
+    watch: tokio::sync::Mutex<Option<Watch>>,
+    /// Whether there is one.
+    lives: AtomicBool,
+}
+
+#[async_trait]
+impl SysVvmHints for EtcdStorage {
+    async fn announce(&self, _topic: &Partition) {}
+
+    async fn hinted(&self, topic: &Partition) {
+        let ranges = self.keyspace.watched(topic);
+        if ranges.is_empty() {
+            return pending().await;
+        }
+        let place = self.place(topic);
+        let mut watch = place.watch.lock().await;
+        loop {
+            let Some(live) = &mut *watch else {
+                match self.connections.watch(ranges.clone()).await {
+                    Ok(live) => {
+                        *watch = Some(live);
+                        place.lives.store(true, Ordering::Relaxed);
+                        // What came before the member watched is not told: a look finds it.
+                        return;
+                    }
+                    Err(DriverError::Closed(_)) => return pending().await,
+                    Err(error) => {
+                        tracing::debug!(%error, "can't watch");
+                        self.connections.pause(WATCHING_AGAIN).await;
+                        continue;
+                    }
+                }
+            };
+            match live.next().await {
+                Ok(answer) if answer.canceled => {}
+                Ok(answer) if answer.events.iter().any(|event| self.keyspace.is_hint(topic, event)) => return,
+                Ok(_) => continue,
+                Err(error) => tracing::debug!(%error, "the watch has ended"),
+            }
+            *watch = None;
+            place.lives.store(false, Ordering::Relaxed);
+            return;
+        }
+    }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.place(topic).lives.load(Ordering::Relaxed)
+    }
+}

@@ -111,12 +111,9 @@
 
 mod address;
 mod connections;
-mod description;
-mod documents;
 mod driver;
 mod errors;
 mod history;
-mod message;
 mod open;
 mod rows;
 mod session;

@@ -26,7 +26,6 @@
 //! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local
 //! disk. The library keeps an idle thread, `sled-io`, until the process ends.
 
-mod errors;
 mod open;
 mod rows;
 
@@ -42,11 +41,11 @@ use crate::{
     sysvvm::{Description, Opened, SysVvmStorage},
 };
 use async_trait::async_trait;
-use errors::DriverError;
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use open::Database;
+use rows::DriverError;
 use rows::Rows;
 use std::{
     path::Path,

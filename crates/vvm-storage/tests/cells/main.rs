@@ -2,18 +2,16 @@
 #![cfg(feature = "cells")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+#[path = "../suites/driver.rs"]
+mod driver;
 mod rules;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use ielections::{
-    ReadError, Ttl, TtlStorage, WriteError, document_contract_suite, elections_test_suite,
-    fenced_elections_suite, storage_contract_suite,
-    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
-};
+use driver::Driver;
+use ielections::{ReadError, WriteError};
 use std::{
     collections::{HashMap, VecDeque},
-    num::NonZeroU32,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -22,7 +20,7 @@ use std::{
 };
 use testing_time::MockClock;
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage,
+    Partition, SysVvmStorage,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Cells, Expected, Tag},
     testing::compare_steps,
 };
@@ -179,48 +177,27 @@ impl CellStorage for MemCells {
     }
 }
 
-struct OnCells {
-    database: Arc<Database>,
-    clock: MockClock,
+fn on(database: Arc<Database>) -> Driver {
+    let clock = MockClock::new();
+    let time = Arc::new(clock.clone());
+    let open =
+        move || Arc::new(Cells::new(database.open(), Arc::clone(&time) as _)) as Arc<dyn SysVvmStorage>;
+    Driver::new(open).in_time_of(clock)
 }
 
-fn honest() -> OnCells {
-    OnCells { database: Arc::default(), clock: MockClock::new() }
+fn honest() -> Driver {
+    on(Arc::default())
 }
 
-fn forging() -> OnCells {
-    OnCells { database: Arc::<Database>::default().forge_every_answer(), clock: MockClock::new() }
-}
-
-#[async_trait]
-impl StorageUnderTest for OnCells {
-    type Key = ElectionKey;
-
-    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-        let cells = Cells::new(self.database.open(), Arc::new(self.clock.clone()));
-        Arc::new(ElectionsTtlStorage::new(Arc::new(cells)))
-    }
-
-    fn key(&self, name: &[u8]) -> ElectionKey {
-        ElectionKey { cluster: ClusterName::new(name), slot: SlotNumber::new(NonZeroU32::MIN) }
-    }
-}
-
-impl ElectionsTestSuite for OnCells {
-    fn ttl(&self) -> Ttl {
-        Ttl::DEFAULT
-    }
-
-    fn mock_clock(&self) -> Option<MockClock> {
-        Some(self.clock.clone())
-    }
+fn forging() -> Driver {
+    on(Arc::<Database>::default().forge_every_answer())
 }
 
 #[tokio::test]
 async fn random_steps_do_what_decide_says() {
     for seed in 0..200 {
         // A forged refusal of a new name's cell leaves a placeholder, which is safe and no answer of `decide`.
-        let OnCells { database, clock } = honest();
+        let (database, clock) = (Arc::<Database>::default(), MockClock::new());
         let open =
             async || Arc::new(Cells::new(database.open(), Arc::new(clock.clone()))) as Arc<dyn SysVvmStorage>;
         compare_steps(open, "payroll", seed, 60).await;
@@ -228,43 +205,13 @@ async fn random_steps_do_what_decide_says() {
 }
 
 mod honest {
-    use super::*;
+    use super::{driver::all_suites, honest};
 
-    mod contract {
-        use super::*;
-        storage_contract_suite!(honest());
-    }
-    mod documents {
-        use super::*;
-        document_contract_suite!(honest());
-    }
-    mod elections {
-        use super::*;
-        elections_test_suite!(honest());
-    }
-    mod fenced_elections {
-        use super::*;
-        fenced_elections_suite!(honest());
-    }
+    all_suites!(honest());
 }
 
 mod forging {
-    use super::*;
+    use super::{driver::all_suites, forging};
 
-    mod contract {
-        use super::*;
-        storage_contract_suite!(forging());
-    }
-    mod documents {
-        use super::*;
-        document_contract_suite!(forging());
-    }
-    mod elections {
-        use super::*;
-        elections_test_suite!(forging());
-    }
-    mod fenced_elections {
-        use super::*;
-        fenced_elections_suite!(forging());
-    }
+    all_suites!(forging());
 }

@@ -59,7 +59,7 @@ fn ask() -> Ask {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_and_request_are_hinted_at_and_a_renewal_is_not() {
-    let url = url(&fresh());
+    let url = url(&fresh("etcd"));
     init_storage(&url).await.unwrap();
     let (leader, standby) = (opened(&url).await, watching(&url, &"name".into()).await);
     claimed(&leader, "name", 1).await;
@@ -78,7 +78,7 @@ async fn release_and_request_are_hinted_at_and_a_renewal_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hint_that_comes_between_two_waits_is_kept() {
-    let url = url(&fresh());
+    let url = url(&fresh("etcd"));
     init_storage(&url).await.unwrap();
     let (leader, standby) = (opened(&url).await, watching(&url, &"name".into()).await);
     claimed(&leader, "name", 1).await;

@@ -17,15 +17,15 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+#[path = "../suites/driver.rs"]
+mod driver;
 mod encrypted;
 mod failures;
 mod handles;
 mod hints;
-mod suites;
 
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-use std::time::Duration;
-use vvm_storage::{OpenError, Partition, etcd::EtcdStorage};
+use driver::{TTL, VACANT, entry, fresh, slot_of};
+use vvm_storage::{OpenError, etcd::EtcdStorage};
 
 /// Returns where the cluster is. Fails without the variable, so that no test is skipped.
 fn cluster() -> String {
@@ -41,31 +41,16 @@ fn url(prefix: &str) -> String {
     format!("etcd://{}/{prefix}?request_timeout=20s", cluster())
 }
 
-/// A name that no run before had.
-fn fresh() -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm_test_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
 async fn refused(url: &str) -> OpenError {
     EtcdStorage::open(url).await.expect_err("opened")
 }
 
-fn entry(epoch: u64, write: u64, ttl: Duration) -> Entry {
-    Entry {
-        holder: Holder::new("host").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-        ttl: Ttl::new(ttl).unwrap(),
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+/// One prefix for all cases.
+mod suites {
+    use super::{
+        driver::{Driver, all_suites_on_a_server},
+        url,
+    };
+
+    all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
 }
-
-const TTL: Duration = Duration::from_secs(2);
-
-/// A slot whose key begins as those of leader records do.
-fn slot_of(name: &str) -> Partition {
-    Partition::from_bytes([&[1], name.as_bytes()].concat())
-}
-
-const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });

@@ -176,6 +176,19 @@ async fn leader_whose_lease_was_deleted_is_replaced_and_the_slot_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn candidate_whose_claim_meets_a_deletion_finds_what_stands() {
+    let (scene, first) = Scene::led().await;
+    // The handle composes the claim from what it has written itself, so the deletion comes between look and claim.
+    kubectl(&["delete", "lease", &scene.name]);
+    let entry =
+        Entry { version: Version { incarnation: Incarnation::from_bytes([8; 16]), write: 1 }, ..entry(6, 1) };
+    let claimed = scene.storage.commit(scene.slot.clone(), Step::claim(&held(&first), &entry)).await.unwrap();
+    let stands = scene.read().await;
+    assert!(stands.entry().unwrap().epoch > first.epoch, "{stands:?}");
+    assert_eq!(claimed, Done::Refused(Shown::Slot(stands)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lease_of_the_same_name_and_another_object_replaces_the_leader() {
     let (scene, first) = Scene::led().await;
     let mut copy = scene.lease();

@@ -1,13 +1,15 @@
 //! The public suites, in one namespace.
 
-use super::{fresh, open, url};
+use super::{fresh, url};
 use async_trait::async_trait;
 use ielections::{
     Ttl, TtlStorage,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{
+    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, testing::compare_steps,
+};
 
 /// One namespace for all cases. Each case has its own prefix of names, so cases share no record.
 struct Kubernetes {
@@ -23,7 +25,7 @@ impl StorageUnderTest for Kubernetes {
     type Key = ElectionKey;
 
     async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-        Arc::new(ElectionsTtlStorage::new(Arc::new(open(&url()).await)))
+        Arc::new(ElectionsTtlStorage::new(Arc::new(super::open(&url()).await)))
     }
 
     fn key(&self, name: &[u8]) -> ElectionKey {
@@ -53,4 +55,13 @@ mod elections {
 mod documents {
     use super::kubernetes;
     ielections::document_contract_suite!(kubernetes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_steps_do_what_decide_says() {
+    let Kubernetes { names } = kubernetes();
+    let open = async || Arc::new(super::open(&url()).await) as Arc<dyn SysVvmStorage>;
+    for seed in 0..5 {
+        compare_steps(open, &format!("{names}-{seed}"), seed, 60).await;
+    }
 }

@@ -6,13 +6,18 @@ use std::sync::Arc;
 use vvm_clock::SystemClock;
 use vvm_storage::{cells::CellStorage as _, init_storage, objects::ObjectCells};
 
-/// Returns the URLs of such servers, separated by blanks.
+/// The URL of S3Mock, if it was started.
+fn s3mock() -> Option<String> {
+    std::env::var("VVM_TEST_S3_MOCK").ok()
+}
+
+/// Returns the URLs of such servers.
 fn servers() -> Vec<String> {
-    let servers = std::env::var("VVM_TEST_S3_RACY").expect(
-        "VVM_TEST_S3_RACY=s3://… says where servers are that lose writes; `cargo xtask test-drivers --only \
+    let racy = std::env::var("VVM_TEST_S3_RACY").expect(
+        "VVM_TEST_S3_RACY=s3://… says where a server is that loses writes; `cargo xtask test-drivers --only \
          s3` starts one",
     );
-    servers.split(' ').map(str::to_owned).collect()
+    [racy].into_iter().chain(s3mock()).collect()
 }
 
 /// How often each server is tried: `VVM_TEST_S3_TRIES`, or a few times.
@@ -30,7 +35,17 @@ async fn server_that_loses_writes_is_refused_by_init_storage() {
                 Ok(_) => missed += 1,
                 Err(refusal) => {
                     println!("{refusal}");
-                    assert!(refusal.to_string().contains("Two candidates would lead"), "{refusal}");
+                    let refusal = refusal.to_string();
+                    assert!(refusal.contains("Two candidates would lead"), "{refusal}");
+                    assert_eq!(
+                        refusal.contains("like S3Mock"),
+                        Some(&server) == s3mock().as_ref(),
+                        "{refusal}"
+                    );
+                    // A server that is known is refused whatever the race shows.
+                    missed += u32::from(
+                        refusal.contains("acknowledged 0 times, and 0 times") && refusal.contains("; 0 of"),
+                    );
                 }
             }
         }

@@ -8,7 +8,10 @@ use ielections::{
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::sync::OnceCell;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, init_storage};
+use vvm_storage::{
+    ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, init_storage,
+    testing::compare_steps,
+};
 
 /// Races the server once for all cases.
 static READY: OnceCell<()> = OnceCell::const_new();
@@ -60,4 +63,13 @@ mod elections {
 mod documents {
     use super::Objects;
     ielections::document_contract_suite!(Objects::fresh().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_steps_do_what_decide_says() {
+    let Objects { names } = Objects::fresh().await;
+    let open = async || Arc::new(opened(&url("suites")).await) as Arc<dyn SysVvmStorage>;
+    for seed in 0..5 {
+        compare_steps(open, &format!("{names}-{seed}"), seed, 60).await;
+    }
 }

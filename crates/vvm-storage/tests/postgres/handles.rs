@@ -1,9 +1,29 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
-use super::{TTL, VACANT, client, entry, fresh, fresh_database, refused, server, slot_of, url};
-use ielections::{Fence, ReadError, WriteError, documents::DocumentVersion};
-use std::{sync::Arc, time::Duration};
-use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use super::{
+    TTL, VACANT, client, driver::many_create, entry, fresh, fresh_database, refused, server, slot_of, url,
+};
+use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use vvm_storage::{
+    Done, ElectionsTtlStorage, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage,
+    postgres::PostgresStorage,
+};
+
+/// A database, with the storage ready, and a handle.
+async fn opened() -> (String, PostgresStorage) {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    (database, storage)
+}
+
+/// Claims a slot.
+async fn led(storage: &PostgresStorage, ttl: Duration) -> (Partition, Entry) {
+    let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    (at, held)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
@@ -47,17 +67,7 @@ async fn database_url_of_another_program_opens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_may_create_at_once_and_again() {
-    let url = url(&fresh_database().await);
-    let mut creators = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let url = url.clone();
-        creators.spawn(async move { init_storage(&url).await });
-    }
-    for created in creators.join_all().await {
-        created.unwrap();
-    }
-    init_storage(&url).await.unwrap();
-    assert!(PostgresStorage::open(&url).await.is_ok());
+    many_create(&url(&fresh_database().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,11 +121,8 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tenth_of_the_ttl() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
     let other = client(&database).await;
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
     let renewed = entry(1, 2, TTL);
@@ -129,11 +136,8 @@ async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tent
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_that_the_server_ended_is_replaced_without_an_error() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
     let other = client(&database).await;
     let others = "FROM pg_stat_activity WHERE application_name = 'vvm' AND datname = current_database()";
     other.batch_execute(&format!("SELECT pg_terminate_backend(pid) {others}")).await.unwrap();
@@ -145,11 +149,9 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_whose_connection_is_ended_is_unknown() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = Arc::new(PostgresStorage::open(&url(&database)).await.unwrap());
-    let (at, held) = (slot_of("slot"), entry(1, 1, Duration::from_secs(600)));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, Duration::from_secs(600)).await;
+    let storage = Arc::new(storage);
     let other = client(&database).await;
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
     let renewal = tokio::spawn({
@@ -169,11 +171,8 @@ async fn renewal_whose_connection_is_ended_is_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
     let other = client(&database).await;
     // As poolers report a server that they lost, perhaps after its commit.
     for (code, is_unknown) in [("08000", true), ("08006", true), ("40003", true), ("40001", false)] {
@@ -192,11 +191,8 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schema_that_is_dropped_under_a_handle_is_replaced() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
     client(&database).await.batch_execute("DROP SCHEMA sysvvm CASCADE").await.unwrap();
     let renewal = storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
@@ -208,9 +204,7 @@ async fn schema_that_is_dropped_under_a_handle_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    let (database, storage) = opened().await;
     let (at, held) = ([slot_of("held"), slot_of("vacant")], entry(1, 1, TTL));
     let ages = async || storage.shown_ages(&at).await.unwrap();
     assert_eq!(storage.commit(at[0].clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
@@ -243,7 +237,7 @@ async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn login_that_may_only_read_can_look_but_not_claim() {
-    let (database, login) = (fresh_database().await, fresh());
+    let (database, login) = (fresh_database().await, fresh("login"));
     init_storage(&url(&database)).await.unwrap();
     let owner = client(&database).await;
     let grants = format!(
@@ -264,9 +258,7 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_describes_version_durability_and_standbys() {
-    let database = fresh_database().await;
-    init_storage(&url(&database)).await.unwrap();
-    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    let (_, storage) = opened().await;
     let described = storage.describe().await.unwrap();
     println!("{described:#?}");
     assert!(described.software.as_deref().unwrap().starts_with("PostgreSQL 1"), "{described:?}");
@@ -275,4 +267,16 @@ async fn server_describes_version_durability_and_standbys() {
     assert!(described.setting("timeline").is_some() && described.setting("standbys").is_some());
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_a_slot_count_are_listed() {
+    let url = url(&fresh_database().await);
+    init_storage(&url).await.unwrap();
+    let storage = ElectionsTtlStorage::new(Arc::new(PostgresStorage::open(&url).await.unwrap()));
+    assert_eq!(storage.names().await.unwrap(), Some(Vec::new()));
+    for name in ["payroll", "mail"] {
+        storage.settle_slot_count(&name.into(), NonZeroU32::MIN).await.unwrap();
+    }
+    assert_eq!(storage.names().await.unwrap(), Some(vec!["mail".into(), "payroll".into()]));
 }

@@ -18,17 +18,16 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+#[path = "../suites/driver.rs"]
+mod driver;
 mod encrypted;
 mod failover;
 mod handles;
 mod hints;
-mod pooled;
-mod suites;
 
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
-use std::time::Duration;
+use driver::{TTL, VACANT, entry, fresh, slot_of};
 use tokio_postgres::{Client, NoTls};
-use vvm_storage::{OpenError, Partition, postgres::PostgresStorage};
+use vvm_storage::{OpenError, postgres::PostgresStorage};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
 fn server() -> String {
@@ -59,13 +58,6 @@ async fn client_at(url: &str) -> Client {
     client
 }
 
-/// A name that no run before had.
-fn fresh() -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm_test_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
 /// The database that the server's URL names.
 fn first_database() -> String {
     server().rsplit_once('/').unwrap().1.to_owned()
@@ -73,7 +65,7 @@ fn first_database() -> String {
 
 /// A database that no run before had.
 async fn fresh_database() -> String {
-    let name = fresh();
+    let name = fresh("database");
     client(&first_database()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
     name
 }
@@ -82,20 +74,37 @@ async fn refused(url: &str) -> OpenError {
     PostgresStorage::open(url).await.expect_err("opened")
 }
 
-fn entry(epoch: u64, write: u64, ttl: Duration) -> Entry {
-    Entry {
-        holder: Holder::new("host").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-        ttl: Ttl::new(ttl).unwrap(),
-        epoch: Epoch::new(epoch).unwrap(),
+/// One database for all cases.
+mod suites {
+    use super::{
+        driver::{Driver, all_suites_on_a_server},
+        first_database, url,
+    };
+
+    all_suites_on_a_server!(Driver::on_a_server(url(&first_database())).await);
+}
+
+/// Behind a pooler that assigns connections for each transaction.
+mod pooled {
+    use super::{
+        first_database, fresh,
+        hints::{SHORT, claimed, is_hinted, released},
+        url,
+    };
+    use std::sync::Arc;
+    use vvm_storage::{ElectionsTtlStorage, init_storage, postgres::PostgresStorage};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn handle_behind_a_pooler_is_not_hinted() {
+        let (name, url) = (fresh("pooled"), url(&first_database()));
+        init_storage(&url).await.unwrap();
+        let open =
+            || async { ElectionsTtlStorage::new(Arc::new(PostgresStorage::open(&url).await.unwrap())) };
+        let (leader, standby) = (open().await, open().await);
+        claimed(&leader, &name, 1).await;
+        assert!(!is_hinted(&standby, &name, SHORT).await, "it listens, on a connection that is not its own");
+        assert!(!standby.listens(&name.as_str().into()), "so it polls");
+        released(&leader, &name, 1).await;
+        assert!(!is_hinted(&standby, &name, SHORT).await);
     }
 }
-
-const TTL: Duration = Duration::from_secs(2);
-
-/// A slot whose key begins as those of leader records do.
-fn slot_of(name: &str) -> Partition {
-    Partition::from_bytes([&[1], name.as_bytes()].concat())
-}
-
-const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });

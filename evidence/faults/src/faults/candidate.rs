@@ -1,20 +1,21 @@
 //! [`Candidate`]: campaigns, leads for a while, releases or crashes, and begins again.
 
 use super::{
-    SLOTS, TTL,
-    fault::{Counts, Event},
+    NAME, SLOTS, TTL,
+    events::{Counts, Event},
     leadership_log::LeadershipLog,
     network::{Forged, WriteUnderWay},
 };
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Claim, Delete, Entry, Epoch, Holder, Incarnation, Layer, Leadership, Slot, Swap, Terms,
-    TtlStorage, Vacant, WriteError, testing::elections_suite::Process,
+    Candidacy, Entry, Holder, Leadership, Slot, Terms, WriteError, testing::elections_suite::Process,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
 use vvm_clock::{Clock, SystemClock};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{
+    Done, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, Step, SysVvmStorage, testing::Layer,
+};
 
 /// How leaders behave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,9 +30,9 @@ pub(super) enum Pace {
 
 pub(super) struct Candidate {
     pub(super) number: usize,
-    pub(super) storage: ElectionsTtlStorage,
+    pub(super) storage: Arc<dyn SysVvmStorage>,
     /// A storage without proxies, which all candidates share.
-    pub(super) direct: ElectionsTtlStorage,
+    pub(super) direct: Arc<dyn SysVvmStorage>,
     pub(super) leaderships: Arc<LeadershipLog>,
     pub(super) counts: Arc<Counts>,
     pub(super) clock: SystemClock,
@@ -54,14 +55,14 @@ impl Candidate {
         while self.pace() != Pace::Stopping {
             let recording_storage = RecordingStorage {
                 candidate: self.number,
-                storage: self.storage.clone(),
-                direct: self.direct.clone(),
+                storage: Arc::clone(&self.storage),
+                direct: Arc::clone(&self.direct),
                 leaderships: Arc::clone(&self.leaderships),
                 counts: Arc::clone(&self.counts),
                 write: Arc::clone(&self.write),
             };
-            let process =
-                Process::start(Arc::new(recording_storage).into_storage(), Arc::new(self.clock.clone()));
+            let storage = ElectionsTtlStorage::new(Arc::new(recording_storage).into_storage());
+            let process = Process::start(Arc::new(storage), Arc::new(self.clock.clone()));
             while self.pace() != Pace::Stopping && self.lead_once(&process).await == ProcessState::Alive {}
             if process.deadman.armed() == 0 {
                 process.elections.cleanup().await;
@@ -69,7 +70,7 @@ impl Candidate {
                 process.crash();
             }
         }
-        TtlStorage::<ElectionKey>::close(&self.storage).await;
+        self.storage.close().await;
     }
 
     fn pace(&self) -> Pace {
@@ -77,7 +78,7 @@ impl Candidate {
     }
 
     async fn lead_once(&mut self, process: &Process<ElectionKey>) -> ProcessState {
-        let slots = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: "faults".into(), slot });
+        let slots = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: NAME.into(), slot });
         let Ok(holder) = Holder::new(format!("candidate-{}", self.number)) else { return ProcessState::Dead };
         let candidacy = Candidacy { slots: slots.collect(), terms: Terms::new(holder, TTL) };
         self.leaderships.campaigns(self.number);
@@ -122,7 +123,9 @@ impl Candidate {
         let crashes = match &loss {
             // Some work does not stop, and ends with its process at the deadline.
             Some(loss) => {
-                self.leaderships.loses(incarnation, loss, leadership.standing().kill_at());
+                if self.leaderships.loses(incarnation, loss, leadership.standing().kill_at()) {
+                    self.counts.add(Event::LostByDeletion);
+                }
                 let lingers = self.rng.f64() < 0.3;
                 if lingers && let Some((deadline, _)) = process.trigger.earliest() {
                     self.clock.sleep_until(deadline).await;
@@ -148,22 +151,18 @@ impl Candidate {
     /// (I2).
     async fn send_late_writes(&self, key: &ElectionKey, deposed: &Entry) {
         let late = deposed.renewed(deposed.version.next());
-        let renewed = match self.direct.compare_and_swap(key, deposed, &late).await {
-            Ok(swap) => Some(swap == Swap::Swapped),
-            Err(_) => None,
-        };
-        let released = match self.direct.compare_and_delete(key, deposed.incarnation(), deposed.epoch).await {
-            Ok(delete) => Some(delete == Delete::Deleted),
-            Err(_) => None,
-        };
-        for (landed, what) in [(renewed, "renewal"), (released, "release")] {
-            match landed {
-                Some(true) => {
+        let late = [
+            ("renewal", Step::renew(deposed, &late)),
+            ("release", Step::release(deposed.incarnation(), deposed.epoch)),
+        ];
+        for (what, step) in late {
+            match self.direct.commit(key.partition(), step).await {
+                Ok(Done::Applied) => {
                     self.leaderships.violates(format!("a late {what} of {} has landed", deposed.epoch))
                 }
-                Some(false) => self.counts.add(Event::DeposedRefused),
+                Ok(Done::Refused(_)) => self.counts.add(Event::DeposedRefused),
                 // The outcome is unknown. If the write was applied, the new leader will lose its record.
-                None => {}
+                Err(_) => {}
             }
         }
     }
@@ -171,33 +170,43 @@ impl Candidate {
 
 /// The storage of one candidate. It tells the proxies of each write, and looks at the server after an answer
 /// that was forged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct RecordingStorage {
     candidate: usize,
-    storage: ElectionsTtlStorage,
-    direct: ElectionsTtlStorage,
+    storage: Arc<dyn SysVvmStorage>,
+    direct: Arc<dyn SysVvmStorage>,
     leaderships: Arc<LeadershipLog>,
     counts: Arc<Counts>,
     write: Arc<WriteUnderWay>,
 }
 
-impl RecordingStorage {
-    /// Makes a write for a leadership. `stands` is whether a slot shows that it was applied.
-    async fn writes<T>(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        stands: impl Fn(&Slot) -> bool,
-        write: impl Future<Output = Result<T, WriteError>>,
-    ) -> Result<T, WriteError> {
+#[async_trait]
+impl Layer for RecordingStorage {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        let incarnation = match &step {
+            Step::Claim { from, to } => {
+                self.leaderships.claims(self.candidate, to, from.entry(), SystemClock::read());
+                to.incarnation()
+            }
+            Step::Renew { to, .. } => {
+                self.leaderships.renews(to);
+                to.incarnation()
+            }
+            Step::Release { incarnation, .. } => *incarnation,
+            Step::Batch { .. } | Step::Settle { .. } => return self.storage.commit(at, step).await,
+        };
         self.write.begins(incarnation);
-        let answer = write.await;
+        let answer = self.storage.commit(at.clone(), step.clone()).await;
         // A driver may have found out what became of its write by itself.
         let event = match self.write.ends() {
             Some(Forged::Throttled) => Event::Throttled,
             Some(Forged::Unsent) => Event::ForgedUnsent,
-            Some(Forged::Answered) => match self.direct.get(key).await {
-                Ok(slot) if stands(&slot) => Event::ForgedApplied,
+            Some(Forged::Answered) => match self.direct.read(at).await {
+                Ok(slot) if stands(&step, &slot) => Event::ForgedApplied,
                 Ok(_) => Event::ForgedRefused,
                 Err(_) => return answer,
             },
@@ -208,57 +217,15 @@ impl RecordingStorage {
     }
 }
 
-/// Whether a slot shows this record.
-fn shows(entry: &Entry) -> impl Fn(&Slot) -> bool {
-    |slot| slot.entry().is_some_and(|stands| stands.version == entry.version)
-}
-
-#[async_trait]
-impl Layer<ElectionKey> for RecordingStorage {
-    fn beneath(&self) -> &dyn TtlStorage<ElectionKey> {
-        &self.storage
-    }
-
-    async fn insert_if_not_exist(
-        &self,
-        key: &ElectionKey,
-        vacant: Vacant,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.leaderships.claims(self.candidate, entry, None, SystemClock::read());
-        let write = self.storage.insert_if_not_exist(key, vacant, entry);
-        self.writes(key, entry.incarnation(), shows(entry), write).await
-    }
-
-    async fn take_over(
-        &self,
-        key: &ElectionKey,
-        observed: &Entry,
-        entry: &Entry,
-    ) -> Result<Claim, WriteError> {
-        self.leaderships.claims(self.candidate, entry, Some(observed), SystemClock::read());
-        let write = self.storage.take_over(key, observed, entry);
-        self.writes(key, entry.incarnation(), shows(entry), write).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &ElectionKey,
-        held: &Entry,
-        entry: &Entry,
-    ) -> Result<Swap, WriteError> {
-        self.leaderships.renews(entry);
-        let write = self.storage.compare_and_swap(key, held, entry);
-        self.writes(key, entry.incarnation(), shows(entry), write).await
-    }
-
-    async fn compare_and_delete(
-        &self,
-        key: &ElectionKey,
-        incarnation: Incarnation,
-        epoch: Epoch,
-    ) -> Result<Delete, WriteError> {
-        let is_gone = |slot: &Slot| slot.entry().is_none_or(|stands| stands.incarnation() != incarnation);
-        self.writes(key, incarnation, is_gone, self.storage.compare_and_delete(key, incarnation, epoch)).await
+/// Whether a slot shows that the step was applied.
+fn stands(step: &Step, slot: &Slot) -> bool {
+    match step {
+        Step::Claim { to, .. } | Step::Renew { to, .. } => {
+            slot.entry().is_some_and(|stands| stands.version == to.version)
+        }
+        Step::Release { incarnation, .. } => {
+            slot.entry().is_none_or(|stands| stands.incarnation() != *incarnation)
+        }
+        Step::Batch { .. } | Step::Settle { .. } => false,
     }
 }

@@ -1,15 +1,11 @@
 //! The faults, and their order: random from a seed, every kind once before any repeats.
 
 use super::{
-    TTL,
+    SLOTS, TTL,
     network::{Conditions, Link},
 };
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
+use vvm_storage::SlotNumber;
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +30,30 @@ pub(super) enum Fault {
     FailOver,
     /// A server is killed for good, and an asynchronous standby that lacks the last writes is promoted.
     FailOverLagging,
+    /// The record of a slot is deleted by hand, while it is led as a rule. When the fault ends, what stands there
+    /// is deleted again: a placeholder, or the record of the next leader.
+    DeleteRecord,
+    /// As [`DeleteRecord`](Self::DeleteRecord), for all that is stored of the name, its settings included.
+    DeleteAll,
+}
+
+/// What is deleted by hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deletion {
+    /// The record of one slot.
+    Record(SlotNumber),
+    /// Every record and setting of the name.
+    All,
+}
+
+impl Deletion {
+    /// Whether the record of this slot is deleted.
+    pub(super) fn concerns(self, slot: SlotNumber) -> bool {
+        match self {
+            Self::Record(deleted) => deleted == slot,
+            Self::All => true,
+        }
+    }
 }
 
 impl Fault {
@@ -50,6 +70,19 @@ impl Fault {
             Self::Silent => Some((Conditions::link(Link::Silent), true)),
             Self::Forged => Some((Conditions::forging(0.3), false)),
             Self::StopOne | Self::StopMost | Self::KillOne | Self::FailOver | Self::FailOverLagging => None,
+            Self::DeleteRecord | Self::DeleteAll => None,
+        }
+    }
+
+    /// Returns what is deleted at its beginning and at its end.
+    pub(super) fn deletion(self, rng: &mut fastrand::Rng) -> Option<Deletion> {
+        match self {
+            Self::DeleteRecord => {
+                let slots: Vec<_> = SlotNumber::all(SLOTS).collect();
+                rng.choice(slots).map(Deletion::Record)
+            }
+            Self::DeleteAll => Some(Deletion::All),
+            _ => None,
         }
     }
 
@@ -77,6 +110,8 @@ impl fmt::Display for Fault {
             Self::KillOne => "one server killed",
             Self::FailOver => "fail-over, synchronous",
             Self::FailOverLagging => "fail-over, lagging",
+            Self::DeleteRecord => "a record deleted twice",
+            Self::DeleteAll => "all deleted twice",
         })
     }
 }
@@ -105,80 +140,5 @@ impl Schedule {
             self.rng.shuffle(&mut self.ahead);
         }
         self.ahead.pop()
-    }
-}
-
-/// An effect of a fault, as the report says it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Event {
-    ForgedApplied,
-    ForgedRefused,
-    ForgedUnsent,
-    Throttled,
-    ConnectionCut,
-    ConnectionRefused,
-    AnswerDelayed,
-    WriteDelivered,
-    ServerStopped,
-    QuorumLost,
-    ServerRestarted,
-    FailedOver,
-    FailedOverLagging,
-    LeaderCrashed,
-    DeposedRefused,
-}
-
-impl Event {
-    /// Events after which the client does not know the outcome of its write.
-    pub(crate) const AMBIGUOUS: [Self; 3] = [Self::ForgedApplied, Self::ForgedRefused, Self::ForgedUnsent];
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::ForgedApplied => "ambiguous answers forged after the write was applied",
-            Self::ForgedRefused => "ambiguous answers forged after the write was refused",
-            Self::ForgedUnsent => "ambiguous answers forged to a write that was lost",
-            Self::Throttled => "writes throttled",
-            Self::ConnectionCut => "connections cut",
-            Self::ConnectionRefused => "connections refused",
-            Self::AnswerDelayed => "answers delayed",
-            Self::WriteDelivered => "writes delivered late",
-            Self::ServerStopped => "servers stopped",
-            Self::QuorumLost => "times that no quorum was left",
-            Self::ServerRestarted => "servers killed and started again",
-            Self::FailedOver => "synchronous standbys promoted",
-            Self::FailedOverLagging => "lagging standbys promoted",
-            Self::LeaderCrashed => "leaders crashed",
-            Self::DeposedRefused => "late writes of deposed leaders, all refused",
-        })
-    }
-}
-
-/// How often each event happened.
-#[derive(Default, Debug)]
-pub(crate) struct Counts(Mutex<BTreeMap<Event, u64>>);
-
-impl Counts {
-    pub(crate) fn add(&self, what: Event) {
-        *self.counts().entry(what).or_default() += 1;
-    }
-
-    pub(crate) fn of(&self, what: Event) -> u64 {
-        self.counts().get(&what).copied().unwrap_or_default()
-    }
-
-    /// Those that happened.
-    pub(crate) fn all(&self) -> BTreeMap<Event, u64> {
-        self.counts().clone()
-    }
-
-    pub(crate) fn ambiguous(&self) -> u64 {
-        Event::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
-    }
-
-    /// Every change is one step, so poison carries no information here.
-    fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<Event, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

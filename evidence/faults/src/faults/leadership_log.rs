@@ -3,7 +3,8 @@
 
 use super::{
     AMBIGUOUS,
-    fault::{Counts, Event},
+    events::{Counts, Event},
+    fault::Deletion,
 };
 use crate::faults::SLOTS;
 use ielections::{Entry, Epoch, Incarnation, Leadership, Loss, testing::elections_suite::Process};
@@ -26,6 +27,8 @@ struct Log {
     campaigns: HashMap<usize, u64>,
     claims: HashMap<Incarnation, Claimed>,
     spans: Vec<Span>,
+    /// What was deleted by hand, and when that was done. Until then it may happen at any time.
+    deletions: Vec<(Deletion, Instant)>,
     violations: Vec<String>,
 }
 
@@ -112,10 +115,22 @@ impl LeadershipLog {
     }
 
     /// Records that a leader learns of its loss. Its deadline was `kill_at`, and no candidate may take its
-    /// record before that.
-    pub(super) fn loses(&self, incarnation: Incarnation, loss: &Loss, kill_at: Instant) {
+    /// record before that. Returns whether its record was deleted by hand.
+    pub(super) fn loses(&self, incarnation: Incarnation, loss: &Loss, kill_at: Instant) -> bool {
         let mut log = self.log();
+        let is_deleted = log.spans.iter().find(|span| span.incarnation == incarnation).is_some_and(|span| {
+            let mut deletions = log.deletions.iter();
+            deletions.any(|(what, done)| what.concerns(span.slot) && span.claim_sent_at < *done)
+        });
         let too_early = match loss {
+            // Kubernetes says that another object has the name, or none.
+            Loss::Vanished | Loss::StorageReplaced { .. } if is_deleted => return true,
+            // Nothing leads by the placeholder in place of a record that was deleted.
+            Loss::Stolen { by }
+                if is_deleted && by.holder.as_str().starts_with("none: the record was deleted") =>
+            {
+                return true;
+            }
             Loss::Vanished => true,
             // Nothing leads by the record that waits after a fail-over.
             Loss::Stolen { by } if by.holder.as_str().starts_with("none: waiting") => false,
@@ -127,6 +142,18 @@ impl LeadershipLog {
         if too_early {
             log.violates(format!("{incarnation} was deposed before its deadline: {loss}"));
         }
+        false
+    }
+
+    /// Records a deletion by hand, which `delete` carries out.
+    pub(super) fn deletes<T>(&self, what: Deletion, delete: impl FnOnce() -> T) -> T {
+        let mut log = self.log();
+        let index = log.deletions.len();
+        log.deletions.push((what, Instant::NEVER));
+        drop(log);
+        let done = delete();
+        self.log().deletions[index].1 = SystemClock::read();
+        done
     }
 
     /// Records a violation.

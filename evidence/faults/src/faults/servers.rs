@@ -2,28 +2,38 @@
 //! [`PostgresServers`] a primary and its standby.
 
 use super::{
-    TTL,
-    fault::{Event, Fault},
+    NAME, TTL,
+    events::Event,
+    fault::{Deletion, Fault},
     network::{Protocol, Tls},
 };
+use futures_util::TryStreamExt as _;
+use object_store::{ObjectStore as _, ObjectStoreExt as _, aws::AmazonS3Builder, path::Path};
 use servers::{
     cassandra,
     dynamodb::DynamoDbLocal,
     etcd,
-    kubernetes::Kubernetes,
-    objects::{ObjectServer, Product},
+    kubernetes::{Kubernetes, kubectl},
+    objects::{BUCKET, ObjectServer, Product},
     owned::{Server, StartError},
     postgres::Postgres,
 };
 use std::{
+    error::Error,
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    num::NonZeroU32,
     ops::DerefMut,
+    path::PathBuf,
     time::Duration,
 };
+use vvm_storage::ElectionKey;
 
 /// The port of the proxy of the first candidate before the first server.
 const FIRST_PORT: u16 = 9100;
+
+/// The prefix of the objects in their bucket.
+const OBJECTS: &str = "faults";
 
 /// How many candidates there may be before the proxies of the second server begin.
 const CANDIDATES_AT_MOST: u16 = 100;
@@ -80,6 +90,12 @@ pub(super) trait FaultyServers {
     /// If the system refuses.
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String>;
 
+    /// Deletes what the candidates stored, by the means of an operator.
+    ///
+    /// # Errors
+    /// If a server refuses.
+    fn delete(&self, what: Deletion) -> Result<(), String>;
+
     /// Ends the fault, and waits until every server answers.
     ///
     /// # Errors
@@ -110,6 +126,8 @@ impl Act {
 /// Returns the URL of a storage at these addresses.
 type UrlAt = dyn Fn(&[SocketAddr]) -> String;
 
+type Delete = dyn Fn(Deletion) -> Result<(), String>;
+
 /// One server, or three.
 pub(super) struct Servers {
     name: String,
@@ -120,6 +138,8 @@ pub(super) struct Servers {
     url: Box<UrlAt>,
     /// Does something to the server with this index. Owns the servers.
     act: Box<dyn FnMut(usize, Act) -> Result<(), String>>,
+    /// Deletes what is stored, where a record is one object for operators, too.
+    delete: Option<Box<Delete>>,
     stopped: Vec<usize>,
     killed: Vec<usize>,
 }
@@ -160,13 +180,15 @@ impl Servers {
 
     pub(super) fn s3() -> Result<Self, String> {
         let server = ObjectServer::start(Product::Versitygw).map_err(text)?;
-        let (address, own) = (server.address(), server.url("faults"));
+        let (address, own) = (server.address(), server.url(OBJECTS));
         let url = move |at: &[SocketAddr]| {
             let through = own.replace(&address.to_string(), &listed(at));
             format!("{through}&min_ttl=2s&request_timeout=1s")
         };
+        let delete = Some(delete_objects(address).map_err(text)?);
         let act = on_one(server);
-        Self::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], url, act)
+        let servers = Self::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], url, act)?;
+        Ok(Self { delete, ..servers })
     }
 
     pub(super) fn kubernetes() -> Result<Self, String> {
@@ -177,8 +199,10 @@ impl Servers {
             let scheme = if at == [address] { "https" } else { "http" };
             format!("{own}&server={scheme}://{}&request_timeout=1s", listed(at))
         };
+        let delete = Some(delete_leases(server.kubeconfig()));
+        // The folder with the kubeconfig is the server's.
         let act = on_one(server);
-        Self::new(name, Protocol::Kubernetes(tls), vec![address], url, act)
+        Ok(Self { delete, ..Self::new(name, Protocol::Kubernetes(tls), vec![address], url, act)? })
     }
 
     fn new(
@@ -195,6 +219,7 @@ impl Servers {
             front: Some(Front::find()?),
             url: Box::new(url),
             act: Box::new(act),
+            delete: None,
             stopped: Vec::new(),
             killed: Vec::new(),
         })
@@ -209,6 +234,47 @@ impl Servers {
 /// Does something to the only server.
 fn on_one(mut server: impl DerefMut<Target = Server>) -> impl FnMut(usize, Act) -> Result<(), String> {
     move |_, act| act.on(&mut server)
+}
+
+/// Deletes Leases by `kubectl`.
+fn delete_leases(config: PathBuf) -> Box<Delete> {
+    Box::new(move |what| {
+        let which = match what {
+            Deletion::Record(slot) if slot.get() == NonZeroU32::MIN => NAME.to_owned(),
+            Deletion::Record(slot) => format!("{NAME}.{slot}"),
+            Deletion::All => "--all".to_owned(),
+        };
+        let is_deleted = kubectl(&config, &["delete", "lease", "--ignore-not-found", &which]);
+        is_deleted.then_some(()).ok_or_else(|| format!("kubectl can't delete the Lease {which}"))
+    })
+}
+
+/// Deletes objects by requests to the server.
+fn delete_objects(server: SocketAddr) -> Result<Box<Delete>, Box<dyn Error>> {
+    let bucket = AmazonS3Builder::from_env()
+        .with_bucket_name(BUCKET)
+        .with_region("us-east-1")
+        .with_endpoint(format!("http://{server}"))
+        .with_allow_http(true)
+        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(Box::new(move |what| {
+        runtime.block_on(async {
+            let stored: Vec<_> = bucket.list(Some(&OBJECTS.into())).try_collect().await.map_err(text)?;
+            let is_meant = |path: &Path| match what {
+                Deletion::Record(slot) => {
+                    let key = ElectionKey { cluster: NAME.into(), slot };
+                    path.filename() == Some(&format!("{}.cell", key.partition().encoded()))
+                }
+                // Not the mark of `init-storage`, without which no storage is opened.
+                Deletion::All => path.as_ref().ends_with(".cell"),
+            };
+            for object in stored.iter().filter(|object| is_meant(&object.location)) {
+                bucket.delete(&object.location).await.map_err(text)?;
+            }
+            Ok(())
+        })
+    }))
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {
@@ -247,9 +313,14 @@ impl FaultyServers for Servers {
     }
 
     fn required_events(&self) -> &'static [Event] {
-        use Event::{ForgedRefused, QuorumLost, ServerRestarted, ServerStopped, Throttled};
+        use Event::{
+            Deleted, ForgedRefused, LostByDeletion, QuorumLost, ServerRestarted, ServerStopped, Throttled,
+        };
         match self.protocol {
             Protocol::Cql => &[ForgedRefused, ServerStopped, QuorumLost, ServerRestarted],
+            _ if self.delete.is_some() => {
+                &[Throttled, ServerStopped, ServerRestarted, Deleted, LostByDeletion]
+            }
             Protocol::Etcd => &[ForgedRefused, Throttled, ServerStopped, QuorumLost, ServerRestarted],
             // Few writes are refused where candidates ask for the slot at different times.
             _ => &[Throttled, ServerStopped, ServerRestarted],
@@ -258,6 +329,9 @@ impl FaultyServers for Servers {
 
     fn faults(&self) -> &'static [Fault] {
         match self.addresses[..] {
+            [_] if self.delete.is_some() => {
+                &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll]
+            }
             [_] => &[Fault::StopOne, Fault::KillOne],
             _ => &[Fault::StopOne, Fault::StopMost, Fault::KillOne],
         }
@@ -282,6 +356,11 @@ impl FaultyServers for Servers {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn delete(&self, what: Deletion) -> Result<(), String> {
+        let delete = self.delete.as_ref().ok_or("no record of these servers is one object")?;
+        delete(what)
     }
 
     fn repair(&mut self) -> Result<(), String> {
@@ -416,6 +495,10 @@ impl FaultyServers for PostgresServers {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn delete(&self, _: Deletion) -> Result<(), String> {
+        Err("a table is not edited by hand".into())
     }
 
     fn repair(&mut self) -> Result<(), String> {

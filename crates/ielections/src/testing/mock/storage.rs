@@ -57,6 +57,7 @@ struct State {
     watch: Option<Watch>,
     hints: bool,
     hides_documents: bool,
+    page_limit: Option<usize>,
 }
 
 /// Runs during a call.
@@ -118,6 +119,11 @@ impl<K: Key> FaultyStorage<K> {
     /// From now on it has no documents.
     pub fn hide_documents(&self) {
         self.state().hides_documents = true;
+    }
+
+    /// From now on a page has at most this number of documents.
+    pub fn limit_pages(&self, documents: usize) {
+        self.state().page_limit = Some(documents);
     }
 }
 
@@ -557,7 +563,9 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
     }
 
     async fn scan_documents(&self, key: &K, scan: &Scan) -> Result<Page, ReadError> {
-        self.read(Verb::ScanDocuments, of(&*self.storage).scan_documents(key, scan)).await
+        let limit = self.state().page_limit.map_or(scan.limit, |page| page.min(scan.limit));
+        let scan = Scan { limit, ..scan.clone() };
+        self.read(Verb::ScanDocuments, of(&*self.storage).scan_documents(key, &scan)).await
     }
 }
 

@@ -1,13 +1,13 @@
-//! Opens a table: configures the client, then checks the table. Creates it.
+//! Opens a table: configures the client, then checks the table. Creates it, and describes it for
+//! `vvm doctor`.
 
 use super::{
-    address::Address,
-    credentials::LoadedOnce,
-    errors::Failure,
+    address::{Address, LoadedOnce},
+    errors::{DriverError, Failure},
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-use crate::{drivers::http_connection::chain, open_error::OpenError};
+use crate::{drivers::http_connection::chain, open_error::OpenError, sysvvm::Description};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,
@@ -102,13 +102,13 @@ const KEYS: [(&str, ScalarAttributeType, KeyType); 2] =
 
 /// Creates the table if it is missing, and waits until it can be used.
 pub(super) async fn create(client: &Client, address: &Address, clock: &dyn Clock) -> Result<(), OpenError> {
-    if describe(client, address).await?.is_none() {
+    if look(client, address).await?.is_none() {
         send_creation(client, address).await?;
     }
     let give_up_at = clock.now().after(CREATION_TIMEOUT);
     loop {
         // A server may not know yet of a table that was created a moment ago.
-        match describe(client, address).await?.and_then(|table| table.table_status) {
+        match look(client, address).await?.and_then(|table| table.table_status) {
             None | Some(TableStatus::Creating) if clock.now() < give_up_at => clock.sleep(PACE).await,
             None | Some(TableStatus::Creating) => return Err(being_created(address)),
             Some(_) => return Ok(()),
@@ -142,7 +142,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
 /// Checks that elections can use the table.
 pub(super) async fn check(client: &Client, address: &Address) -> Result<(), OpenError> {
     let table = &address.table;
-    let Some(found) = describe(client, address).await? else { return Err(no_table(address)) };
+    let Some(found) = look(client, address).await? else { return Err(no_table(address)) };
     match &found.table_status {
         Some(TableStatus::Active | TableStatus::Updating) => {}
         Some(TableStatus::Creating) => return Err(being_created(address)),
@@ -179,7 +179,7 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
 }
 
 /// Describes the table; `None` if it does not exist.
-async fn describe(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
+async fn look(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
     match client.describe_table().table_name(&address.table).send().await.map_err(Failure::of) {
         Ok(answer) => Ok(answer.table),
         Err(Failure::NoTable(_)) => Ok(None),
@@ -277,4 +277,86 @@ fn no_table(address: &Address) -> OpenError {
 
 fn being_created(address: &Address) -> OpenError {
     OpenError::passing(format!("table `{}` is being created: try again in a few seconds", address.table))
+}
+
+/// Returns the location, the billing and the protection of a table.
+pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
+    let answer = client.describe_table().table_name(table).send().await.map_err(Failure::of)?;
+    let description = match &answer.table {
+        Some(table) => of_table(table, Description::of("DynamoDB")),
+        None => Description::of("DynamoDB"),
+    };
+    // Elections do not need this permission, so it may be missing.
+    let backups = client.describe_continuous_backups().table_name(table).send().await;
+    let backups = backups.ok().and_then(|answer| {
+        let description = answer.continuous_backups_description?;
+        Some(
+            description
+                .point_in_time_recovery_description?
+                .point_in_time_recovery_status?
+                .as_str()
+                .to_lowercase(),
+        )
+    });
+    let backups = backups.unwrap_or_else(|| "unknown: needs dynamodb:DescribeContinuousBackups".to_owned());
+    Ok(description.with("point-in-time recovery", backups))
+}
+
+fn of_table(table: &TableDescription, mut description: Description) -> Description {
+    if let Some(arn) = table.table_arn() {
+        description = description.with("table", arn);
+    }
+    if let Some(status) = table.table_status() {
+        description = description.with("status", status.as_str().to_lowercase());
+    }
+    // Old tables have no billing mode.
+    let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
+    let units = table.provisioned_throughput().map(|units| {
+        let unit = |units: Option<i64>| units.unwrap_or_default();
+        (unit(units.read_capacity_units()), unit(units.write_capacity_units()))
+    });
+    description = description.with(
+        "billing",
+        match (mode, units) {
+            (Some(BillingMode::PayPerRequest), _) | (_, None) => "per request".to_owned(),
+            (_, Some((reads, writes))) => format!("provisioned, {reads} read and {writes} write units"),
+        },
+    );
+    if table.deletion_protection_enabled() == Some(true) {
+        return description.with("deletion protection", "on");
+    }
+    description.with("deletion protection", "off").concerned(
+        "deletion protection is off, and a deleted table loses its epochs: run `aws dynamodb update-table \
+         --deletion-protection-enabled --table-name NAME`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_sdk_dynamodb::types::{BillingModeSummary, ProvisionedThroughputDescription, TableStatus};
+
+    #[test]
+    fn billing_and_protection_are_described_and_missing_protection_is_a_concern() {
+        let provisioned = ProvisionedThroughputDescription::builder()
+            .read_capacity_units(5)
+            .write_capacity_units(7)
+            .build();
+        let open = TableDescription::builder()
+            .table_status(TableStatus::Active)
+            .provisioned_throughput(provisioned)
+            .build();
+        let open = of_table(&open, Description::default());
+        assert_eq!(open.setting("status"), Some("active"));
+        assert_eq!(open.setting("billing"), Some("provisioned, 5 read and 7 write units"));
+        assert!(open.concerns[0].contains("--deletion-protection-enabled"), "{open:?}");
+        let per_request = BillingModeSummary::builder().billing_mode(BillingMode::PayPerRequest).build();
+        let kept = TableDescription::builder()
+            .billing_mode_summary(per_request)
+            .deletion_protection_enabled(true)
+            .build();
+        let kept = of_table(&kept, Description::default());
+        assert_eq!(kept.setting("billing"), Some("per request"));
+        assert_eq!(kept.concerns, Vec::<String>::new());
+    }
 }

@@ -80,6 +80,16 @@ impl Requests {
         value: Bytes,
         expected: &Expected,
     ) -> Result<CellWrite, Failure> {
+        self.put_answered(name, value, expected).await.0
+    }
+
+    /// As [`put`](Self::put), with the answer, if there was one.
+    pub(super) async fn put_answered(
+        &self,
+        name: &Path,
+        value: Bytes,
+        expected: &Expected,
+    ) -> (Result<CellWrite, Failure>, Option<Answer>) {
         let trace = Trace::default();
         // Google's servers cache an object that everyone may read for an hour, unless it says this.
         let attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
@@ -94,7 +104,9 @@ impl Requests {
             Ok(self.tag(put.e_tag, put.version))
         };
         let outcome = self.within_time(request).await;
-        match (outcome, trace.fate()) {
+        let fate = trace.fate();
+        let answer = if let Fate::Answered(answer) = &fate { Some(answer.clone()) } else { None };
+        let written = match (outcome, fate) {
             (Ok(Some(tag)), Fate::Answered(_)) if *expected == Expected::Tag(tag.clone()) => {
                 // Of another answer, of a cache for example: each content has a tag of its own (I7).
                 Err(Failure::Unanswered("an answer with the tag that was to be replaced".into()))
@@ -103,7 +115,8 @@ impl Requests {
             (_, Fate::Answered(answer)) if answer.is_refusal() => Ok(CellWrite::Refused),
             (_, Fate::Answered(answer)) => Err(answer.failure()),
             (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
-        }
+        };
+        (written, answer)
     }
 
     /// Drops `request` after the time limit. Its trace says whether it may have been sent (I7).
@@ -349,6 +362,26 @@ mod tests {
             let found = format!("{:?}", put(&requests(&endpoint, ""), &expected).await);
             assert!(found.replace('\\', "").starts_with(outcome), "{answer:?}: {found}");
             assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn server_whose_conditions_are_known_to_race_is_recognised_by_its_answer() {
+        let (tag, size, id) = ("ETag: \"new\"\r\n", "x-amz-object-size: 5\r\n", "x-amz-request-id: 1\r\n");
+        for (headers, known) in [
+            ([tag, size, ""], Some("S3Mock")),
+            // versitygw.
+            ([tag, size, id], None),
+            ([tag, "", id], None),
+            ([tag, "", ""], None),
+        ] {
+            let (endpoint, serving) = server(vec![answer(200, &headers.concat(), "")]);
+            let requests = requests(&endpoint, "");
+            let (name, value) = (name(), Bytes::from_static(b"value"));
+            let (written, answer) = requests.put_answered(&name, value, &Expected::Absent).await;
+            assert!(matches!(written, Ok(CellWrite::Written(_))), "{written:?}");
+            assert_eq!(answer.unwrap().known_to_race(), known, "{headers:?}");
+            assert_eq!(serving.join().unwrap(), 1);
         }
     }
 

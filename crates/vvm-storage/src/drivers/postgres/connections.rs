@@ -7,9 +7,8 @@
 
 use super::{
     address::{self, Address},
-    errors::{DriverError, described},
+    errors::{Answer, DriverError, Statement, described},
     history::History,
-    message::{Answer, Statement},
     session::Session,
 };
 use crate::{

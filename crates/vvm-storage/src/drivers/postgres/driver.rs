@@ -3,10 +3,8 @@
 use super::{
     address::Address,
     connections::Connections,
-    description, documents,
-    errors::{Damaged, DriverError},
+    errors::{Answer, Damaged, DriverError, Row, Statement},
     history::{Compared, History, history},
-    message::{Answer, Row, Statement},
     open,
     rows::{self, SETTINGS},
 };
@@ -164,7 +162,7 @@ impl PostgresStorage {
                 self.write(at, step, history, release).await
             }
             (Step::Batch { fence, writes }, Some(history)) => {
-                let write = documents::write(at, fence, writes, history);
+                let write = rows::write(at, fence, writes, history);
                 let answer = self.locking(&format!("{}; {write}", rows::locked(at))).await?;
                 if answer.affected(SETTINGS + 1) > 0 {
                     return Ok(Some(Done::Applied));
@@ -310,6 +308,15 @@ impl SysVvmStorage for PostgresStorage {
         value.map_err(DriverError::of_read)
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        let answer = self.connections.ask(rows::SETTING_KEYS).await;
+        let keys = answer.and_then(|answer| {
+            let keys = answer.rows(0).iter().map(|row| row.bytes(0).map(Partition::from_bytes));
+            Ok(keys.collect::<Result<_, _>>()?)
+        });
+        keys.map(Some).map_err(DriverError::of_read)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 1 << 10,
@@ -327,14 +334,14 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        let answer = self.connections.ask(&documents::document(at, id)).await;
-        let document = answer.and_then(|answer| Ok(answer.row(0).map(documents::shown).transpose()?));
+        let answer = self.connections.ask(&rows::document(at, id)).await;
+        let document = answer.and_then(|answer| Ok(answer.row(0).map(rows::shown).transpose()?));
         document.map_err(DriverError::of_read)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        let answer = self.connections.ask(&documents::page(at, scan)).await;
-        answer.and_then(|answer| Ok(documents::shown_page(answer.rows(0))?)).map_err(DriverError::of_read)
+        let answer = self.connections.ask(&rows::page(at, scan)).await;
+        answer.and_then(|answer| Ok(rows::shown_page(answer.rows(0))?)).map_err(DriverError::of_read)
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -342,7 +349,7 @@ impl SysVvmStorage for PostgresStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        description::describe(&self.connections).await.map_err(DriverError::of_read)
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {

@@ -4,10 +4,7 @@
 //! differs, it was promoted or restored, and the first candidate *adopts* it ([`adoption`](super::rows::adoption)). Two standbys
 //! that are promoted independently differ only by their witnesses.
 
-use super::{
-    errors::Damaged,
-    message::{Row, ttl},
-};
+use super::errors::{Damaged, Row, ttl};
 use ielections::Ttl;
 use std::time::Duration;
 

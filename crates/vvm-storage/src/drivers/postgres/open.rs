@@ -1,13 +1,14 @@
 //! Opens a database: whether its schema is there and ours, its creation, and everything that opening refuses.
+//! Also what a server reports about itself: version, durability, standbys.
 
 use super::{
     address::Address,
     connections::Connections,
-    errors::DriverError,
+    errors::{Answer, DriverError},
     history::{History, Shown, history},
     rows::{FORMAT, creation, raise_max_ttl},
 };
-use crate::open_error::OpenError;
+use crate::{open_error::OpenError, sysvvm::Description};
 use ielections::Ttl;
 
 /// Connects, checks the schema, and returns the history that the server has now.
@@ -88,4 +89,51 @@ async fn look(connections: &Connections) -> Result<Found, OpenError> {
 
 fn other_program() -> OpenError {
     OpenError::refused("schema sysvvm of this database belongs to another program: use another database")
+}
+
+/// How many standbys there are is visible to every login; how far they are is not.
+const DESCRIBE: &str = "SELECT current_setting('server_version'); \
+    SELECT name, setting FROM pg_settings \
+        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names') \
+        ORDER BY name; \
+    SELECT count(*), c.system_identifier FROM pg_control_system() c, pg_stat_replication GROUP BY 2; \
+    SELECT h.timeline, h.max_ttl_nanos / 1000000 FROM sysvvm.history h";
+
+pub(super) async fn describe(connections: &Connections) -> Result<Description, DriverError> {
+    let answer = connections.ask(DESCRIBE).await?;
+    let description = of_answer(&answer)?;
+    Ok(connections.address().unencrypted().into_iter().fold(description, Description::concerned))
+}
+
+fn of_answer(answer: &Answer) -> Result<Description, DriverError> {
+    let version = answer.row(0).map_or(Ok("of unknown version"), |row| row.text(0))?;
+    let mut description = Description::of(format!("PostgreSQL {version}"));
+    let mut has_synchronous_standbys = false;
+    for row in answer.rows(1) {
+        let (name, value) = (row.text(0)?, row.text(1)?);
+        match name {
+            "fsync" => description = description.with("fsync", value),
+            "full_page_writes" => description = description.with("full_page_writes", value),
+            "synchronous_commit" => description = description.with("synchronous_commit", value),
+            _ => {
+                has_synchronous_standbys = !value.is_empty();
+                let value = if value.is_empty() { "none" } else { value };
+                description = description.with("synchronous standbys", value);
+            }
+        }
+    }
+    let standbys = answer.row(2).map_or(Ok(0), |row| row.number(0))?;
+    description = description.with("standbys", standbys);
+    if let Some(row) = answer.row(3) {
+        description =
+            description.with("timeline", row.text(0)?).with("largest TTL", format!("{} ms", row.text(1)?));
+    }
+    if standbys > 0 && !has_synchronous_standbys {
+        description = description.concerned(
+            "the standbys are asynchronous: a fail-over may forget the last writes, and while the old \
+             primary still runs it may have a leader of its own. Set synchronous_standby_names, or make sure \
+             that the old primary is stopped before a standby is promoted",
+        );
+    }
+    Ok(description)
 }

@@ -1,9 +1,8 @@
 //! [`Session`]: one connection, driven by the request that uses it. No task runs between requests.
 
 use super::{
-    errors::{DriverError, described},
+    errors::{Answer, DriverError, Statement, described},
     history::{self, History, PROCESS},
-    message::{Answer, Statement},
     rows,
 };
 use futures_util::TryStreamExt as _;

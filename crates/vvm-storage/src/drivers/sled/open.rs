@@ -1,6 +1,9 @@
 //! Opens a database folder, and refuses folders of other programs and processes.
 
-use super::{Queue, errors::DriverError, rows::Rows};
+use super::{
+    Queue,
+    rows::{DriverError, Rows},
+};
 use crate::sysvvm::{Opened, Provenance};
 use std::{
     collections::BTreeMap,

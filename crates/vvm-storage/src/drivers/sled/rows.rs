@@ -1,4 +1,4 @@
-//! The rows of slots and settings, and the verbs on them.
+//! The rows of slots and settings, the verbs on them, and which error of sled is which error of the contract.
 //!
 //! Trees `leader` and `setting` have partitions as keys; a third one is `document`. A leader row begins with
 //! the epoch and stays after a release, so that the epoch survives (I2).
@@ -21,15 +21,14 @@
 //! in place of the partition keeps keys short: sled writes up to 17 neighbours as one page, and moves a page
 //! of 128 KiB or more into a file that it does not sync.
 
-use super::errors::DriverError;
 use crate::{
     key::Partition,
     step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
 };
 use bytes::Bytes;
 use ielections::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, FenceState, Page, Scan, Slot, Vacant,
-    Version, WriteError,
+    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, FenceState, Page, ReadError, Scan, Slot,
+    Vacant, Version, WriteError,
 };
 use std::{collections::BTreeMap, ops::Bound};
 use vvm_clock::{Instant, SystemClock};
@@ -257,10 +256,58 @@ fn short() -> DriverError {
     damaged("a row of a document is too short")
 }
 
+/// An error of a database in use.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum DriverError {
+    #[error("the database is damaged: stop the process and restore the folder from a backup ({0})")]
+    Damaged(String),
+    #[error("another program has changed the database: {0}")]
+    Foreign(String),
+    #[error("the disk failed or is full: {0}")]
+    Disk(String),
+}
+
+impl From<::sled::Error> for DriverError {
+    fn from(error: ::sled::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            ::sled::Error::Io(_) => Self::Disk(text),
+            ::sled::Error::Corruption { .. } => Self::Damaged(text),
+            ::sled::Error::CollectionNotFound(_)
+            | ::sled::Error::Unsupported(_)
+            | ::sled::Error::ReportableBug(_) => Self::Foreign(text),
+        }
+    }
+}
+
+impl DriverError {
+    /// Returns the error of a write that has changed nothing.
+    pub(super) fn before_write(self) -> WriteError {
+        if self.is_permanent() { WriteError::Fatal(self.into()) } else { WriteError::NotApplied(self.into()) }
+    }
+
+    /// Returns the error of a write that may be in memory, in the log, or in both (I7).
+    pub(super) fn while_writing(self) -> WriteError {
+        WriteError::Unknown(self.into())
+    }
+
+    pub(super) fn into_read_error(self) -> ReadError {
+        if self.is_permanent() { ReadError::Fatal(self.into()) } else { ReadError::Unavailable(self.into()) }
+    }
+
+    fn is_permanent(&self) -> bool {
+        match self {
+            Self::Damaged(_) | Self::Foreign(_) => true,
+            Self::Disk(_) => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ielections::{Epoch, Holder, Incarnation, Ttl};
+    use std::io;
 
     const HEAD: usize = 8 + 16 + 8 + 8;
 
@@ -279,5 +326,25 @@ mod tests {
         assert!(cut.into_iter().all(|length| matches!(decode(&row[..length]), Err(DriverError::Damaged(_)))));
         assert!(matches!(decode(&[0; HEAD]), Err(DriverError::Damaged(_))), "no epoch");
         assert!(matches!(decode(&[&row[..], b"\xff"].concat()), Err(DriverError::Damaged(_))), "no UTF-8");
+    }
+
+    #[test]
+    fn each_error_maps_as_documented() {
+        let disk = || DriverError::from(::sled::Error::Io(io::ErrorKind::StorageFull.into()));
+        assert!(matches!(disk().before_write(), WriteError::NotApplied(_)));
+        assert!(matches!(disk().while_writing(), WriteError::Unknown(_)));
+        assert!(matches!(disk().into_read_error(), ReadError::Unavailable(_)));
+        let permanent = [
+            ::sled::Error::Corruption { at: None, bt: () },
+            ::sled::Error::CollectionNotFound("leader".into()),
+            ::sled::Error::Unsupported(String::new()),
+            ::sled::Error::ReportableBug(String::new()),
+        ];
+        for error in permanent {
+            let driver_error = || DriverError::from(error.clone());
+            assert!(matches!(driver_error().before_write(), WriteError::Fatal(_)), "{error}");
+            assert!(matches!(driver_error().while_writing(), WriteError::Unknown(_)), "{error}");
+            assert!(matches!(driver_error().into_read_error(), ReadError::Fatal(_)), "{error}");
+        }
     }
 }

@@ -10,16 +10,17 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+mod documents;
+#[path = "../suites/driver.rs"]
+mod driver;
+
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
-use async_trait::async_trait;
-use ielections::{
-    ReadError, Ttl, TtlStorage, WriteError,
-    testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
-};
-use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
+use driver::{Driver, fresh};
+use ielections::{ReadError, WriteError};
+use std::collections::BTreeSet;
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition, Shown,
-    SlotNumber, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+    Done, OpenError, OpenErrorKind, Partition, Shown, Step, SysVvmStorage, init_storage,
+    scylla::ScyllaStorage,
 };
 
 /// Returns the addresses of one node or several, separated by commas. Fails without the variable, so that no
@@ -38,69 +39,23 @@ fn url(keyspace: &str, options: &str) -> String {
     format!("scylla://{}/{keyspace}?request_timeout={REQUEST_TIMEOUT}&{options}", contact_points())
 }
 
-/// Returns a name that no earlier run used.
-fn fresh(name: &str) -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
 /// Returns as many copies as there are nodes, three at most.
 async fn copies() -> usize {
     session().await.get_cluster_state().get_nodes_info().len().min(3)
 }
 
-/// One keyspace for all cases. Each case has its own prefix of names, so cases share no record.
-struct Scylla {
-    url: String,
-    names: String,
+async fn driver() -> Driver {
+    let copies = copies().await;
+    let url = url(&format!("vvm_test_suites_{copies}"), &format!("replication={copies}"));
+    // Several servers and the tests share one machine.
+    if copies > 1 { Driver::on_a_server(url).await } else { Driver::on_a_server(url).await.with_ttl(4) }
 }
 
-impl Scylla {
-    async fn fresh() -> Self {
-        let copies = copies().await;
-        let url = url(&format!("vvm_test_suites_{copies}"), &format!("replication={copies}"));
-        init_storage(&url).await.unwrap();
-        Self { url, names: fresh("case") }
-    }
-}
+/// One keyspace for all cases.
+mod suites {
+    use super::{driver, driver::all_suites_on_a_server};
 
-#[async_trait]
-impl StorageUnderTest for Scylla {
-    type Key = ElectionKey;
-
-    async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
-        Arc::new(ElectionsTtlStorage::new(Arc::new(ScyllaStorage::open(&self.url).await.unwrap())))
-    }
-
-    fn key(&self, name: &[u8]) -> ElectionKey {
-        let cluster = ClusterName::new([self.names.as_bytes(), name].concat());
-        ElectionKey { cluster, slot: SlotNumber::new(NonZeroU32::MIN) }
-    }
-}
-
-impl ElectionsTestSuite for Scylla {
-    fn ttl(&self) -> Ttl {
-        // Servers and tests share one machine. A case tolerates that it stalls for a third of the TTL.
-        let seconds = if contact_points().contains(',') { 6 } else { 4 };
-        Ttl::new(Duration::from_secs(seconds)).unwrap()
-    }
-}
-
-mod contract {
-    use super::Scylla;
-    ielections::storage_contract_suite!(Scylla::fresh().await);
-}
-
-mod elections {
-    use super::Scylla;
-    ielections::elections_test_suite!(Scylla::fresh().await);
-    ielections::fenced_elections_suite!(Scylla::fresh().await);
-}
-
-mod documents {
-    use super::Scylla;
-    ielections::document_contract_suite!(Scylla::fresh().await);
+    all_suites_on_a_server!(driver().await);
 }
 
 /// A connection beside the driver.

@@ -1,16 +1,7 @@
 //! Documents on a real cluster, as far as their suite does not test them: a table of an earlier version,
 //! which lacks their columns, thousands of deleted documents, and the largest pages.
-//!
-//! `cargo xtask test-drivers --only scylla` runs it, as described in `scylla.rs`.
-#![cfg(feature = "scylla")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
-use ::scylla::client::{session::Session, session_builder::SessionBuilder};
+use super::{contact_points, copies, session};
 use bytes::Bytes;
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Scan, Slot,
@@ -22,24 +13,10 @@ use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::Sc
 /// After so long a wait fails.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 
-fn contact_points() -> String {
-    std::env::var("VVM_TEST_SCYLLA").expect(
-        "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
-         cluster",
-    )
-}
-
-async fn session() -> Session {
-    SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
-}
-
 /// Returns a keyspace that no earlier run used, and its URL.
 async fn fresh(name: &str) -> (String, String) {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    let keyspace = format!("vvm_test_{name}_{}", bytes.map(|byte| format!("{byte:02x}")).concat());
-    let copies = session().await.get_cluster_state().get_nodes_info().len().min(3);
-    let url = format!("scylla://{}/{keyspace}?replication={copies}", contact_points());
+    let keyspace = super::fresh(name);
+    let url = format!("scylla://{}/{keyspace}?replication={}", contact_points(), copies().await);
     (keyspace, url)
 }
 

@@ -1,0 +1,332 @@
+//! `vvm once`: its options, what a candidate finds before it campaigns, and the periods as operators see them.
+//! It is a `vvm run` otherwise; the module `run` has what its leader does.
+
+use crate::{
+    args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
+    calendar::Moment,
+    exit,
+    inspection::{Refusal, operate, printable},
+    run::RunArgs,
+};
+use clap::Args;
+use ielections::{Epoch, TtlStorage as _};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    num::NonZeroU32,
+    process::ExitCode,
+    time::Duration,
+};
+use vvm_host::{
+    once::{Decision, LEAST_KEPT, LONGEST_PERIOD, MOST_KEPT, Once, PastPeriod, PeriodError, Periods, read},
+    operate::{InspectError, Purpose, StorageInspector},
+};
+
+/// Run a command once per period, on one of several machines.
+///
+/// Start the same command line on all machines, for example by cron: one of them runs the command. If it succeeds
+/// (status 0), the period is done, and every other start for the period ends at once, with status 0 and without
+/// running it. If it fails, or its machine dies, a candidate that waits or comes later runs it again, at most
+/// --attempts times in all. A machine that dies after the success and before the storage has the mark causes one
+/// more run: at least once, and exactly once as far as the command is idempotent or its writes are fenced.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = HELP, after_long_help = long_help(), override_usage = USAGE)]
+#[command(mut_arg("slots", |arg| arg.hide(true)), mut_arg("try_once", |arg| arg.hide(true)))]
+#[command(mut_arg("hold_at_least", |arg| arg.hide(true)), mut_arg("on_exit", |arg| arg.hide(true)))]
+#[command(mut_arg("restart_backoff", |arg| arg.hide(true)), mut_arg("restart_limit", |arg| arg.hide(true)))]
+#[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
+pub(crate) struct OnceCommand {
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// The options of a stage of `vvm run` or `vvm once`.
+#[derive(Clone, Debug, Args)]
+#[command(mut_arg("period", |arg| arg.required(false)))]
+pub(crate) struct StageArgs {
+    #[command(flatten)]
+    pub(crate) once: Option<OnceArgs>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OnceArgs {
+    /// The period, e.g. "$(date +%F)" for a day: the same text on all machines, and another one for each period
+    #[arg(long, value_name = "TEXT", value_parser = parse_period)]
+    pub(crate) period: String,
+    /// How often the command may be started for one period, on all machines together
+    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_failures)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) attempts: NonZeroU32,
+    /// Pause before the next attempt, after a command that failed. After a death there is none
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    pub(crate) retry_after: Duration,
+    /// Print nothing unless something went wrong, for cron
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// How many periods are remembered, from 32 to 400. A period older than these is not run again if the texts
+    /// of periods rise, as dates do
+    #[arg(long, value_name = "N", default_value = "128", value_parser = parse_keep)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) keep: NonZeroU32,
+}
+
+impl OnceArgs {
+    /// Returns what the leader has to do.
+    pub(crate) fn plan(&self) -> Once {
+        Once { period: self.period.clone(), attempts: self.attempts, keep: self.keep }
+    }
+}
+
+const USAGE: &str = "vvm once --storage URL --name NAME --period TEXT [OPTIONS] -- CMD [ARGS…]";
+
+/// For `vvm once --help`.
+const HELP: &str = "\
+Exit status:
+  0    the period is done, by this command or an earlier one
+  82   no attempt is left             83   CMD succeeded, but the period could
+                                           not be marked as done
+  Otherwise CMD's own, or as vvm run: 64 (also for a period that is older than
+  what is kept), 69, 71, 75, 78, 79, 80, 81, 126, 127, 137, or 128 + n.";
+
+fn long_help() -> String {
+    const EXAMPLE: &str = "\
+Example:
+  vvm once --storage sqlite:/var/lib/backup/leader.db --name backup --period 2026-11-24 --quiet -- ./backup
+
+  In a crontab, write --period \"$(date +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
+  What was done: vvm status and vvm history --periods.";
+    format!("{EXAMPLE}\n\n{HELP}")
+}
+
+fn parse_period(text: &str) -> Result<String, InvalidValue> {
+    let fits = (1..=LONGEST_PERIOD).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits {
+        Ok(text.into())
+    } else {
+        Err(InvalidValue("a period has 1 to 64 bytes and no control characters"))
+    }
+}
+
+fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
+    let count = text.parse::<NonZeroU32>().ok();
+    let count = count.filter(|count| (LEAST_KEPT..=MOST_KEPT).contains(&count.get()));
+    count.ok_or(InvalidValue("write a number from 32 to 400"))
+}
+
+/// Options that `vvm once` refuses, each with the value that has no effect, and why.
+pub(crate) const REFUSED: [(&str, &str, &str); 4] = [
+    (
+        "try_once",
+        "false",
+        "a candidate that does not wait can't run the command if the leader dies; leave it out",
+    ),
+    ("slots", "1", "a period is done once, so there is one slot; leave it out"),
+    ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
+    ("hold_at_least", "0", "a period that is done is not run again, so nothing has to be held; leave it out"),
+];
+
+/// Why a candidate or leader runs nothing, or how its attempt ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OnceEnd {
+    /// The period was done before.
+    Done(String),
+    /// Every attempt was used.
+    NoAttemptLeft(String),
+    /// The period can't be run for a reason in its own text.
+    Misuse(String),
+    /// The storage refuses.
+    Refused(String),
+    /// The command succeeded, and the period is marked as done.
+    Marked(String),
+    /// The command succeeded, and the period may not be marked as done.
+    NotMarked(String),
+    /// The command did not succeed.
+    Failed(String),
+}
+
+impl OnceEnd {
+    /// Returns the end that `decision` means for `args`; none if the command is to be run.
+    pub(crate) fn of(decision: &Decision, args: &OnceArgs) -> Option<Self> {
+        let period = &args.period;
+        match decision {
+            Decision::Run { .. } => None,
+            Decision::Done(done) => Some(Self::Done(format!("period {period} is done: {}", Attempt(done)))),
+            Decision::NoAttemptLeft(last) => Some(Self::NoAttemptLeft(format!(
+                "period {period} is not done, and was started {} times: {}; correct the cause, then try again with \
+                 --attempts {}",
+                last.attempts,
+                Attempt(last),
+                last.attempts.saturating_add(1)
+            ))),
+            Decision::Older { oldest } => Some(Self::Misuse(format!(
+                "period {period} comes before {oldest}, the oldest one that is remembered (--keep), so it may have \
+                 been done: to run it, give it a text of its own, like {period}-again"
+            ))),
+        }
+    }
+}
+
+impl From<PeriodError> for OnceEnd {
+    fn from(error: PeriodError) -> Self {
+        match error {
+            PeriodError::NoDocuments => Self::Misuse(format!("--storage: {error}: use another one")),
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// The last attempt of a period, in words.
+struct Attempt<'past>(&'past PastPeriod);
+
+impl std::fmt::Display for Attempt<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let PastPeriod { holder, epoch, started_ms, ended_ms, end, attempts, .. } = self.0;
+        let at = Moment(Duration::from_millis(ended_ms.unwrap_or(*started_ms)));
+        let how = end.as_ref().map(|end| format!("{}, ", printable(end))).unwrap_or_default();
+        write!(out, "{how}attempt {attempts} by {} at {at}, epoch {epoch}", printable(holder))
+    }
+}
+
+/// Reads the storage before a campaign, and returns the end that needs no leadership, if there is one. A storage
+/// that does not exist or fails is left to the campaign: the leader reads again in any case.
+///
+/// # Cancel safety
+/// May be dropped at will.
+pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<OnceEnd> {
+    let inspector = StorageInspector::open(&candidate.storage, &candidate.name, Purpose::Look).await.ok()?;
+    let periods = periods(&inspector).await;
+    inspector.storage.close().await;
+    match periods {
+        Ok(periods) => {
+            let decision = periods.decide(&args.period, args.attempts);
+            OnceEnd::of(&decision, args).filter(|_| decision.needs_no_leader())
+        }
+        Err(PeriodError::Unanswered(_)) => None,
+        Err(refusal) => Some(refusal.into()),
+    }
+}
+
+/// Reads the periods of the name.
+async fn periods(inspector: &StorageInspector) -> Result<Periods, PeriodError> {
+    let Some(key) = inspector.keys_of(None).pop() else { return Ok(Periods::default()) };
+    read(inspector.storage.documents(), &key).await
+}
+
+/// A period, as shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    state: &'static str,
+    #[serde(flatten)]
+    past: PastPeriod,
+}
+
+/// Returns the periods of the name, oldest first; none if its storage keeps no documents. `leading` is the epoch
+/// of the present record of slot 1, read before, if there is one.
+///
+/// # Errors
+/// If the storage fails, or the document can't be decoded.
+pub(crate) async fn shown(
+    inspector: &StorageInspector,
+    leading: Option<Epoch>,
+) -> Result<Vec<Shown>, PeriodError> {
+    let periods = match periods(inspector).await {
+        Err(PeriodError::NoDocuments) => Periods::default(),
+        periods => periods?,
+    };
+    let shown = |past: &PastPeriod| Shown { state: past.state(leading), past: past.clone() };
+    Ok(periods.list().iter().map(shown).collect())
+}
+
+/// Prints a table of periods.
+pub(crate) fn write_table(out: &mut impl Write, periods: &[Shown]) -> io::Result<()> {
+    let mut row = |[period, state, attempts, start, end, epoch, holder, how]: [&str; 8]| {
+        writeln!(
+            out,
+            "{period:20}  {state:11}  {attempts:>8}  {start:20}  {end:20}  {epoch:>14}  {holder:24}  {how}"
+        )
+    };
+    row(["PERIOD", "STATE", "ATTEMPTS", "START", "END", "EPOCH", "HOLDER", "HOW THE LAST ATTEMPT FAILED"])?;
+    for Shown { state, past } in periods {
+        let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        row([
+            &printable(&past.period),
+            state,
+            &past.attempts.to_string(),
+            &moment(past.started_ms),
+            &text(past.ended_ms.map(moment)),
+            &past.epoch.to_string(),
+            &printable(&past.holder),
+            &text(past.end.as_deref().map(printable)),
+        ])?;
+    }
+    Ok(())
+}
+
+/// `vvm history --periods`.
+pub(crate) fn history(target: &TargetArgs, json: bool) -> ExitCode {
+    operate(target.pair(), Purpose::Look, async |inspector| {
+        inspector.slots().await?;
+        let Some(key) = inspector.keys_of(None).pop() else { return Ok(()) };
+        let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
+        let periods = shown(inspector, leading).await.map_err(refused)?;
+        let mut out = io::stdout().lock();
+        let written = if json {
+            serde_json::to_writer_pretty(&mut out, &periods)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+        } else {
+            write_table(&mut out, &periods)
+        };
+        Ok(written.map_err(InspectError::Output)?)
+    })
+}
+
+/// Returns the refusal of an operator command.
+pub(crate) fn refused(error: PeriodError) -> Refusal {
+    Refusal::Refused(error.to_string())
+}
+
+/// `vvm once --dry-run`: returns what is known of the period, and the exit status if the command would not be run.
+pub(crate) fn dry_run(candidate: &CandidateArgs, args: &OnceArgs) -> Result<(String, Option<u8>), Refusal> {
+    let pair = (candidate.storage.as_str(), candidate.name.as_str());
+    let found = crate::inspection::inspect(pair, Purpose::Look, async |inspector| {
+        Ok::<_, Refusal>(periods(inspector).await.map_err(refused)?.decide(&args.period, args.attempts))
+    });
+    let decision = match found {
+        Err(Refusal::Inspect(InspectError::NoStorage(_))) => Decision::Run { attempt: 1, last: None },
+        // The lines about the storage report it.
+        Err(Refusal::Inspect(InspectError::Open(cause))) if cause.is_passing() => {
+            return Ok((format!("{}: not known: {cause}", args.period), None));
+        }
+        found => found?,
+    };
+    Ok(match (OnceEnd::of(&decision, args), &decision) {
+        (Some(end), _) if decision.needs_no_leader() => {
+            let (text, status) = end.into_parts();
+            (text, Some(status))
+        }
+        (_, Decision::Run { attempt, .. }) => {
+            (format!("{}: attempt {attempt} of {}", args.period, args.attempts), None)
+        }
+        _ => (format!("{}: the last attempt may still run", args.period), None),
+    })
+}
+
+impl OnceEnd {
+    /// Returns its text and its exit status. That of a command that failed is the command's.
+    pub(crate) fn into_parts(self) -> (String, u8) {
+        match self {
+            Self::Done(text) | Self::Marked(text) => (text, 0),
+            Self::NoAttemptLeft(text) => (text, exit::NO_ATTEMPT_LEFT),
+            Self::Misuse(text) => (text, exit::MISUSE),
+            Self::Refused(text) => (text, exit::STORAGE),
+            Self::NotMarked(text) => (text, exit::NOT_MARKED),
+            Self::Failed(text) => (text, exit::SYSTEM),
+        }
+    }
+}

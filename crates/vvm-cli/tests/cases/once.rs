@@ -1,0 +1,289 @@
+//! `vvm once`: a command that is run once per period, and what `vvm status` and `vvm history` show of it.
+
+use crate::VVM;
+use harness::{Finished, Run, SHORT_TTL, Trial, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const PERIOD: &str = "2026-11-24";
+
+/// A command that adds a line to a file, and then does `rest`.
+fn counting(trial: &Trial, rest: &str) -> Run {
+    let script = format!("echo $VVM_LEADER_PERIOD $VVM_LEADER_ATTEMPT >> {}; {rest}", ran(trial));
+    trial.run_script(&script).once(PERIOD).with(["--retry-after", "0"])
+}
+
+fn ran(trial: &Trial) -> String {
+    trial.folder().join("ran").display().to_string()
+}
+
+/// The period and the number of each attempt.
+fn attempts(trial: &Trial) -> Vec<String> {
+    let text = std::fs::read_to_string(ran(trial)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn of(numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    numbers.map(|number| format!("{PERIOD} {number}")).collect()
+}
+
+fn periods(trial: &Trial) -> Vec<Value> {
+    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--periods", "--json"]);
+    assert_eq!(code, 0, "{error}");
+    serde_json::from_str(&out).unwrap()
+}
+
+/// Asserts that it ended with this status and printed nothing.
+#[track_caller]
+fn is_silent(finished: &Finished, code: i32) {
+    assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+    assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&[][..], &[][..]));
+}
+
+#[test]
+fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
+    let trial = VVM.trial();
+    is_silent(&counting(&trial, "exit 0").with(["--quiet", "--holder", "web1"]).finish(), 0);
+    is_silent(&counting(&trial, "exit 0").with(["--quiet", "--holder", "web2"]).finish(), 0);
+    let again = counting(&trial, "exit 0").finish();
+    assert_eq!(again.code(), 0);
+    assert!(
+        again.says("nothing to do: period 2026-11-24 is done: attempt 1 by web1 at 20"),
+        "{:#?}",
+        again.stderr
+    );
+    assert!(!again.says("leading"), "{:#?}", again.stderr);
+    assert_eq!(attempts(&trial), of(1..=1));
+
+    let next = counting(&trial, "exit 0").with(["--period", "2026-11-25", "--holder", "web2"]).finish();
+    assert!(next.says("exited with status 0; period 2026-11-25 is done"), "{:#?}", next.stderr);
+    assert_eq!(attempts(&trial), ["2026-11-24 1", "2026-11-25 1"]);
+    let found = periods(&trial);
+    let column = |name: &str| found.iter().map(|period| period[name].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (column("period"), column("state")),
+        (vec![PERIOD.into(), "2026-11-25".into()], vec!["done".into(); 2])
+    );
+    assert_eq!(
+        (column("holder"), column("done")),
+        (vec!["web1".into(), "web2".into()], vec![true.into(); 2])
+    );
+    let (_, table, _) = trial.ask("history", &["--name", &trial.name(), "--periods"]);
+    let words = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
+    let (_, table, _) = trial.ask("status", &["--name", &trial.name()]);
+    assert!(table.contains("\n\nPERIOD  ") && table.contains("\n2026-11-25            done  "), "{table}");
+    assert_eq!(trial.slots()[0]["periods"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn waiting_candidates_end_with_zero_when_the_leader_has_done_the_period() {
+    let trial = VVM.trial();
+    let gate = trial.folder().join("gate").display().to_string();
+    let run = || counting(&trial, &format!("until [ -e {gate} ]; do sleep 0.01; done"));
+    let mut leader = run().start();
+    leader.stderr.wait_for("leading");
+    let mut waiting = [run().start(), run().start()];
+    for candidate in &mut waiting {
+        candidate.stderr.wait_for("waiting for leadership");
+    }
+    eventually("the command runs", || attempts(&trial) == of(1..=1));
+    assert_eq!(periods(&trial)[0]["state"], "running");
+    std::fs::write(&gate, "").unwrap();
+    assert_eq!(leader.finish().code(), 0);
+    for candidate in waiting {
+        let finished = candidate.finish();
+        assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+        assert!(finished.says("nothing to do: period 2026-11-24 is done"), "{:#?}", finished.stderr);
+    }
+    assert_eq!(attempts(&trial), of(1..=1));
+}
+
+#[test]
+fn command_that_fails_is_run_by_later_candidates_until_no_attempt_is_left() {
+    let trial = VVM.trial();
+    let failing = || counting(&trial, "exit 3").with(["--attempts", "2", "--quiet"]);
+    for number in 1..=2 {
+        let finished = failing().finish();
+        assert_eq!(finished.code(), 3, "{:#?}", finished.stderr);
+        let said =
+            format!("ended: the command exited with status 3; period 2026-11-24, attempt {number} of 2");
+        assert!(finished.says(&said) && finished.stderr.len() == 1, "{:#?}", finished.stderr);
+    }
+    let finished = failing().finish();
+    assert_eq!(finished.code(), 82, "{:#?}", finished.stderr);
+    for said in [
+        "no attempt is left: period 2026-11-24 is not done, and was started 2 times",
+        "the command exited with status 3, attempt 2 by ",
+        "try again with --attempts 3",
+    ] {
+        assert!(finished.says(said), "{said}: {:#?}", finished.stderr);
+    }
+    assert_eq!((attempts(&trial), &periods(&trial)[0]["state"]), (of(1..=2), &"failed".into()));
+
+    is_silent(&counting(&trial, "exit 0").with(["--quiet"]).finish(), 0);
+    is_silent(&failing().finish(), 0);
+    assert_eq!((attempts(&trial), &periods(&trial)[0]["state"]), (of(1..=3), &"done".into()));
+}
+
+#[test]
+fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting() {
+    let trial = VVM.trial();
+    assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
+    let mut waiting = counting(&trial, "exit 0").with(["--retry-after", "1h"]).start();
+    waiting.stderr.wait_for("the command exited with status 3; restart 1 of 2 in");
+    waiting.signal(Signal::TERM);
+    assert_eq!(waiting.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    assert_eq!(attempts(&trial), of(1..=2));
+}
+
+/// A death leaves an attempt that is counted and has no end.
+#[test]
+fn waiting_candidate_runs_the_command_after_the_death_of_its_leader() {
+    let trial = VVM.trial();
+    let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL]);
+    let mut killed = run("echo up; exec sleep 1000").start();
+    killed.stdout.wait_for("up");
+    let mut waiting = run("exit 0").start();
+    waiting.stderr.wait_for("waiting for leadership");
+    rustix::process::kill_process(killed.host(), Signal::KILL).unwrap();
+    let killed = killed.finish();
+    assert_eq!(killed.code(), 137, "{:#?}", killed.stderr);
+    assert_eq!(waiting.finish().code(), 0);
+    assert_eq!(attempts(&trial), of(1..=2));
+    let found = &periods(&trial)[0];
+    assert_eq!((&found["state"], &found["attempts"]), (&"done".into(), &2.into()));
+}
+
+#[test]
+fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_death() {
+    let trial = VVM.trial();
+    let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL, "--attempts", "1"]);
+    let mut killed = run("echo up; exec sleep 1000").start();
+    killed.stdout.wait_for("up");
+    let mut waiting = run("exit 0").start();
+    waiting.stderr.wait_for("waiting for leadership");
+    killed.crash();
+    killed.finish();
+    let finished = waiting.finish();
+    assert_eq!(finished.code(), 82, "{:#?}", finished.stderr);
+    assert_eq!((attempts(&trial), &periods(&trial)[0]["state"]), (of(1..=1), &"interrupted".into()));
+}
+
+/// Status 0 says that the period is done. A command that is told to stop may end with 0 before it has finished.
+#[test]
+fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone() {
+    let trial = VVM.trial();
+    let mut stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
+    stopped.stdout.wait_for("up");
+    stopped.signal(Signal::TERM);
+    assert_eq!(stopped.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(periods(&trial)[0]["state"], "failed");
+    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    assert_eq!(attempts(&trial), of(1..=2));
+}
+
+/// The record is taken away while the command runs: the end of the leadership is found when the mark is written.
+#[test]
+fn success_without_a_mark_is_told_and_the_period_may_run_again() {
+    let trial = VVM.trial();
+    let gate = trial.folder().join("gate").display().to_string();
+    let mut leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).start();
+    leader.stdout.wait_for("up");
+    trial.take_away();
+    std::fs::write(&gate, "").unwrap();
+    let finished = leader.finish();
+    assert_eq!(finished.code(), 83, "{:#?}", finished.stderr);
+    let said =
+        "the command succeeded, but the period may not be marked as done: period 2026-11-24, attempt 1 of 3";
+    assert!(finished.says(said) && finished.says("it may run again"), "{:#?}", finished.stderr);
+    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    assert_eq!(attempts(&trial), of(1..=2));
+}
+
+#[test]
+fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
+    let trial = VVM.trial();
+    let mut leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).start();
+    leader.stdout.wait_for("up");
+    // Until the operator's command has seen the next leader.
+    let gate = trial.folder().join("gate").display().to_string();
+    let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
+    let mut next = counting(&trial, &wait).with(["--holder", "web2"]).start();
+    next.stderr.wait_for("waiting for leadership");
+    let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(code, 0, "{error}");
+    std::fs::write(&gate, "").unwrap();
+    assert_eq!((next.finish().code(), leader.finish().code()), (0, 0));
+    assert_eq!(attempts(&trial), of(1..=2));
+}
+
+#[test]
+fn command_that_can_not_be_started_is_an_attempt() {
+    let trial = VVM.trial();
+    let finished = trial.run(["/no/such/command"]).once(PERIOD).finish();
+    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
+    let found = &periods(&trial)[0];
+    assert_eq!((&found["state"], &found["attempts"]), (&"failed".into(), &1.into()));
+}
+
+#[test]
+fn dry_run_shows_the_period_and_the_attempt_and_writes_nothing() {
+    let trial = VVM.trial();
+    let plan = |options: &[&str]| {
+        let finished = counting(&trial, "exit 0").with(["--dry-run"]).with(options.iter().copied()).finish();
+        (finished.code(), finished.stdout.join("\n"))
+    };
+    let (code, out) = plan(&[]);
+    assert!(
+        code == 0 && out.contains("period       2026-11-24: attempt 1 of 3\nwould run    sh -c"),
+        "{code}: {out}"
+    );
+    assert_eq!(attempts(&trial), Vec::<String>::new());
+    assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
+    let (code, out) = plan(&[]);
+    assert!(code == 0 && out.contains("period       2026-11-24: attempt 2 of 3"), "{code}: {out}");
+    let (code, out) = plan(&["--attempts", "1"]);
+    assert!(
+        code == 82 && out.starts_with("would end    with status 82: period 2026-11-24 is not done"),
+        "{out}"
+    );
+    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    let (code, out) = plan(&[]);
+    assert!(
+        code == 0 && out.starts_with("would end    with status 0: period 2026-11-24 is done"),
+        "{code}: {out}"
+    );
+}
+
+/// The result file and the events tell a period that was done from one that is done now.
+#[test]
+fn result_file_and_events_name_what_happened() {
+    let trial = VVM.trial();
+    let result = trial.folder().join("result.json").display().to_string();
+    let outcome = || {
+        let text = std::fs::read_to_string(&result).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["outcome"].as_str().unwrap().to_owned()
+    };
+    let run = || counting(&trial, "exit 0").with(["--result-file", &result, "--log-format", "json"]);
+    let first = run().finish();
+    assert_eq!((first.code(), outcome()), (0, "worker_ended".into()));
+    assert!(
+        first.says("\"event\":\"leading\"") && first.says("period 2026-11-24 is done"),
+        "{:#?}",
+        first.stderr
+    );
+    let second = run().finish();
+    assert_eq!(
+        (second.code(), outcome(), second.stderr.len()),
+        (0, "already_done".into(), 1),
+        "{:#?}",
+        second.stderr
+    );
+    is_silent(&run().with(["--quiet"]).finish(), 0);
+    let failing =
+        counting(&trial, "exit 3").with(["--period", "p", "--log-format", "json", "--quiet"]).finish();
+    assert!(failing.code() == 3 && failing.stderr.len() == 1, "{:#?}", failing.stderr);
+    assert!(failing.says("\"event\":\"concluded\""), "{:#?}", failing.stderr);
+}

@@ -1,0 +1,557 @@
+//! Runs the recipes of `docs/recipes.md`, and the three situations of the README, as these pages say: writes their files, installs what they install, starts their
+//! command as several machines, kills `vvm` on the leader, and compares what the page says that one sees.
+//!
+//! A recipe whose parts this machine lacks is left out by name. `cargo xtask ci --only recipes` runs them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "clippy exempts tests, but not their helpers"
+)]
+
+use harness::{Level, Processes, Program, command_line, eventually, has_ended, settle};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    env,
+    fs::{self, File},
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
+
+const PAGE: &str = "docs/recipes.md";
+
+/// Named before a section of it.
+const README: &str = "README.md#";
+
+/// Folders of the page, below which the files of a recipe are. In a test they are folders of its sandbox.
+const FOLDERS: [(&str, &str); 3] = [("/usr/local/bin", "bin"), ("/var/lib/backup", "."), ("/etc", "etc")];
+
+/// A port in the recipes of services, replaced by one that is free.
+const PORT: &str = "8080";
+
+/// What stands for packages of Ruby, which are not to be had.
+const STAND_IN: &str = "#!/bin/sh\nexec sleep 1d\n";
+
+/// Makes a test of each section of the page, and one that no other section has a command.
+macro_rules! recipes {
+    ($($name:ident: $section:literal $(needs $($program:literal)*)?,)*) => {
+        $(#[test]
+        fn $name() {
+            run($section, &[$($($program),*)?]);
+        })*
+
+        #[test]
+        fn each_recipe_of_the_page_is_run() {
+            let named: Vec<_> = [$($section),*].into_iter().filter(|section| !section.starts_with(README)).collect();
+            let page = page(PAGE);
+            let sections = page.split("\n## ").skip(1).map(|text| (text.lines().next().unwrap(), text));
+            let recipes = sections.filter(|(_, text)| text.contains("```text"));
+            assert_eq!(recipes.map(|(name, _)| name).collect::<Vec<_>>(), named);
+        }
+    };
+}
+
+recipes! {
+    worker_of_the_readme: "README.md#A worker",
+    nightly_job_of_the_readme: "README.md#A nightly job",
+    warm_service_of_the_readme: "README.md#A warm service",
+    cron: "Cron",
+    systemd_timer: "systemd timer",
+    celery_beat: "Celery beat" needs "python3",
+    apscheduler: "APScheduler" needs "python3",
+    solid_queue: "Solid Queue",
+    sidekiq_scheduler: "Sidekiq scheduler",
+    litestream: "Litestream" needs "python3",
+    postgresql_migration: "PostgreSQL migration" needs "psql" "initdb" "pg_ctl",
+    kubernetes_deployment: "Kubernetes Deployment",
+    kubernetes_cronjob: "Kubernetes CronJob",
+    go: "Go" needs "go",
+    node: "Node" needs "node",
+    warm_service: "Warm service" needs "python3",
+}
+
+fn page(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+/// A recipe, as its section tells it.
+struct Recipe {
+    /// Files, by their path on the page.
+    files: Vec<(String, String)>,
+    /// What is run before, in a shell.
+    before: Vec<String>,
+    /// What each machine runs, in a shell.
+    command: String,
+    /// Whether each machine has a folder of its own.
+    is_apart: bool,
+    seen: Vec<Seen>,
+}
+
+/// A line of "What you see".
+#[derive(Clone)]
+enum Seen {
+    /// A machine prints a line like this, in which `…` is any text.
+    Printed(usize, String),
+    Killed,
+    /// A command of the reader's has this output, sooner or later.
+    Asked(String, String),
+}
+
+impl Recipe {
+    fn of(section: &str) -> Self {
+        let (path, section) = section.split_once('#').unwrap_or((PAGE, section));
+        let page = page(path);
+        let (_, text) = page.split_once(&format!("# {section}\n")).unwrap();
+        let text = ["\n## ", "\n### "].iter().fold(text, |text, next| text.split(next).next().unwrap());
+        let mut recipe = Self {
+            files: Vec::new(),
+            before: Vec::new(),
+            command: String::new(),
+            is_apart: text.contains("in a folder of its own"),
+            seen: Vec::new(),
+        };
+        // Blocks of code are between the fences, prose is around them.
+        for block in text.split("```").skip(1).step_by(2) {
+            let (language, code) = block.split_once('\n').unwrap();
+            match (language, file_of(code)) {
+                ("text", _) => recipe.seen = seen(code),
+                (_, Some(path)) => recipe.files.push((path.to_owned(), code.to_owned())),
+                ("sh", None)
+                    if ["vvm run ", "vvm once ", "vvm elect "].iter().any(|vvm| code.contains(vvm)) =>
+                {
+                    code.clone_into(&mut recipe.command);
+                }
+                ("sh", None) => recipe.before.push(code.to_owned()),
+                _ => panic!("{section}: a block of {language} names no file"),
+            }
+            let started = match language {
+                "crontab" => job_of_a_crontab(code),
+                "ini" => code.lines().find_map(|line| line.strip_prefix("ExecStart=")).map(unescaped),
+                "yaml" => Some(shell_words(code.split_once("command: ").unwrap().1.lines().next().unwrap())),
+                _ => None,
+            };
+            recipe.command = started.unwrap_or(recipe.command);
+        }
+        assert!(!recipe.command.is_empty() && !recipe.seen.is_empty(), "{section}");
+        recipe
+    }
+
+    /// Returns the value of `--name`.
+    fn name(&self) -> &str {
+        self.command.split_once("--name ").unwrap().1.split_whitespace().next().unwrap()
+    }
+
+    fn is_once(&self) -> bool {
+        self.command.contains("vvm once ")
+    }
+}
+
+/// Returns the path in the comment that a file of the page begins with.
+fn file_of(code: &str) -> Option<&str> {
+    let first = code.lines().find(|line| !line.starts_with("#!"))?;
+    let comment = ["# ", "// ", "-- "].iter().find_map(|sign| first.strip_prefix(sign))?;
+    Some(comment.split([' ', ':']).next().unwrap())
+}
+
+/// Returns the command behind the five fields of a time and the user, as cron passes it to a shell.
+fn job_of_a_crontab(code: &str) -> Option<String> {
+    let job = code.lines().find(|line| line.contains(" * * * "))?;
+    let command = job.split_whitespace().skip(6).collect::<Vec<_>>().join(" ");
+    assert!(!command.replace(r"\%", "").contains('%'), "cron ends the line at a bare %");
+    Some(command.replace(r"\%", "%"))
+}
+
+/// Returns a command of a unit, as systemd runs it (systemd.service(5)).
+fn unescaped(command: &str) -> String {
+    command.replace("$$", "$").replace("%%", "%")
+}
+
+/// Returns a list of YAML, `[a, 'b c']`, as words of a shell.
+fn shell_words(list: &str) -> String {
+    let list = list.trim().strip_prefix('[').unwrap().strip_suffix(']').unwrap();
+    let mut quoted = false;
+    let split = list.split(|letter| {
+        quoted ^= letter == '\'';
+        letter == ',' && !quoted
+    });
+    split.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn seen(code: &str) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for line in code.lines() {
+        if let Some(asked) = line.strip_prefix("$ ") {
+            all.push(Seen::Asked(asked.to_owned(), String::new()));
+        } else if line.trim_start().starts_with("(kill -9 of vvm on ") {
+            all.push(Seen::Killed);
+        } else if let Some((machine, printed)) =
+            line.strip_prefix("machine-").and_then(|rest| rest.split_once("  "))
+        {
+            all.push(Seen::Printed(machine.parse().unwrap(), printed.to_owned()));
+        } else if let Some(Seen::Asked(_, output)) = all.last_mut() {
+            output.push_str(line);
+            output.push('\n');
+        } else {
+            panic!("what does this line show: {line}");
+        }
+    }
+    all
+}
+
+/// Whether `line` is like `pattern`, in which `…` is any text.
+fn is_like(line: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('…');
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap()) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some((_, behind)) = rest.split_once(part) else { return false };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+fn are_like(printed: &str, pattern: &str) -> bool {
+    let lines = printed.lines().zip(pattern.lines());
+    printed.lines().count() == pattern.lines().count()
+        && lines.into_iter().all(|(line, like)| is_like(line, like))
+}
+
+/// A folder in which a recipe runs, and its machines. Dropping it ends their processes.
+struct Sandbox {
+    /// Before its folder, in which the server runs.
+    database: Option<Database>,
+    folder: TempDir,
+    port: String,
+    path: String,
+    machines: Vec<(Child, String)>,
+    /// How many bytes of each machine's output were compared.
+    read: Vec<usize>,
+    /// The number of the machine whose `vvm` was killed.
+    killed: Option<usize>,
+}
+
+impl Sandbox {
+    fn new(recipe: &Recipe) -> Self {
+        settle();
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        symlink(VVM.path(), bin.join("vvm")).unwrap();
+        let port = TcpListener::bind("localhost:0").unwrap().local_addr().unwrap().port().to_string();
+        let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap());
+        let sandbox =
+            Self { folder, port, path, machines: Vec::new(), read: Vec::new(), killed: None, database: None };
+        for (file, text) in &recipe.files {
+            let path = sandbox.folder.path().join(sandbox.placed(file).trim_start_matches('/'));
+            let path = if file.starts_with('/') { PathBuf::from(sandbox.placed(file)) } else { path };
+            sandbox.write(&path, &sandbox.placed(text));
+        }
+        for stand_in in ["bin/jobs", "bin/bundle"] {
+            sandbox.write(&sandbox.folder.path().join(stand_in), STAND_IN);
+        }
+        sandbox
+    }
+
+    fn write(&self, path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        if text.starts_with("#!") {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    /// Returns a text of the page with folders and the port of this sandbox.
+    fn placed(&self, text: &str) -> String {
+        let text = text.replace(PORT, &self.port);
+        FOLDERS.iter().fold(text, |text, (folder, here)| {
+            text.replace(folder, &self.folder.path().join(here).display().to_string())
+        })
+    }
+
+    fn shell(&self, script: &str, folder: &Path) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &self.placed(script)]).current_dir(folder).stdin(Stdio::null());
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("VVM_")) {
+            shell.env_remove(name);
+        }
+        let storage = format!("sqlite:{}?allow=overlay", self.folder.path().join("leader.db").display());
+        shell.env("PATH", &self.path).env("VVM_STORAGE", storage).env("VERSION", "2");
+        // So long that no wait of this test outlasts it: the next leader did not wait for it.
+        shell.env("VVM_TTL", "5m");
+        shell.env("VVM_LOCAL_DIR", self.folder.path().join("local"));
+        if let Some(database) = &self.database {
+            shell.env("DATABASE_URL", database.url());
+        }
+        shell
+    }
+
+    /// Runs a command to its end, and returns its output.
+    fn ask(&self, script: &str) -> Result<String, String> {
+        let output = self.shell(script, self.folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error =
+            || format!("{script}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(text) } else { Err(error()) }
+    }
+
+    /// Starts the command of a recipe as one more machine.
+    fn start(&mut self, recipe: &Recipe) {
+        let machine = format!("machine-{}", self.machines.len() + 1);
+        let mut folder = self.folder.path().to_owned();
+        if recipe.is_apart {
+            folder.push(&machine);
+            for (file, text) in &recipe.files {
+                self.write(&folder.join(file), &self.placed(text));
+            }
+        }
+        let output = File::create(self.folder.path().join(format!("{machine}.output"))).unwrap();
+        let mark = format!("{}-{machine}", self.folder.path().file_name().unwrap().display());
+        let mut shell = self.shell(&recipe.command, &folder);
+        shell.stdout(output.try_clone().unwrap()).stderr(output);
+        let child = shell.env("VVM_HOLDER", &machine).env("TRIAL", &mark).spawn().unwrap();
+        self.machines.push((child, mark));
+        self.read.push(0);
+    }
+
+    fn output(&self, machine: usize) -> String {
+        fs::read_to_string(self.folder.path().join(format!("machine-{machine}.output"))).unwrap()
+    }
+
+    /// Returns the number of the machine that leads.
+    fn leader(&self, recipe: &Recipe) -> Option<usize> {
+        let status = format!("vvm status --no-wait --json --name {}", recipe.name());
+        let shown = self.ask(&status).ok()?;
+        let (_, holder) = shown.split_once("\"holder\": \"machine-")?;
+        holder.split('"').next()?.parse().ok()
+    }
+
+    /// Waits for a line of a machine, behind those that were awaited before.
+    fn wait_for(&mut self, machine: usize, pattern: &str) {
+        let what = format!("machine-{machine} prints `{pattern}`");
+        eventually(&what, || {
+            let output = self.output(machine);
+            let mut at = self.read[machine - 1];
+            for line in output[at..].split_inclusive('\n') {
+                at += line.len();
+                if line.ends_with('\n') && is_like(line.trim_end(), pattern) {
+                    self.read[machine - 1] = at;
+                    return true;
+                }
+            }
+            false
+        });
+    }
+
+    /// Kills the `vvm` that the leader's machine has started. Its command has ended once another machine leads.
+    fn kill_leader(&mut self, recipe: &Recipe) {
+        let leader = self.leader(recipe).unwrap();
+        let mark = &self.machines[leader - 1].1;
+        let started = |pid: &Pid| command_line(*pid).starts_with("vvm ");
+        let vvm = Processes::marked(mark).0.into_iter().find(started).unwrap();
+        // A service manager of the recipe stays, and so does what it restarts.
+        let work: Vec<Pid> = Processes::marked(mark)
+            .0
+            .into_iter()
+            .filter(|pid| !command_line(*pid).starts_with("sh "))
+            .collect();
+        kill_process(vvm, Signal::KILL).unwrap();
+        self.killed = Some(leader);
+        eventually("another machine leads", || self.leader(recipe).is_some_and(|next| next != leader));
+        let left: Vec<String> = work.into_iter().filter(|pid| !has_ended(*pid)).map(command_line).collect();
+        assert!(left.is_empty(), "alive beside the next leader: {left:?}");
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        for (machine, (_, mark)) in self.machines.iter().enumerate() {
+            if std::thread::panicking() {
+                println!("machine-{}:\n{}", machine + 1, self.output(machine + 1));
+            }
+            // Again until none is left: a shell restarts what was killed before it.
+            eventually("no process is left", || {
+                let left = Processes::marked(mark);
+                left.kill();
+                left.0.is_empty()
+            });
+        }
+        for (child, _) in &mut self.machines {
+            // The child is reaped here; it was killed above, or had ended.
+            let _status = child.wait();
+        }
+    }
+}
+
+/// Runs a section of the page.
+fn run(section: &str, needs: &[&str]) {
+    let mut recipe = Recipe::of(section);
+    let mut sandbox = Sandbox::new(&recipe);
+    let missing = |program: &&&str| sandbox.ask(&format!("command -v {program}")).is_err();
+    if let Some(program) = needs.iter().find(missing) {
+        println!("left out: {section}: there is no {program}");
+        return;
+    }
+    if needs.contains(&"initdb") {
+        sandbox.database = Some(Database::start(sandbox.folder.path()));
+    }
+    if section == "systemd timer" {
+        verify_units(&sandbox);
+    }
+    for before in std::mem::take(&mut recipe.before) {
+        if before.contains("pip install")
+            && let Err(error) = sandbox.use_packages(section, &before)
+        {
+            println!("left out: {section}: {error}");
+            return;
+        }
+        let before = before.lines().filter(|line| !line.starts_with("pip install"));
+        sandbox.ask(&before.collect::<Vec<_>>().join("\n")).unwrap();
+    }
+    let machines = recipe
+        .seen
+        .iter()
+        .filter_map(|seen| if let Seen::Printed(machine, _) = seen { Some(*machine) } else { None });
+    // Where the page names no machine, any of three may lead.
+    let machines = machines.max().unwrap_or(3);
+    for machine in 1..=machines {
+        sandbox.start(&recipe);
+        if machine == 1 && recipe.seen.iter().any(|seen| matches!(seen, Seen::Killed)) {
+            eventually("machine-1 leads", || sandbox.leader(&recipe) == Some(1));
+        }
+    }
+    for seen in &recipe.seen {
+        match seen {
+            Seen::Printed(machine, pattern) => sandbox.wait_for(*machine, pattern),
+            Seen::Killed => sandbox.kill_leader(&recipe),
+            Seen::Asked(asked, expected) => {
+                eventually(&format!("`{asked}` prints\n{expected}"), || {
+                    sandbox.ask(asked).is_ok_and(|printed| are_like(&printed, expected))
+                });
+            }
+        }
+    }
+    if recipe.is_once() {
+        sandbox.nothing_is_run_again(&recipe);
+    }
+}
+
+impl Sandbox {
+    /// Installs Python's packages into an environment that later runs find, too.
+    fn use_packages(&mut self, section: &str, line: &str) -> Result<(), String> {
+        let target = Path::new(env!("CARGO_BIN_EXE_vvm")).ancestors().nth(2).unwrap();
+        let place = target.join("recipes").join(section.replace(' ', "-"));
+        let bin = place.join("bin").display().to_string();
+        let install = line.lines().find(|line| line.starts_with("pip install")).unwrap();
+        let wanted = place.join("installed");
+        if fs::read_to_string(&wanted).is_ok_and(|installed| installed == install) {
+            self.path = format!("{bin}:{}", self.path);
+            return Ok(());
+        }
+        self.ask(&format!(
+            "python3 -m venv --clear '{}' && PATH='{bin}':\"$PATH\" && {install} --quiet",
+            place.display()
+        ))?;
+        fs::write(wanted, install).unwrap();
+        self.path = format!("{bin}:{}", self.path);
+        Ok(())
+    }
+
+    /// All machines end with 0, but for one that was killed, and so does one that starts again. It runs nothing.
+    fn nothing_is_run_again(&mut self, recipe: &Recipe) {
+        for (machine, (child, _)) in self.machines.iter_mut().enumerate() {
+            let status = child.wait().unwrap();
+            assert!(
+                status.success() || self.killed == Some(machine + 1),
+                "machine-{}: {status}",
+                machine + 1
+            );
+        }
+        let done = self.ask("cat *.output log 2>/dev/null || true").unwrap();
+        self.start(recipe);
+        let status = self.machines.last_mut().unwrap().0.wait().unwrap();
+        assert!(status.success(), "{status}");
+        // Not what `vvm` says, and not what comes after it.
+        let is_of_the_job = |line: &&str| !line.contains("vvm: ") && !line.starts_with("start version");
+        let of_the_job = |text: &str| text.lines().filter(is_of_the_job).count();
+        let again = self.ask("cat *.output log 2>/dev/null || true").unwrap();
+        assert_eq!(of_the_job(&again), of_the_job(&done), "{again}");
+        if recipe.command.contains("vvm once --quiet") {
+            assert_eq!(self.output(self.machines.len()), "", "cron mails every line");
+        }
+    }
+}
+
+/// Has systemd check the units, if it is installed.
+fn verify_units(sandbox: &Sandbox) {
+    // As on the page: the sandbox puts its own folder in front.
+    let units = "/etc/systemd/system";
+    let verify =
+        format!("systemd-analyze verify --man=no {units}/nightly.service {units}/nightly.timer 2>&1");
+    if sandbox.ask("command -v systemd-analyze").is_err() {
+        println!("not checked: units: there is no systemd-analyze");
+        return;
+    }
+    assert_eq!(sandbox.ask(&verify), Ok(String::new()));
+    let timer = PathBuf::from(sandbox.placed("/etc/systemd/system/nightly.timer"));
+    let text = fs::read_to_string(&timer).unwrap();
+    fs::write(&timer, text.replace("OnCalendar=", "OnCalender=")).unwrap();
+    let found = sandbox.ask(&verify).unwrap_or_else(|said| said);
+    assert!(found.contains("OnCalender"), "a misspelled setting is reported: {found}");
+    fs::write(&timer, text).unwrap();
+}
+
+/// A PostgreSQL server of its own, reached by a socket in its folder.
+struct Database(PathBuf);
+
+impl Database {
+    fn start(folder: &Path) -> Self {
+        let folder = folder.join("database");
+        fs::create_dir(&folder).unwrap();
+        let database = Self(folder);
+        // The server refuses to run as root.
+        database.control("initdb --auth=trust --username=postgres -D data >/dev/null");
+        let start = "pg_ctl start --silent --wait -D data -l log -o \"-k $PWD -c listen_addresses=''\"";
+        database.control(start);
+        database
+    }
+
+    fn url(&self) -> String {
+        format!("postgresql://postgres@/postgres?host={}", self.0.display())
+    }
+
+    fn control(&self, script: &str) {
+        let as_owner = "if [ \"$(id -u)\" = 0 ]; then chmod 755 .. && chown 65534:65534 . && \
+                        exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c \"$0\"; fi; exec sh -c \"$0\"";
+        let status = Command::new("sh").args(["-c", as_owner, script]).current_dir(&self.0).status().unwrap();
+        assert!(status.success(), "{script}: {status}");
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // It has not started if `start` failed.
+        if self.0.join("data/postmaster.pid").exists() {
+            self.control("pg_ctl stop --silent --mode=immediate -D data");
+        }
+    }
+}
+
+#[test]
+fn line_is_like_a_pattern_with_gaps() {
+    assert!(is_like("2026Z vvm: beat: leading, epoch 17, as m", "…Z vvm: beat: leading, epoch …, as m"));
+    assert!(is_like("at work", "at work") && !is_like("at work", "at") && !is_like("not at work", "at work"));
+    assert!(!is_like("epoch 17, as m2", "epoch …, as m") && is_like("", "…"));
+}
+
+#[test]
+fn jobs_of_crontab_unit_and_manifest_are_what_a_shell_runs() {
+    let job = job_of_a_crontab("PATH=/bin\n0 3 * * *  root  vvm once \"$(date +\\%F)\" -- backup\n");
+    assert_eq!(job.as_deref(), Some("vvm once \"$(date +%F)\" -- backup"));
+    assert_eq!(unescaped("sh -c 'echo $$(date +%%F)'"), "sh -c 'echo $(date +%F)'");
+    assert_eq!(shell_words("[sh, -c, 'echo 1, 2'] "), "sh -c 'echo 1, 2'");
+}
