@@ -172,25 +172,34 @@ impl WarmApp {
         Ok((app, WarmHandle(requesting)))
     }
 
-    /// Runs the app beside `host`, until the host has ended and no process of the app is left.
+    /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
+    /// storage opens, `host` waits for the storage (I10): then it ends this process once the app has ended.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn beside(self, host: impl Future) {
         let over = CancellationToken::new();
+        let runner = self.runner.clone();
+        let mut host = pin!(host);
         let hosting = async {
-            host.await;
+            let is_opening = tokio::select! {
+                biased;
+                () = runner.control.stopped_while_opening() => true,
+                _ = &mut host => false,
+            };
             over.cancel();
+            is_opening
         };
-        let control = Arc::clone(&self.runner.control);
         let running = async {
             if let Err(refusal) = self.run(&over).await {
                 // The first one counts.
-                let _ = control.not_started.set(Arc::new(refusal));
-                control.stop.cancel();
+                let _ = runner.control.not_started.set(Arc::new(refusal));
+                runner.control.stop.cancel();
             }
         };
-        tokio::join!(hosting, running);
+        if let (true, ()) = tokio::join!(hosting, running) {
+            runner.end_while_opening();
+        }
     }
 
     /// Runs one tree after another. A new one starts only after the old one is proven gone.

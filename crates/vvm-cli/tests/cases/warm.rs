@@ -275,6 +275,22 @@ fn parent(process: Pid) -> Option<Pid> {
     Pid::from_raw(line.trim().parse().ok()?)
 }
 
+/// Opening waits for the lock.
+#[test]
+fn term_while_the_storage_opens_reaches_the_app() {
+    let trial = VVM.trial();
+    let lock = trial.lock_storage();
+    let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(script).with(["--warm"]).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, ["up", "got TERM"]);
+    assert!(finished.says("stopped while waiting"), "{:#?}", finished.stderr);
+}
+
 #[test]
 fn app_that_can_not_be_executed_ends_vvm_as_a_shell_would() {
     let trial = VVM.trial();
