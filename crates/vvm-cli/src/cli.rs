@@ -321,7 +321,8 @@ fn unreadable(words: &[OsString]) -> Option<String> {
 }
 
 /// Each modifier, and the option that it modifies.
-const MODIFIERS: [(&str, &str); 8] = [
+const MODIFIERS: [(&str, &str); 9] = [
+    ("after_stop", WARM),
     ("start_timeout", WARM),
     ("restart_backoff", RESTART),
     ("restart_backoff_max", RESTART),

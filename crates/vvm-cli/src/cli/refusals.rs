@@ -52,6 +52,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("try", SWITCH),
     ("on-loss", (" ", "invalid value")),
     ("warm", SWITCH),
+    ("after-stop", ("stay", "possible values: restart, keep")),
     ("start-timeout", DURATION),
     ("stop-timeout", DURATION),
     ("quiet-time", DURATION),

@@ -8,6 +8,7 @@ mod protocol;
 mod socket;
 
 use super::{
+    args::AfterStop,
     command::{Backoff, CommandRunner},
     control::Control,
     outcome::{Cause, LeadershipRun},
@@ -22,13 +23,16 @@ use futures_util::FutureExt as _;
 use ielections::{Standing, Timing};
 use machine::{Effect, Ending, Event, Limits, Machine, Term, Times};
 use protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION};
+use rustix::process::Pid;
 pub(super) use socket::NoSocket;
 use socket::{Heard, Socket};
-use std::{ffi::OsString, future::pending, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet, ffi::OsString, fs, future::pending, io, pin::pin, sync::Arc, time::Duration,
+};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Instant, Span};
-use vvm_containment::{Controls, Supervised, Supervision, Unproven};
+use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
 use vvm_host::{
     Host, NotReady,
     status::{HostStatus, Role, WhyStopping},
@@ -271,13 +275,15 @@ impl WarmApp {
         let mut in_force = supervision.in_force();
         let mut deadline = starter.deadline.clone();
         let mut tree = Tree {
-            machine: Machine::new(self.limits()),
+            machine: Machine::new(self.limits(), self.runner.args.after_stop),
+            keeper,
             socket: &mut self.socket,
             ready: &self.ready,
             runner: &self.runner,
             stop: stop.clone(),
             kill,
             led: None,
+            standbys: HashSet::new(),
             ending: None,
         };
         let mut supervised = pin!(supervision.run());
@@ -319,6 +325,9 @@ impl WarmApp {
                         is_warned = false;
                         let term = Term { slot: led.leadership.slot, epoch: led.leadership.epoch };
                         tree.led = Some(*led);
+                        if self.runner.args.after_stop == AfterStop::Keep {
+                            tree.standbys = tree.processes().into_iter().collect();
+                        }
                         Event::Won(term, self.runner.times(at))
                     }
                     Request::Stop(reason) => Event::Stop(reason),
@@ -427,6 +436,18 @@ impl CommandRunner {
     }
 }
 
+/// So many processes are named.
+const NAMED: usize = 8;
+
+/// Returns the number and the name of a process; none if it has ended.
+fn living(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain parentheses (proc(5)).
+    let (head, tail) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    (!tail.starts_with(" Z")).then(|| format!("{pid} ({name})"))
+}
+
 /// A tree of processes, and what the host does about it.
 struct Tree<'a> {
     machine: Machine,
@@ -437,8 +458,11 @@ struct Tree<'a> {
     stop: CancellationToken,
     /// Kills the tree.
     kill: CancellationToken,
+    keeper: Pid,
     /// The leadership that is not over yet.
     led: Option<Led>,
+    /// The processes before `lead`, if they live on after `stopped`.
+    standbys: HashSet<Pid>,
     /// Why the tree ends.
     ending: Option<Ending>,
 }
@@ -487,6 +511,7 @@ impl Tree<'_> {
                     led.progress.send_replace(Progress::Over);
                 }
             }
+            Effect::Keeps => self.keeps(),
             Effect::TermTree => self.stop.cancel(),
             Effect::KillTree => self.kill.cancel(),
         }
@@ -505,6 +530,36 @@ impl Tree<'_> {
         if ending.is_of_the_app() {
             status.stops(WhyStopping::GivenUp(reason.into()));
         }
+    }
+
+    /// Reports that the app lives on. What the work may have left behind is named: nothing else ends it.
+    fn keeps(&mut self) {
+        self.ending = None;
+        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
+        let began: Vec<_> = began.filter_map(living).collect();
+        let (holder, slot, epoch, count) =
+            (self.runner.reporter.holder.as_str(), *slot, epoch.get(), began.len());
+        let more = began.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let processes = began[..began.len().min(NAMED)].join(", ") + &more;
+        let event = "warm_stopped";
+        if began.is_empty() {
+            say_text!("{name} slot {slot}: the app has stopped its work, and stands by");
+            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count);
+        } else {
+            say_text!(
+                "{name} slot {slot}: the app has stopped its work, and stands by. Started since it leads, and still \
+                 running: {processes}"
+            );
+            tracing::warn!(target: "vvm", event, name, holder, slot, epoch, count, processes);
+        }
+    }
+
+    /// Returns the processes of the app.
+    fn processes(&self) -> Vec<Pid> {
+        let family = Family::of_this_process().map(|family| family.tree_of(self.keeper));
+        family.unwrap_or_default().into_iter().map(|member| member.pid).collect()
     }
 
     /// Returns the event that was heard, if it is one for the machine.

@@ -10,6 +10,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -33,6 +34,7 @@ fn app() {
     let ready = mode != "never ready";
     say(json!({ "type": "ready", "ready": ready }));
     println!("\nwarm");
+    let mut held = None;
     for line in lines {
         let message: Value = serde_json::from_str(&line).unwrap();
         let epoch = message["epoch"].clone();
@@ -40,14 +42,15 @@ fn app() {
             "lead" => {
                 let lock = fs::File::create(folder.join("lock")).unwrap();
                 let alone = if lock.try_lock().is_ok() { "alone" } else { "not alone" };
-                // Held by this process, and by what it starts, until the last of them ends.
-                std::mem::forget(lock);
+                // Held until this process ends, or until it has stopped if it is kept.
+                held = Some(lock);
                 println!("\nleads {epoch} {alone}");
                 match mode.as_str() {
                     "leaves" => return println!("\nleaves"),
                     "is deaf" => loop {
                         thread::park();
                     },
+                    "is kept" => drop(Command::new("sleep").arg("1000").spawn().unwrap()),
                     "resigns" => drop(say(json!({ "type": "resign", "epoch": epoch }))),
                     _ => {}
                 }
@@ -60,6 +63,9 @@ fn app() {
             "renewed" => note_deadline(&folder, &message),
             "stop" => {
                 println!("\nstops {}", message["reason"]);
+                if mode == "is kept" {
+                    held = None;
+                }
                 if mode != "hangs" {
                     say(json!({ "type": "stopped", "epoch": epoch }));
                 }
@@ -68,6 +74,7 @@ fn app() {
         }
     }
     // The host has closed the connection, or is gone.
+    let _held = held;
     loop {
         thread::park();
     }
@@ -158,6 +165,34 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
         running.signal(Signal::TERM);
         assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
     }
+}
+
+/// Shows I6.
+#[test]
+fn kept_app_stands_by_and_leads_again_in_the_same_process() {
+    let trial = VVM.trial();
+    let start = || warm(&trial, "is kept").with(["--ttl", "120s", "--after-stop", "keep"]).start();
+    let mut first = start();
+    first.stdout.wait_for("leads");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops \"step_down\"");
+    let line = first.stderr.wait_for("still running: ");
+    let (_, named) = line.split_once("still running: ").unwrap();
+    assert!(named.ends_with(" (sleep)") && !named.contains(','), "{line}");
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.finish();
+    let line = first.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.signal(Signal::TERM);
+    let finished = first.finish();
+    let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
+    assert_eq!(starts, 1, "{:#?}", finished.stdout);
 }
 
 /// It neither stops nor heeds TERM, and the storage does not answer. Shows I4.
@@ -317,7 +352,7 @@ fn clients_in_python() -> String {
 }
 
 fn has_python() -> bool {
-    let mut python = std::process::Command::new("python3");
+    let mut python = Command::new("python3");
     python.args(["-c", "import sys; assert sys.version_info >= (3, 9)"]);
     let found = python.status().is_ok_and(|status| status.success());
     if !found {
@@ -360,7 +395,7 @@ fn python_client_passes_its_own_tests() {
     if !has_python() {
         return;
     }
-    let mut tests = std::process::Command::new("python3");
+    let mut tests = Command::new("python3");
     tests.args(["-W", "ignore::ResourceWarning", "-m", "unittest"]).current_dir(clients_in_python());
     let ran = tests.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();

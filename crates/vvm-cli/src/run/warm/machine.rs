@@ -3,7 +3,8 @@
 //!
 //! - **I6, release.** [`Effect::Over`] allows the release. It follows [`Event::TreeGone`], the keeper's proof
 //!   that no process of the tree is left, or a leadership of which no `lead` was sent. A participant without
-//!   `lead` does not work, so nothing has to stop.
+//!   `lead` does not work, so nothing has to stop. With `--after-stop keep` it also follows `stopped`: then the app's
+//!   word stands for the proof. Every other end needs the proof there, too.
 //! - **I4, arming.** `lead` is sent only after [`Event::InForce`]: guardian and keeper have set their own timers to
 //!   the kill deadline. The tree is older than the leadership, so its keeper may have been stopped since.
 //! - **I1, one participant.** The connection of an [`Armed`](Phase::Arming) leadership is chosen once. If it closes,
@@ -13,8 +14,9 @@
 //! Races of messages: `ready: false`, the end of a connection and a stop request may all arrive between a claim
 //! and `lead`. Each of them leaves the phase `Arming`, so that the later `InForce` finds no one to send `lead`
 //! to. `stopped` and the end of the connection may arrive together: the socket passes on what was buffered
-//! first, and the second of both finds the phase `Ending`.
+//! first, and the second of both finds the phase `Ending`, or a `Standby` that was kept.
 
+use super::super::args::AfterStop;
 use super::protocol::{Decimal, FromApp, Reason, ToApp, VERSION};
 use ielections::Epoch;
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -83,6 +85,8 @@ pub(super) enum Effect {
     Ends(Ending),
     /// The leadership may be released.
     Over,
+    /// The app has said that its work has stopped, and lives on.
+    Keeps,
     /// Stop the tree: TERM, then KILL within the deadline.
     TermTree,
     /// Kill the tree.
@@ -166,6 +170,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Machine {
     limits: Limits,
+    after_stop: AfterStop,
     phase: Phase,
     times: Option<Times>,
     /// Whether each open connection has said `hello`.
@@ -179,9 +184,10 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Returns the machine of a tree that was just started.
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, after_stop: AfterStop) -> Self {
         Self {
             limits,
+            after_stop,
             phase: Phase::Standby,
             times: None,
             connections: BTreeMap::new(),
@@ -337,6 +343,7 @@ impl Machine {
                 if let Phase::Leading { term, by, .. } = self.phase
                     && (by, term.epoch) == (from, of)
                 {
+                    self.ready.retain(|ready| *ready != from);
                     self.stop(now, Reason::Resigned, effects);
                 }
             }
@@ -344,7 +351,12 @@ impl Machine {
                 let (Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. }) = self.phase else {
                     return;
                 };
-                if (by, term.epoch) == (from, of) {
+                if (by, term.epoch) != (from, of) {
+                    return;
+                }
+                if self.after_stop == AfterStop::Keep && !self.quits {
+                    self.keep(from, effects);
+                } else {
                     // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
                     let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
                     self.end(Some(term), Ending::Stopped, how, effects);
@@ -363,6 +375,18 @@ impl Machine {
         let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
         let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
         effects.extend([Effect::Send(by, lead), Effect::Leads]);
+    }
+
+    /// Lets the app stand by again after `stopped`.
+    fn keep(&mut self, by: Connection, effects: &mut Vec<Effect>) {
+        if let Phase::Leading { .. } = self.phase {
+            // Unasked. It would get the next leadership at once.
+            self.ready.retain(|ready| *ready != by);
+            effects.push(Effect::Ends(Ending::Stopped));
+        }
+        self.phase = Phase::Standby;
+        // (I6) By the app's word.
+        effects.extend([Effect::Keeps, Effect::Over]);
     }
 
     /// Ends a leadership of which no `lead` was sent, so that nothing has to stop (I6).

@@ -34,7 +34,7 @@ struct Scene(Machine);
 
 impl Scene {
     fn new() -> Self {
-        Self(Machine::new(LIMITS))
+        Self(Machine::new(LIMITS, AfterStop::Restart))
     }
 
     /// With these connections, ready in this order.
@@ -65,6 +65,11 @@ impl Scene {
         let mut scene = Self::leading(connections);
         scene.on(Event::Stop(Reason::StepDown));
         scene
+    }
+
+    fn kept(mut self) -> Self {
+        self.0.after_stop = AfterStop::Keep;
+        self
     }
 
     fn on(&mut self, event: Event) -> Vec<Effect> {
@@ -177,8 +182,10 @@ fn every_end_waits_for_the_proof() {
     let said = |message| Event::Said(1, message);
     let leading = || Scene::leading(&[1]);
     let stopping = || Scene::stopping(&[1]);
-    let table: [(Scene, Event, Effect, Option<Effect>); 9] = [
+    let table: [(Scene, Event, Effect, Option<Effect>); 11] = [
         (leading(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (leading().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (stopping().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
         (leading(), Event::Garbled(1, "?".into()), Effect::Ends(Ending::Garbled), Some(Effect::TermTree)),
         (
             leading(),
@@ -270,4 +277,41 @@ fn end_of_vvm_stops_the_work_and_then_the_tree_by_term() {
     assert_eq!(leader.on(stopped()), [Effect::TermTree]);
     assert_eq!(leader.on(stopped()), [], "said twice");
     assert_eq!(leader.on(Event::TreeGone), [Effect::Over]);
+}
+
+/// Shows I4 and I6.
+#[test]
+fn kept_app_stands_by_after_stopped_and_leads_again_once_its_new_deadline_is_in_force() {
+    let mut scene = Scene::stopping(&[1]).kept();
+    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    assert_eq!(scene.on(stopped()), [Effect::Keeps, Effect::Over, Effect::Ready(true)]);
+    assert_eq!(scene.on(stopped()), [], "said twice");
+    assert_eq!(scene.on(Event::Won(term(8), times(40))), []);
+    assert_eq!(scene.on(stopped()), [], "of an earlier epoch");
+    let Times { stop_by, kill_at } = times(40);
+    let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
+    let lead = ToApp::Lead { slot: 1, epoch: decimal(8), stop_by, kill_at };
+    assert_eq!(scene.on(Event::InForce), [Effect::Send(1, lead), Effect::Leads]);
+    assert_eq!(scene.on(Event::Closed(1))[1..3], [Effect::Ends(Ending::Gone), Effect::TermTree]);
+}
+
+#[test]
+fn kept_app_that_gives_up_leads_again_only_when_it_is_ready_again() {
+    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    let mut resigned = Scene::leading(&[1]).kept();
+    resigned.on(Event::Said(1, FromApp::Resign { epoch: decimal(7) }));
+    assert_eq!(resigned.on(stopped()), [Effect::Keeps, Effect::Over]);
+    let mut done = Scene::leading(&[1]).kept();
+    let ends = Effect::Ends(Ending::Stopped);
+    assert_eq!(done.on(stopped()), [ends, Effect::Keeps, Effect::Over, Effect::Ready(false)]);
+    for mut scene in [resigned, done] {
+        assert_eq!(scene.on(Event::Said(1, READY)), [Effect::Ready(true)]);
+    }
+}
+
+#[test]
+fn end_of_vvm_ends_a_kept_app_too() {
+    let mut scene = Scene::leading(&[1]).kept();
+    scene.on(Event::Quit);
+    assert_eq!(scene.on(Event::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::TermTree]);
 }
