@@ -54,6 +54,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("warm", SWITCH),
     ("after-stop", ("stay", "possible values: restart, keep")),
     ("start-timeout", DURATION),
+    ("alive-within", ("0s", "write more than 0")),
     ("stop-timeout", DURATION),
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),

@@ -48,6 +48,10 @@ pub(crate) struct RunArgs {
     /// With --warm: how long the command may take to answer that it leads
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) start_timeout: Duration,
+    /// With --warm: while the command leads, it says "alive" at least this often. Otherwise it is stopped, and the
+    /// record is released
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval)]
+    pub(crate) alive_within: Option<Duration>,
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,

@@ -380,7 +380,12 @@ impl WarmApp {
     fn limits(&self) -> Limits {
         let args = &self.runner.args;
         let least_to_stop = self.runner.starter.timeouts().least_to_stop;
-        Limits { start: args.start_timeout, stop: args.stop_timeout, least_to_stop }
+        Limits {
+            start: args.start_timeout,
+            alive: args.alive_within,
+            stop: args.stop_timeout,
+            least_to_stop,
+        }
     }
 }
 
@@ -479,12 +484,14 @@ impl Tree<'_> {
         let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
+                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let hello = ToApp::Hello {
                     version: VERSION,
                     name: name.into(),
                     holder: holder.into(),
-                    ttl_ms: u64::try_from(args.candidate.ttl.get().as_millis()).unwrap_or(u64::MAX),
+                    ttl_ms: millis(args.candidate.ttl.get()),
                     now: clock.now().into(),
+                    alive_within_ms: args.alive_within.map(millis),
                 };
                 self.socket.send(connection, hello.to_line(), false);
             }

@@ -236,10 +236,13 @@ fn end_without_stopped_kills_the_app_and_releases() {
         ("leaves", "closed its connection"),
         ("is deaf", "did not say \"leading\" within --start-timeout"),
         ("resigns", "the app resigned"),
+        ("obeys", "did not say \"alive\" within --alive-within"),
     ] {
         let trial = VVM.trial();
         let options = ["--ttl", "120s", "--start-timeout", "200ms", "--stop-timeout", "200ms"];
-        let mut running = warm(&trial, mode).with(options).with(["--restart-backoff", "1h"]).start();
+        let options = options.into_iter().chain(["--restart-backoff", "1h"]);
+        let alive = if mode == "obeys" { &["--alive-within", "200ms"][..] } else { &[] };
+        let mut running = warm(&trial, mode).with(options).with(alive.iter().copied()).start();
         running.stdout.wait_for("leads");
         running.stderr.wait_for(says);
         running.stderr.wait_for("starting the app again in");

@@ -104,6 +104,8 @@ pub(super) enum Ending {
     Gone,
     /// No `leading` within `--start-timeout`.
     NotLeading,
+    /// No `alive` within `--alive-within`.
+    NotAlive,
     /// No `stopped` within `--stop-timeout`.
     NotStopped,
     /// Its keeper or the guardian did not confirm the kill deadline.
@@ -135,6 +137,7 @@ impl fmt::Display for Ending {
             Self::Stopped => "the app stopped its work unasked",
             Self::Gone => "the app closed its connection, or ended, without \"stopped\"",
             Self::NotLeading => "the app did not say \"leading\" within --start-timeout",
+            Self::NotAlive => "the app did not say \"alive\" within --alive-within",
             Self::NotStopped => "the app did not say \"stopped\" within --stop-timeout",
             Self::NotInForce => "the keeper of the app does not confirm the kill deadline (stopped?)",
             Self::Garbled => "the app sent a line that is no message",
@@ -147,6 +150,8 @@ impl fmt::Display for Ending {
 pub(super) struct Limits {
     /// From `lead` to `leading`.
     pub(super) start: Duration,
+    /// From `leading` or `alive` to the next `alive`, while it leads.
+    pub(super) alive: Option<Duration>,
     /// From `stop` to `stopped`.
     pub(super) stop: Duration,
     /// What is left until the kill deadline for TERM, if `stopped` is not said.
@@ -160,7 +165,14 @@ enum Phase {
     /// A slot is won, and `lead` is not sent yet.
     Arming { term: Term, by: Connection },
     /// `lead` is sent.
-    Leading { term: Term, by: Connection, answer_by: Instant },
+    Leading {
+        term: Term,
+        by: Connection,
+        /// Whether it has said `leading`.
+        answered: bool,
+        /// When it has to say `leading` or `alive`.
+        answer_by: Instant,
+    },
     /// `stop` is sent.
     Stopping { term: Term, by: Connection, until: Instant },
     /// The tree is being ended. A leadership is released after it.
@@ -275,8 +287,9 @@ impl Machine {
                 }
             }
             Event::Tick => match self.phase {
-                Phase::Leading { term, answer_by, .. } if now >= answer_by => {
-                    self.end(Some(term), Ending::NotLeading, Effect::TermTree, &mut effects);
+                Phase::Leading { term, answered, answer_by, .. } if now >= answer_by => {
+                    let ending = if answered { Ending::NotAlive } else { Ending::NotLeading };
+                    self.end(Some(term), ending, Effect::TermTree, &mut effects);
                 }
                 Phase::Stopping { term, until, .. } if now >= until => {
                     self.end(Some(term), Ending::NotStopped, Effect::TermTree, &mut effects);
@@ -333,10 +346,18 @@ impl Machine {
                 }
             }
             FromApp::Leading { epoch: Decimal(of) } => {
-                if let Phase::Leading { term, by, answer_by } = &mut self.phase
+                if let Phase::Leading { term, by, answered, answer_by } = &mut self.phase
                     && (*by, term.epoch) == (from, of)
                 {
-                    *answer_by = Instant::NEVER;
+                    *answered = true;
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
+                }
+            }
+            FromApp::Alive { epoch: Decimal(of) } => {
+                if let Phase::Leading { term, by, answered: true, answer_by } = &mut self.phase
+                    && (*by, term.epoch) == (from, of)
+                {
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
             FromApp::Resign { epoch: Decimal(of) } => {
@@ -371,7 +392,8 @@ impl Machine {
         let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
             return;
         };
-        self.phase = Phase::Leading { term, by, answer_by: now.after(self.limits.start) };
+        self.phase =
+            Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
         let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
         let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
         effects.extend([Effect::Send(by, lead), Effect::Leads]);

@@ -3,8 +3,12 @@
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LIMITS: Limits =
-    Limits { start: SECOND.saturating_mul(10), stop: SECOND.saturating_mul(8), least_to_stop: SECOND };
+const LIMITS: Limits = Limits {
+    start: SECOND.saturating_mul(10),
+    alive: None,
+    stop: SECOND.saturating_mul(8),
+    least_to_stop: SECOND,
+};
 
 fn at(seconds: u64) -> Instant {
     Instant::ORIGIN.after(Duration::from_secs(seconds))
@@ -314,4 +318,24 @@ fn end_of_vvm_ends_a_kept_app_too() {
     let mut scene = Scene::leading(&[1]).kept();
     scene.on(Event::Quit);
     assert_eq!(scene.on(Event::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::TermTree]);
+}
+
+#[test]
+fn app_that_has_to_say_alive_and_does_not_is_ended() {
+    let says = |message| Event::Said(1, message);
+    let alive = |number| FromApp::Alive { epoch: decimal(number) };
+    let mut scene = Scene::leading(&[1, 2]);
+    scene.0.limits.alive = Some(SECOND.saturating_mul(3));
+    scene.0.on(at(1), says(alive(7)));
+    assert_eq!(scene.0.due(), at(10), "it has not said that it leads");
+    scene.0.on(at(5), says(FromApp::Leading { epoch: decimal(7) }));
+    assert_eq!(scene.0.due(), at(8));
+    scene.0.on(at(7), says(alive(7)));
+    assert_eq!(scene.0.due(), at(10));
+    for event in [says(alive(6)), Event::Said(2, alive(7))] {
+        scene.0.on(at(9), event);
+        assert_eq!(scene.0.due(), at(10), "of an earlier epoch, or of another connection");
+    }
+    let ends = [Effect::Ends(Ending::NotAlive), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(scene.0.on(at(10), Event::Tick), ends);
 }
