@@ -380,12 +380,7 @@ impl WarmApp {
     fn limits(&self) -> Limits {
         let args = &self.runner.args;
         let least_to_stop = self.runner.starter.timeouts().least_to_stop;
-        Limits {
-            start: args.start_timeout,
-            alive: args.alive_within,
-            stop: args.stop_timeout,
-            least_to_stop,
-        }
+        Limits { start: args.start_timeout, alive: args.alive_within, stop: args.stop_timeout, least_to_stop }
     }
 }
 

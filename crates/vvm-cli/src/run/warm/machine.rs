@@ -392,8 +392,7 @@ impl Machine {
         let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
             return;
         };
-        self.phase =
-            Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
+        self.phase = Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
         let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
         let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
         effects.extend([Effect::Send(by, lead), Effect::Leads]);
