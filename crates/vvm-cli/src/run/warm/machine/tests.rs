@@ -158,10 +158,13 @@ fn one_connection_leads_and_no_other_gets_its_epoch() {
         assert_eq!(scene.on(Event::Said(2, message)), [], "of another connection: {message:?}");
     }
     assert_eq!(scene.0.due(), at(10), "the leader has not answered");
-    assert_eq!(scene.on(Event::Closed(2)), [Effect::Close(2)]);
+    assert_eq!(Scene::leading(&[1, 2]).on(Event::Closed(2)), [Effect::Close(2)]);
+    let mut scene = Scene::leading(&[1, 2]);
     let gone = [Effect::Close(1), Effect::Ends(Ending::Gone), Effect::TermTree, Effect::Ready(false)];
     assert_eq!(scene.on(Event::Closed(1)), gone);
+    assert_eq!(scene.on(Event::InForce), [], "connection 2 is ready");
     assert_eq!(scene.on(Event::Won(term(8), times(16))), [Effect::Over], "the tree is ending");
+    assert_eq!(scene.on(Event::InForce), []);
 }
 
 #[test]
