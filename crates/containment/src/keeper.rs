@@ -252,7 +252,7 @@ impl Keeper<'_> {
         reaped.into_iter().for_each(|one| self.note(one));
         if !self.link_open || self.is_due() {
             // Every process that was found has got SIGKILL. This process must live until they have ended.
-            self.set_timer(None);
+            let _ = self.set_timer(None);
         }
         match state {
             Sweep::Clear => true,
@@ -341,7 +341,10 @@ impl Keeper<'_> {
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
-        self.set_timer(deadline);
+        if self.set_timer(deadline).is_ok() {
+            // If the link is full, the supervisor asks again.
+            let _ = self.link.send(&FromKeeper::InForce(deadline));
+        }
     }
 
     /// Returns whether it is time to kill without an order.
@@ -355,11 +358,12 @@ impl Keeper<'_> {
 
     /// Sets the timer as far behind the deadline as the supervisor's second layer: when the supervisor dies
     /// at its deadline, the keeper must still run to kill the command.
-    fn set_timer(&self, deadline: Option<Instant>) {
-        if let Some(timer) = &self.timer {
-            // The kernel documents no failure. With one, the earlier deadline stays in force (I4).
-            let _ = timer.set(deadline.map(|at| at.after(SECOND_LAYER_BEHIND)));
-        }
+    ///
+    /// # Errors
+    /// The kernel documents none. With one, the earlier deadline stays in force (I4).
+    fn set_timer(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let at = deadline.map(|at| at.after(SECOND_LAYER_BEHIND));
+        self.timer.as_ref().map_or(Ok(()), |timer| timer.set(at))
     }
 
     /// Blocks until a signal or message arrives, a process ends, or it is time to kill.

@@ -194,6 +194,8 @@ pub(crate) enum FromKeeper {
         /// Its name, with zeros behind.
         name: [u8; NAME],
     },
+    /// The keeper's own timer is set to this deadline, and it kills shortly before.
+    InForce(Option<Instant>),
     /// The keeper has received the order to kill.
     Kills,
     /// No descendant of the keeper is left (I6). The last message.
@@ -259,6 +261,7 @@ impl Message for FromKeeper {
             }
             Self::Kills => frame(74, []),
             Self::Gone => frame(75, []),
+            Self::InForce(deadline) => frame(77, instant_words(deadline)),
         }
     }
 
@@ -283,6 +286,7 @@ impl Message for FromKeeper {
                 name.iter_mut().zip(bytes.as_flattened()).for_each(|(place, byte)| *place = *byte);
                 Self::LeftOver { total: u32::try_from(first).ok()?, is_last: second != 0, name }
             }
+            77 => Self::InForce(instant(frame.words)),
             _ => return None,
         })
     }
@@ -444,6 +448,8 @@ mod tests {
             FromKeeper::NotPassedOn(Signal::TERM, Errno::PERM),
             FromKeeper::OutOfReach([Some(pid), None, None, None]),
             FromKeeper::LeftOver { total: 7, is_last: true, name: *b"a fifteen bytes\0" },
+            FromKeeper::InForce(Some(Instant::NEVER)),
+            FromKeeper::InForce(None),
             FromKeeper::Kills,
             FromKeeper::Gone,
         ];

@@ -28,6 +28,11 @@ use vvm_clock::{Clock, Instant};
 /// hangs takes longer. The command's lease is renewed meanwhile.
 const KEEPER_ANSWERS: Duration = Duration::from_secs(5);
 
+/// How long a keeper may take to confirm a deadline before it is sent again. A message is lost if the link is
+/// full. The pause doubles each time, so that a keeper that hangs does not find a full link, in which an order to
+/// kill would be lost.
+const CONFIRMS_WITHIN: Duration = Duration::from_millis(100);
+
 /// The caller's controls of a supervision.
 #[derive(Debug)]
 pub struct Controls {
@@ -164,6 +169,8 @@ pub struct Supervision {
     phase: Phase,
     /// Signals that wait for the pre-stop helper.
     held: Vec<ForwardedSignal>,
+    /// When the deadline is sent again that the keeper has not confirmed, and the pause before that.
+    repeat: Option<(Instant, Duration)>,
     outcome: Supervised,
 }
 
@@ -185,7 +192,8 @@ impl Supervision {
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = Phase::Working;
         let held = Vec::new();
-        Self { keeper, helpers, on_event, clock, timeouts, controls, phase, held, outcome }
+        let repeat = None;
+        Self { keeper, helpers, on_event, clock, timeouts, controls, phase, held, repeat, outcome }
     }
 
     /// Kills everything that was started, without a stop signal before.
@@ -197,6 +205,16 @@ impl Supervision {
     /// Returns the helpers of the command.
     pub fn helpers(&self) -> Arc<Helpers> {
         Arc::clone(&self.helpers)
+    }
+
+    /// Returns the kill deadline that the keeper's own timer enforces, as the keeper confirms it. `None` before the
+    /// first confirmation, too.
+    ///
+    /// A keeper that was started without a deadline, and gets one later, can be stopped or hang when it is sent. Then
+    /// nothing but this process would kill the command at the deadline. So work that is to be dead by the
+    /// deadline must not begin before the deadline shows here (I4).
+    pub fn in_force(&self) -> watch::Receiver<Option<Instant>> {
+        self.keeper.in_force()
     }
 
     /// Supervises until the keeper has proven that no process of the command is left.
@@ -215,6 +233,7 @@ impl Supervision {
                 return proof.map(|()| self.outcome);
             }
             let wake_at = self.wake_at();
+            let repeat_at = self.repeat_at();
             tokio::select! {
                 biased;
                 () = self.keeper.changed() => {}
@@ -233,6 +252,13 @@ impl Supervision {
                     self.tell_after(outcome);
                 }
                 Ok(()) = self.controls.deadline.changed() => {}
+                () = self.clock.sleep_until(repeat_at) => {
+                    self.keeper.send_deadline();
+                    self.repeat = self.repeat.map(|(_, pause)| {
+                        let pause = pause.saturating_mul(2);
+                        (self.clock.now().after(pause), pause)
+                    });
+                }
                 () = self.clock.sleep_until(wake_at) => match self.phase {
                     Phase::PreStopping { .. } => {
                         pre_stop = None;
@@ -281,6 +307,16 @@ impl Supervision {
             Phase::Killing { .. } if self.keeper.kills() => Instant::NEVER,
             Phase::Killing { answer_by } => answer_by,
         }
+    }
+
+    /// Returns when the deadline is sent again. Never if the keeper has confirmed it.
+    fn repeat_at(&mut self) -> Instant {
+        if self.keeper.is_confirmed() {
+            self.repeat = None;
+            return Instant::NEVER;
+        }
+        let first = || (self.clock.now().after(CONFIRMS_WITHIN), CONFIRMS_WITHIN);
+        self.repeat.get_or_insert_with(first).0
     }
 
     fn is_killing(&self) -> bool {

@@ -3,16 +3,16 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not a test without a harness")]
 
-use std::{env, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, ffi::OsString, os::fd::OwnedFd, process::ExitCode, sync::Arc, time::Duration};
 use tokio::{
     process::Command,
     sync::{broadcast, watch},
 };
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, SystemClock};
+use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_containment::{
     CommandSpec, Containment, Controls, Ended, Family, HelperLines, Level, OnEvent, StopTimeouts, Supervised,
-    Supervisor, Wanted, guard, stage, supervise,
+    Supervision, Supervisor, Wanted, guard, spawn, stage, supervise,
 };
 
 const ROUNDS: u8 = 200;
@@ -32,9 +32,12 @@ fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("rounds") => run_rounds(),
         Some("member") => run_member(),
+        Some("armed") => run_armed(),
         _ => {
             supervise_in(Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap(), "rounds");
             println!("{ROUNDS} rounds: no status taken, nothing left");
+            supervise_in(Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap(), "armed");
+            println!("an armed keeper: confirms each deadline");
             match Containment::establish(Wanted::Exactly(Level::ControlGroup)) {
                 Ok(containment) => {
                     supervise_in(containment, "member");
@@ -51,6 +54,35 @@ fn main() -> ExitCode {
 fn supervise_in(containment: Containment, what: &str) {
     let ended = guard(vec![what.into()], &[], containment, |heard| println!("{heard:?}")).unwrap();
     assert_eq!(ended.supervisor, Some(Ended::Exited(0)));
+}
+
+/// A keeper that was started without a deadline confirms each one that it gets later (I4).
+fn run_armed() {
+    with_supervisor(async |supervisor| {
+        let (deadlines, deadline) = watch::channel(None);
+        let (_signals, signals) = broadcast::channel(1);
+        let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
+        let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
+        let command = ["sleep", "1000"].map(Into::into);
+        let spec = spec(supervisor, &command, deadline.clone());
+        let mut starting = spawn(&spec).unwrap();
+        starting.executed().await.unwrap();
+        let controls = Controls { signals, stop: stop.clone(), kill, deadline };
+        let supervision = Supervision::of(starting, Arc::clone(&clock), AT_ONCE, controls);
+        let mut in_force = supervision.in_force();
+        let arming = async {
+            for seconds in [1000, 2000] {
+                let at = Some(clock.now().after(Duration::from_secs(seconds)));
+                deadlines.send_replace(at);
+                in_force.wait_for(|confirmed| *confirmed == at).await.unwrap();
+            }
+            deadlines.send_replace(None);
+            in_force.wait_for(Option::is_none).await.unwrap();
+            stop.cancel();
+        };
+        let (ended, ()) = tokio::join!(supervision.run(), arming);
+        assert_eq!(ended.unwrap().ended, Some(Ended::Signalled(15)));
+    });
 }
 
 /// A process that is in the command's control group, and no descendant of the keeper (I6).
@@ -104,27 +136,38 @@ fn run_rounds() {
     });
 }
 
-/// Runs the tree of `command` to its end.
-async fn tree(supervisor: &Supervisor, command: &str) -> Supervised {
-    let (_deadlines, deadline) = watch::channel(None);
-    let (_signals, signals) = broadcast::channel(1);
-    let spec = CommandSpec {
-        command: &["sh", "-c", command].map(Into::into),
+const AT_ONCE: StopTimeouts = StopTimeouts {
+    pre_stop_timeout: Duration::ZERO,
+    least_to_stop: Duration::ZERO,
+    stop_timeout: Duration::from_secs(60),
+    killing: Duration::ZERO,
+};
+
+fn spec<'a>(
+    supervisor: &'a Supervisor,
+    command: &'a [OsString],
+    deadline: watch::Receiver<Option<Instant>>,
+) -> CommandSpec<'a, &'a OwnedFd, &'a OwnedFd> {
+    CommandSpec {
+        command,
         environment: env::vars_os().collect(),
-        helpers: &HelperLines::default(),
+        helpers: &HelperLines { pre_stop: None, check: None },
         input: &supervisor.input,
         guardian: &supervisor.guardian_process,
         group: None,
         containment: &supervisor.containment,
-        deadline: deadline.clone(),
+        deadline,
         on_event: OnEvent::new(|event| println!("{event}")),
-    };
-    let timeouts = StopTimeouts {
-        pre_stop_timeout: Duration::ZERO,
-        least_to_stop: Duration::ZERO,
-        stop_timeout: Duration::ZERO,
-        killing: Duration::ZERO,
-    };
+    }
+}
+
+/// Runs the tree of `command` to its end.
+async fn tree(supervisor: &Supervisor, command: &str) -> Supervised {
+    let (_deadlines, deadline) = watch::channel(None);
+    let (_signals, signals) = broadcast::channel(1);
+    let command = ["sh", "-c", command].map(Into::into);
+    let spec = spec(supervisor, &command, deadline.clone());
+    let timeouts = StopTimeouts { stop_timeout: Duration::ZERO, ..AT_ONCE };
     let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
     let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
     let controls = Controls { signals, stop, kill, deadline };

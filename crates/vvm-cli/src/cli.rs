@@ -210,6 +210,7 @@ fn read_as(
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
         check_modifiers(&matches, |option| !settled.origins.has(option))?;
+        check_warm(&matches)?;
         check_password(&matches, |option| !settled.origins.has(option))?;
         check_once(&matches)?;
         Cli::from_arg_matches(&matches)
@@ -320,7 +321,10 @@ fn unreadable(words: &[OsString]) -> Option<String> {
 }
 
 /// Each modifier, and the option that it modifies.
-const MODIFIERS: [(&str, &str); 7] = [
+const MODIFIERS: [(&str, &str); 10] = [
+    ("alive_within", WARM),
+    ("after_stop", WARM),
+    ("start_timeout", WARM),
     ("restart_backoff", RESTART),
     ("restart_backoff_max", RESTART),
     ("restart_limit", RESTART),
@@ -332,6 +336,38 @@ const MODIFIERS: [(&str, &str); 7] = [
 
 /// The option that must have the value `restart`.
 const RESTART: &str = "on_exit";
+
+/// The switch that must be on.
+const WARM: &str = "warm";
+
+/// Options that `--warm` excludes, and why.
+const NOT_WARM: [(&str, &str, &str); 5] = [
+    ("try_once", "try", "an app that waits for its turn does not end because another leader lives"),
+    ("on_exit", "on-exit", "the app is always started again, and never under the same leadership"),
+    ("hold_at_least", "hold-at-least", "a leadership ends with the work of the app"),
+    ("pre_stop", "pre-stop", "the app gets \"stop\" over its socket instead"),
+    ("check", "check", "the app says whether it is ready over its socket instead"),
+];
+
+/// Refuses options that have no meaning for a warm app.
+///
+/// # Errors
+/// If `--warm` stands beside one of them.
+fn check_warm(matches: &ArgMatches) -> Result<(), Error> {
+    let run = matches.subcommand().filter(|(name, run)| *name == "run" && run.get_flag(WARM));
+    let Some((_, run)) = run else { return Ok(()) };
+    let is_given = |id: &str| match id {
+        "try_once" => run.get_flag(id),
+        _ => run.value_source(id).is_some_and(|source| source != ValueSource::DefaultValue),
+    };
+    let found = NOT_WARM.iter().find(|(id, ..)| is_given(id));
+    found.map_or(Ok(()), |(_, option, why)| {
+        let what = format!("--{option} has no meaning with --warm: {why}\n");
+        let mut refusal = Error::raw(ErrorKind::ArgumentConflict, what);
+        refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{option}")));
+        Err(refusal)
+    })
+}
 
 /// Checks the modifiers in `matches`, a whole command line. Those for which `is_typed` is false come from
 /// the environment or a settings file, which several commands may share: they may have no effect.
@@ -345,6 +381,9 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
     for (modifier, modified) in MODIFIERS {
         let is_given = run.value_source(modifier) == Some(ValueSource::CommandLine);
         let has_effect = match modified {
+            WARM => run.get_flag(WARM),
+            // A warm app is started again, too.
+            RESTART if modifier != "restart_limit" && run.get_flag(WARM) => true,
             RESTART => run.get_one::<OnExit>(RESTART) == Some(&OnExit::Restart),
             modified => run.contains_id(modified),
         };

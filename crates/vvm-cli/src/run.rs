@@ -9,6 +9,7 @@ mod control;
 mod health;
 mod once;
 mod outcome;
+mod warm;
 
 use crate::{
     announce::{self, say, say_text},
@@ -27,7 +28,6 @@ use ielections::{AcquireError, Env, Terms};
 use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
-    future::pending,
     io,
     pin::pin,
     process::ExitCode,
@@ -45,6 +45,7 @@ use vvm_host::{
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
+use warm::{NoSocket, WarmApp, WarmHandle};
 
 /// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,8 @@ enum StartError {
     Http(CantListen),
     #[error(transparent)]
     Host(HostError),
+    #[error(transparent)]
+    Warm(#[from] NoSocket),
     #[error(transparent)]
     System(ResourceLimit),
 }
@@ -155,7 +158,11 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         once: once.map(Arc::new),
         clock,
     };
-    let farewell = runtime.block_on(lead_and_listen(&runner, host, guardian, signals))?;
+    let warm = {
+        let _entered = runtime.enter();
+        runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose()?
+    };
+    let farewell = runtime.block_on(lead_and_listen(&runner, host, warm, guardian, signals))?;
 
     reporter.part(farewell);
     reporter.finished();
@@ -172,6 +179,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
 async fn lead_and_listen(
     runner: &CommandRunner,
     host: Host,
+    warm: Option<(WarmApp, WarmHandle)>,
     guardian: Guardian,
     signals: Signals,
 ) -> io::Result<Farewell> {
@@ -184,7 +192,7 @@ async fn lead_and_listen(
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
         never = send_changes(Arc::clone(status), guardian) => match never {},
-        farewell = lead(runner, host) => Ok(farewell),
+        farewell = lead(runner, host, warm) => Ok(farewell),
     }
 }
 
@@ -210,7 +218,8 @@ impl Current {
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
+async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHandle)>) -> Farewell {
+    let (app, warm) = warm.unzip();
     let CommandRunner { args, control, status, reporter, clock, .. } = runner;
     let current = Current::default();
     let (mut last, mut nothing) = (None, None);
@@ -218,7 +227,11 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
         reporter.waits();
-        vec![Box::new(CommandRunner { run, ..runner.clone() }) as _]
+        let runner = CommandRunner { run, ..runner.clone() };
+        match &warm {
+            Some(warm) => vec![Box::new(warm.service(runner)) as _],
+            None => vec![Box::new(runner) as _],
+        }
     };
     let after = |ended: &Ended| {
         let run = current.get().unwrap_or_default();
@@ -231,6 +244,10 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
             let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
             tracing::warn!(target: "vvm", event, name, holder, reason);
             return Next::CampaignWhen(Box::pin(listens_again(control.in_force.subscribe())));
+        }
+        if args.warm && matches!(cause, Cause::Problem(Problem::Ended { failure: None, .. })) {
+            // The app is started again, and says when it is ready.
+            return Next::CampaignAfter(Duration::ZERO);
         }
         let reason = reporter.campaign_ended(&run, &cause);
         let next = match reason.outcome {
@@ -249,18 +266,18 @@ async fn lead(runner: &CommandRunner, host: Host) -> Farewell {
             if let Some(nothing) = nothing_to_run(runner).await {
                 return Some(nothing);
             }
-            host.run_then(services, after).await;
+            let hosting = host.run_then(services, after);
+            match app {
+                Some(app) => app.beside(hosting).await,
+                None => drop(hosting.await),
+            }
             None
         });
         tokio::select! {
             biased;
-            // Before the host, which waits for the storage when it drops an attempt to open it (I10).
-            () = stopped_while_opening(control, status) => {
-                let is_guardian_dead = control.guardian_died.is_cancelled();
-                let stopped = Cause::Stopped(control.stop_signal());
-                let cause = if is_guardian_dead { Cause::GuardianDied } else { stopped };
-                reporter.end_process(&LeadershipRun::default(), &cause);
-            }
+            // Before the host, which waits for the storage when it drops an attempt to open it (I10). A warm app has
+            // to stop first.
+            () = control.stopped_while_opening(), if !args.warm => runner.end_while_opening(),
             ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
                 let run = current.get().unwrap_or_default();
@@ -312,6 +329,9 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
     if control.guardian_lapsed.is_cancelled() {
         return Cause::GuardianLapsed;
     }
+    if let Some(refusal) = control.not_started.get() {
+        return Cause::NotStarted(Arc::clone(refusal));
+    }
     match ended {
         Ended::Stopped => Cause::Stopped(control.stop_signal()),
         Ended::NotOpened(error) => Cause::Storage(Arc::clone(error)),
@@ -357,11 +377,11 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Cu
     }
 }
 
-/// Waits for a stop request, and never returns unless the storage is not open yet: then nothing is held.
-async fn stopped_while_opening(control: &Control, status: &HostStatus) {
-    control.stop.cancelled().await;
-    if !matches!(status.role(), Role::Opening) {
-        pending::<()>().await;
+impl CommandRunner {
+    /// Ends this process, which has stopped while the storage opens.
+    fn end_while_opening(&self) -> ! {
+        let run = LeadershipRun::default();
+        self.reporter.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
     }
 }
 

@@ -46,5 +46,6 @@ mod cases {
     mod status;
     mod step_down;
     mod terminal;
+    mod warm;
     mod watch;
 }

@@ -25,4 +25,5 @@ mod cases {
     mod signal_table;
     mod signals;
     mod terminal;
+    mod warm;
 }

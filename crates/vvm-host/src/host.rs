@@ -13,6 +13,7 @@ pub use ended::{Ended, HostError, Next};
 pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{
+    condition::Condition,
     host_storage::HostStorage,
     http::{Answers, HttpServer},
     left_behind::{LeftBehind, OnClaim},
@@ -24,7 +25,7 @@ use campaigns::Campaigns;
 use ielections::Env;
 use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_deadman::{Deadman, SystemOptions};
@@ -38,6 +39,12 @@ pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("stop requested before the start")]
 pub struct StopRequested;
+
+/// The error of a [`Service`] that can't start now, as the condition of [`Host::campaign_while`] would have said. It
+/// does not count as a problem: the record is released, and the host campaigns again once the condition holds.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("not ready to lead")]
+pub struct NotReady;
 
 /// Runs services of this program only while it leads. The [first page](crate) has an example.
 pub struct Host {
@@ -102,7 +109,7 @@ impl Host {
             .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
             .transpose()?;
         let stop = CancellationToken::new();
-        let campaigns = Campaigns { settings, env, status, stop };
+        let campaigns = Campaigns { settings, env, status, stop, condition: Condition::default() };
         Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })
     }
 
@@ -144,6 +151,33 @@ impl Host {
     /// record released. `report` must not block. The last call counts.
     pub fn report_claims(&mut self, report: impl Fn(Option<LeftBehind>) + Send + Sync + 'static) {
         self.on_claim = Some(Box::new(report));
+    }
+
+    /// Has the host campaign only while `ready` is true, as for a program that must warm up first.
+    ///
+    /// While it is false, the host claims nothing, and accepts no step-down in its favour.
+    /// [`HostSettings::acquisition`] counts from the moment when it becomes true. When it becomes false, a
+    /// campaign is withdrawn, and a leadership is given up: its services stop, and the record is released. A slot
+    /// that is won just then is released before any service starts. If the sender is dropped, the last value
+    /// stands. The last call counts.
+    ///
+    /// ```no_run
+    /// # async fn run(settings: vvm_host::HostSettings) -> Result<(), vvm_host::HostError> {
+    /// let mut host = vvm_host::Host::open(settings).await?;
+    /// let (ready, is_ready) = tokio::sync::watch::channel(false);
+    /// host.campaign_while(is_ready);
+    /// let warming_up = async {
+    ///     // Fill the caches, connect the pools.
+    ///     ready.send_replace(true);
+    /// };
+    /// let work = || vec![vvm_host::service_fn("work", async |cx| Ok(cx.stop.cancelled().await))];
+    /// let (ended, ()) = tokio::join!(host.run(work), warming_up);
+    /// # let _ = ended;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn campaign_while(&mut self, ready: watch::Receiver<bool>) {
+        self.campaigns.condition = Condition::of(ready);
     }
 
     /// Returns the token that stops the host, as TERM does.

@@ -32,6 +32,7 @@
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 #![forbid(unsafe_code)]
 
+mod condition;
 pub mod exit_status;
 mod history;
 mod host;
@@ -45,7 +46,9 @@ pub mod status;
 mod stop;
 mod storage_inspector;
 
-pub use host::{Ended, Host, HostError, HostSettings, Next, OnLoss, Services, Signals, StopRequested};
+pub use host::{
+    Ended, Host, HostError, HostSettings, Next, NotReady, OnLoss, Services, Signals, StopRequested,
+};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};

@@ -4,7 +4,7 @@
 //! scan, so it polls them as often as a standby does. A wake-up makes either of them look at once. [`may_work`]
 //! keeps work from starting in a pause.
 
-use crate::{host_storage::HostStorage, status::HostStatus};
+use crate::{condition::Condition, host_storage::HostStorage, status::HostStatus};
 use ielections::{Holder, Terms, Timing, WriteError};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,9 @@ pub(crate) enum Demand {
         /// The standby to lead next; `None` for any.
         to: Option<Holder>,
     },
+    /// The host's condition does not hold any more.
+    #[error("not ready to lead")]
+    NotReady,
 }
 
 impl Demand {
@@ -37,6 +40,7 @@ impl Demand {
             Self::Paused(pause) => ("paused", Some(pause.author()), None),
             Self::PauseUnseen(_) => ("pause_unseen", None, None),
             Self::SteppingDown { to } => ("stepping_down", None, to.as_ref().map(Holder::as_str)),
+            Self::NotReady => ("not_ready", None, None),
         }
     }
 }
@@ -95,6 +99,8 @@ pub(crate) struct RequestHandler<'campaign> {
     pub(crate) storage: &'campaign HostStorage,
     /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
+    /// While it does not hold, this candidate accepts no step-down in its favour.
+    pub(crate) condition: &'campaign Condition,
     /// Whether a candidate ends when it sees a pause.
     pub(crate) ends_if_paused: bool,
 }
@@ -164,6 +170,7 @@ impl RequestHandler<'_> {
 
     fn can_accept(&self, request: &StepDown) -> bool {
         request.stage == Stage::Asked
+            && self.condition.holds()
             && request.slot.get() <= self.status.candidate.slots
             && request.to.as_ref().is_none_or(|to| *to == self.status.candidate.holder)
     }

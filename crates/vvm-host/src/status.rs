@@ -161,7 +161,7 @@ impl HostStatus {
                 Some(problem) => format!("{role}: {problem}"),
                 None => role.to_string(),
             },
-            Role::Stopping { .. } | Role::Ended { .. } => role.to_string(),
+            Role::Unready | Role::Stopping { .. } | Role::Ended { .. } => role.to_string(),
             Role::Campaigning | Role::Starting(_) | Role::Leading(_) | Role::Idling { .. } => {
                 let silent_for = self.unanswered_for();
                 let is_silent = silent_for > self.candidate.ttl.get();
@@ -205,6 +205,10 @@ impl HostStatus {
     /// Returns the leaders last seen, other than this process.
     pub(crate) fn others(&self) -> Vec<Seen> {
         self.others.lock().list(self.clock.now())
+    }
+
+    pub(crate) fn is_unready(&self) {
+        self.change(|_| Some(Role::Unready));
     }
 
     pub(crate) fn campaigns(&self) {

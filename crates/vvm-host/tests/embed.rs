@@ -18,9 +18,9 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use tokio::sync::mpsc;
-use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, OnLoss, Ttl};
-use vvm_orch::{Acquisition, service_fn};
+use tokio::sync::{mpsc, watch};
+use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady, OnLoss, Ttl};
+use vvm_orch::{Acquisition, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
     HostSettings::new(format!("sqlite:{}?allow=overlay", folder.join("leader.db").display()), "payroll")
@@ -109,6 +109,106 @@ async fn after_a_loss(on_loss: OnLoss) -> (Ended, usize) {
     };
     let (ended, ()) = tokio::join!(running, locking);
     (ended, led.load(Ordering::SeqCst))
+}
+
+/// Returns a service that reports its start on `events` and ends when it is stopped.
+fn reporting(events: &mpsc::UnboundedSender<&'static str>) -> impl FnMut() -> vvm_host::Services + Send {
+    let events = events.clone();
+    move || {
+        let events = events.clone();
+        vec![service_fn("work", async move |cx| {
+            events.send("leads").unwrap();
+            cx.stop.cancelled().await;
+            events.send("stops").unwrap();
+            Ok(())
+        })]
+    }
+}
+
+#[tokio::test]
+async fn host_that_is_not_ready_claims_nothing_and_gives_up_what_it_leads() {
+    let folder = TempDir::new().unwrap();
+    // One look at the slots, once it is ready.
+    let mut once = settings(folder.path());
+    once.acquisition = Acquisition::Within(Duration::ZERO);
+    let mut host = Host::open(once.clone()).await.unwrap();
+    let (stop, mut roles) = (host.stop(), host.status().roles());
+    let (ready, is_ready) = watch::channel(false);
+    host.campaign_while(is_ready);
+    let (events, mut seen) = mpsc::unbounded_channel();
+    let lead_beside = async || {
+        let beside = Host::open(once.clone()).await.unwrap();
+        beside.run(|| vec![service_fn("work", async |_| Ok(()))]).await.exit_status()
+    };
+    let watching = async {
+        for _ in 0..2 {
+            roles.wait_for(|role| role.word() == "unready").await.unwrap();
+            assert_eq!(lead_beside().await, 0, "the slot is free");
+            ready.send_replace(true);
+            assert_eq!(seen.recv().await, Some("leads"));
+            ready.send_replace(false);
+            assert_eq!(seen.recv().await, Some("stops"));
+        }
+        roles.wait_for(|role| role.word() == "unready").await.unwrap();
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(host.run(reporting(&events)), watching);
+    assert!(matches!(ended, Ended::Stopped), "{ended}");
+    assert_eq!(lead_beside().await, 0, "the slot is free");
+}
+
+#[tokio::test]
+async fn slot_that_is_won_while_not_ready_is_released_before_a_service_starts() {
+    let folder = TempDir::new().unwrap();
+    let mut host = Host::open(settings(folder.path())).await.unwrap();
+    let (stop, mut roles) = (host.stop(), host.status().roles());
+    let (ready, is_ready) = watch::channel(true);
+    host.campaign_while(is_ready);
+    // The claim is on its way.
+    let changes = ready.clone();
+    host.report_claims(move |claim| {
+        if claim.is_some() {
+            changes.send_replace(false);
+        }
+    });
+    let (events, mut seen) = mpsc::unbounded_channel();
+    let watching = async {
+        roles.wait_for(|role| role.word() == "unready").await.unwrap();
+        let beside = Host::open(settings(folder.path())).await.unwrap();
+        assert_eq!(beside.run(|| vec![service_fn("work", async |_| Ok(()))]).await.exit_status(), 0);
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(host.run(reporting(&events)), watching);
+    assert!(matches!(ended, Ended::Stopped), "{ended}");
+    drop(events);
+    assert_eq!(seen.recv().await, None, "no service has started");
+}
+
+/// A service that is not ready.
+struct Cold;
+
+#[async_trait::async_trait]
+impl Service<vvm_storage::ElectionKey> for Cold {
+    fn name(&self) -> &str {
+        "cold"
+    }
+
+    async fn start(self: Box<Self>, _: ServiceContext<vvm_storage::ElectionKey>) -> Result<Work, BoxError> {
+        Err(NotReady.into())
+    }
+}
+
+#[tokio::test]
+async fn service_that_is_not_ready_is_followed_by_another_campaign() {
+    let folder = TempDir::new().unwrap();
+    let host = Host::open(settings(folder.path())).await.unwrap();
+    let mut first = true;
+    let ended = host.run(move || {
+        let is_first = std::mem::take(&mut first);
+        if is_first { vec![Box::new(Cold) as _] } else { vec![service_fn("work", async |_| Ok(()))] }
+    });
+    let ended = ended.await;
+    assert!(matches!(ended, Ended::Problem(Problem::Ended { failure: None, .. })), "{ended}");
 }
 
 #[tokio::test]

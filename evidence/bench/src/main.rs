@@ -14,6 +14,7 @@ mod step_up;
 mod storage;
 mod takeovers;
 mod waiting;
+mod warm;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
@@ -79,6 +80,9 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
+    /// The app that needs five seconds to start.
+    #[command(hide = true)]
+    WarmApp(warm::App),
     /// The command that `vvm` and its peers run.
     #[command(hide = true)]
     PeersWork {
@@ -101,6 +105,8 @@ enum Measurement {
     Succession,
     /// Fail-over between real processes after the death of the leader's host.
     DeadHost,
+    /// Fail-over and hand-over of an app that needs five seconds to start, warm and cold.
+    Warm,
     /// What `vvm run` costs while it waits and while it leads: memory, CPU, wake-ups, requests.
     Waiting,
 }
@@ -114,6 +120,7 @@ impl Measurement {
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => takeovers::in_demo(quick)?,
             Self::DeadHost => takeovers::of_dead_hosts(quick)?,
+            Self::Warm => warm::measure(quick)?,
             Self::Waiting => waiting::measure(quick)?,
         })
     }
@@ -137,6 +144,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
         Some(Part::HeldRound(round)) => return round.run(),
         Some(Part::StepUpRound(round)) => return round.run(),
+        Some(Part::WarmApp(app)) => return app.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }

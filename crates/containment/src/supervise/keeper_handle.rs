@@ -47,6 +47,10 @@ pub(crate) struct KeeperHandle {
     on_event: OnEvent,
     /// The keeper kills itself at this deadline, unless it receives a later one.
     deadline: watch::Receiver<Option<Instant>>,
+    /// The deadline that was sent last.
+    sent: Option<Instant>,
+    /// The deadline that the keeper has confirmed last.
+    in_force: watch::Sender<Option<Instant>>,
     state: KeeperState,
     /// The names of processes that the command left behind, if they are reported.
     left_over: Option<Vec<String>>,
@@ -61,6 +65,8 @@ struct KeeperState {
     ready: bool,
     executed: Option<Result<(), NotRunning>>,
     ended: Option<Ended>,
+    /// The deadline that it has confirmed last, if any.
+    confirmed: Option<Option<Instant>>,
     kills: bool,
     nothing_left: bool,
 }
@@ -81,8 +87,38 @@ impl KeeperHandle {
         on_event: OnEvent,
         deadline: watch::Receiver<Option<Instant>>,
     ) -> Self {
-        let state = KeeperState::default();
-        Self { process, link_open: true, helpers, on_event, deadline, state, left_over: None, gone: None }
+        let sent = *deadline.borrow();
+        Self {
+            process,
+            link_open: true,
+            helpers,
+            on_event,
+            deadline,
+            sent,
+            in_force: watch::Sender::new(None),
+            state: KeeperState::default(),
+            left_over: None,
+            gone: None,
+        }
+    }
+
+    /// Returns the deadline that the keeper's own timer enforces, as the keeper confirms it. `None` before the
+    /// first confirmation, too.
+    pub(crate) fn in_force(&self) -> watch::Receiver<Option<Instant>> {
+        self.in_force.subscribe()
+    }
+
+    /// Whether the keeper has confirmed the deadline that was sent last, or is gone.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.state.confirmed == Some(self.sent) || !self.link_open || self.gone.is_some()
+    }
+
+    /// Sends the present deadline. A keeper that hangs dies at the last one that it received (I4).
+    pub(crate) fn send_deadline(&mut self) {
+        self.sent = *self.deadline.borrow_and_update();
+        let _ = self.process.send(&ToKeeper::Deadline(self.sent));
+        // Continues a stopped keeper: if the guardian is stopped too, no other process would kill.
+        self.process.continues();
     }
 
     /// Forwards a signal to a command that has not ended.
@@ -153,13 +189,7 @@ impl KeeperHandle {
                 // The runtime shuts down.
                 Err(_) => self.link_open = false,
             },
-            // A keeper that hangs dies at the last deadline that it received (I4).
-            Ok(()) = self.deadline.changed() => {
-                let deadline = *self.deadline.borrow_and_update();
-                let _ = process.send(&ToKeeper::Deadline(deadline));
-                // Continues a stopped keeper: if the guardian is stopped too, no other process would kill.
-                process.continues();
-            }
+            Ok(()) = self.deadline.changed() => self.send_deadline(),
             ended = process.ended(), if self.gone.is_none() => {
                 // Its last messages arrived before its end.
                 while self.link_open && let Some(received) = process.receive() {
@@ -207,6 +237,10 @@ impl KeeperHandle {
                         self.on_event.report(Event::LeftOver { total, names });
                     }
                 }
+            }
+            FromKeeper::InForce(deadline) => {
+                state.confirmed = Some(deadline);
+                self.in_force.send_replace(deadline);
             }
             FromKeeper::Kills => state.kills = true,
             FromKeeper::Gone => state.nothing_left = true,

@@ -23,7 +23,7 @@ use tokio::sync::{
     mpsc::{self, UnboundedReceiver, UnboundedSender},
     watch,
 };
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Instant};
 
 /// What a supervisor orders its keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ pub enum Order {
     Signal(Signal),
     /// Send TERM to the processes that the command has left behind.
     TellRest,
+    /// Set the kill deadline.
+    Deadline(Option<Instant>),
     /// Kill everything.
     Kill,
     /// End: the supervisor kills the keeper itself.
@@ -56,9 +58,11 @@ impl SimulatedKeeper {
         let on_event = OnEvent::new(|_| {});
         let helpers = Helpers::new(HelperLines::default(), Arc::clone(&near) as _, on_event.clone());
         let deadline = controls.deadline.clone();
+        let at_first = *deadline.borrow();
         let keeper = KeeperHandle::of(near, Arc::clone(&helpers), on_event.clone(), deadline);
         let keeper_end = Self { orders: ordered, messages, ends };
         keeper_end.says(FromKeeper::Ready);
+        keeper_end.in_force(at_first);
         keeper_end.says(FromKeeper::Executed);
         (keeper_end, Supervision::on(keeper, helpers, on_event, clock, timeouts, controls))
     }
@@ -74,6 +78,11 @@ impl SimulatedKeeper {
     /// Reports that the command's own process has ended.
     pub fn command_ended(&self, how: Ended) {
         self.says(FromKeeper::Ended(how));
+    }
+
+    /// Confirms a deadline.
+    pub fn in_force(&self, deadline: Option<Instant>) {
+        self.says(FromKeeper::InForce(deadline));
     }
 
     /// Confirms the order to kill.
@@ -122,8 +131,9 @@ impl KeeperProcess for Near {
             ToKeeper::Signal(forwarded) => self.orders(Order::Signal(forwarded.signal)),
             ToKeeper::TellRest => self.orders(Order::TellRest),
             ToKeeper::Kill => self.orders(Order::Kill),
-            // Its processes die with the simulated supervisor, which the deadline ends. There are no helpers.
-            ToKeeper::Deadline(_) | ToKeeper::Helper(_) | ToKeeper::KillHelper(_) => Ok(()),
+            ToKeeper::Deadline(deadline) => self.orders(Order::Deadline(*deadline)),
+            // There are no helpers.
+            ToKeeper::Helper(_) | ToKeeper::KillHelper(_) => Ok(()),
             ToKeeper::Begin { .. } | ToKeeper::TryOut => Ok(()),
         }
     }

@@ -68,6 +68,7 @@ pub struct Starting {
     pub(crate) helpers: Arc<Helpers>,
     pub(crate) on_event: OnEvent,
     command: OsString,
+    process: Pid,
 }
 
 /// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from
@@ -96,6 +97,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let child = process.spawn()?;
     // Closes its end of the link here, so that it notices when this process ends.
     drop(process);
+    let process = Pid::from_child(&child);
     let mut deadline = order.deadline.clone();
     let at_first = *deadline.borrow_and_update();
     let on_event = order.on_event.clone();
@@ -108,10 +110,16 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     keeper.begin(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
     let keeper = KeeperHandle::of(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
     let command = order.command.first().cloned().unwrap_or_default();
-    Ok(Starting { keeper, helpers, on_event, command })
+    Ok(Starting { keeper, helpers, on_event, command, process })
 }
 
 impl Starting {
+    /// Returns the number of the keeper: every process of the command is a descendant of it. The supervision reaps it,
+    /// so that no other process has the number before the supervision has ended.
+    pub fn keeper(&self) -> Pid {
+        self.process
+    }
+
     /// Waits until the command is executed.
     ///
     /// # Errors

@@ -347,11 +347,23 @@ impl CommandStarter {
         leadership: &Leadership,
         variables: &Variables,
     ) -> Result<Starting, NotStarted> {
-        let run = &self.run;
-        let credentials = vvm_storage::url::credentials(&run.candidate.storage);
-        let withheld = if run.keep_credentials { &[] } else { credentials };
-        let mut environment = leadership.environment(std::env::vars_os(), withheld);
+        let mut environment = leadership.environment(std::env::vars_os(), self.withheld());
         environment.extend_from_slice(variables);
+        self.start_in(environment)
+    }
+
+    /// Returns the variables that the command does not get: the storage's credentials.
+    pub(super) fn withheld(&self) -> &'static [&'static str] {
+        let credentials = vvm_storage::url::credentials(&self.run.candidate.storage);
+        if self.run.keep_credentials { &[] } else { credentials }
+    }
+
+    /// Starts the command with this environment.
+    ///
+    /// # Errors
+    /// If the system refuses. No process of the command runs then.
+    pub(super) fn start_in(&self, environment: Vec<(OsString, OsString)>) -> Result<Starting, NotStarted> {
+        let run = &self.run;
         let order = CommandSpec {
             command: &run.command,
             environment,

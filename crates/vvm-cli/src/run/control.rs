@@ -2,6 +2,7 @@
 
 use crate::{
     announce,
+    contained::NotStarted,
     leadership::{Activity, HostState, ToGuardian},
     runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
 };
@@ -47,6 +48,8 @@ pub(super) struct Control {
     pub(super) guardian_lapsed: CancellationToken,
     /// Cancelled when the guardian has died.
     pub(super) guardian_died: CancellationToken,
+    /// Why a warm app could not be started.
+    pub(super) not_started: OnceLock<Arc<NotStarted>>,
     /// Signals for the command.
     pub(super) signals: broadcast::Sender<SignalForCommand>,
     /// The deadline that the guardian's own timer enforces.
@@ -63,6 +66,7 @@ impl Control {
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
             guardian_died: CancellationToken::new(),
+            not_started: OnceLock::new(),
             signals: broadcast::Sender::new(SIGNALS),
             in_force: watch::Sender::new(None),
         }
@@ -142,6 +146,14 @@ impl Control {
         self.status.stops(WhyStopping::GuardianDied);
         self.kill.cancel();
         self.stop.cancel();
+    }
+
+    /// Waits for a stop request, and never returns unless the storage is not open yet: then nothing is held.
+    pub(super) async fn stopped_while_opening(&self) {
+        self.stop.cancelled().await;
+        if !matches!(self.status.role(), Role::Opening) {
+            future::pending::<()>().await;
+        }
     }
 
     /// Returns the signal of the first stop request, or TERM if there was none.
@@ -255,7 +267,7 @@ pub(super) async fn send_changes(status: Arc<HostStatus>, guardian: Guardian) ->
 fn state(role: &Role) -> Option<HostState> {
     let activity = match role {
         Role::Opening => return None,
-        Role::Campaigning => Activity::Waiting,
+        Role::Unready | Role::Campaigning => Activity::Waiting,
         Role::Starting(_) | Role::Leading(_) => Activity::Leading,
         Role::Idling { idle, .. } => match idle.until {
             IdleUntil::Restart { .. } => Activity::Restarting,

@@ -55,6 +55,8 @@ pub(super) enum Cause {
     Storage(Arc<HostError>),
     /// The command failed its checks.
     Unhealthy(Unhealthy),
+    /// The command could not be started before it led.
+    NotStarted(Arc<NotStarted>),
     /// A loss, a failure, or the end of the command.
     Problem(Problem),
 }
@@ -150,6 +152,7 @@ impl ExitReason {
             Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, statuses.timeout, text),
             Cause::Storage(refusal) => Self::no_storage(refusal, statuses.timeout),
             Cause::Unhealthy(unhealthy) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, unhealthy),
+            Cause::NotStarted(refusal) => Self::not_started(refusal.command_status(), refusal),
             Cause::Problem(Problem::Lost(loss)) => match run.worked.get() {
                 // The work was done before the loss.
                 Some(Worked { last, end: WorkEnd::Finished }) => {
@@ -162,11 +165,13 @@ impl ExitReason {
             },
             Cause::Problem(Problem::Ended { failure, .. }) => match (run.worked.get(), failure) {
                 (Some(worked), _) => Self::of_worker(Outcome::WorkerEnded, &worked.last),
-                (None, Some(cause)) => Self::not_started(cause),
+                (None, Some(cause)) => Self::not_started(command_status(cause), cause),
                 (None, None) => Self::system("the command vanished"),
             },
             Cause::Problem(Problem::NotAcquired(refusal)) => Self::not_acquired(refusal, statuses.timeout),
-            Cause::Problem(Problem::StartFailed { cause, .. }) => Self::not_started(cause),
+            Cause::Problem(Problem::StartFailed { cause, .. }) => {
+                Self::not_started(command_status(cause), cause)
+            }
             Cause::Problem(problem) => Self::system(problem),
         }
     }
@@ -211,14 +216,18 @@ impl ExitReason {
         Self::exit(outcome, status, refusal)
     }
 
-    fn not_started(cause: &Failure) -> Self {
-        let status = cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status);
+    fn not_started(status: Option<u8>, cause: impl ToString) -> Self {
         match status {
             Some(exit::NOT_FOUND) => Self::exit(Outcome::CommandNotFound, exit::NOT_FOUND, cause),
             Some(status) => Self::exit(Outcome::CommandNotExecutable, status, cause),
             None => Self::system(cause),
         }
     }
+}
+
+/// Returns the status of a shell that could not execute the command; none if that is not the cause.
+fn command_status(cause: &Failure) -> Option<u8> {
+    cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status)
 }
 
 /// For people.

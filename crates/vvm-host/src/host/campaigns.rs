@@ -1,8 +1,9 @@
 //! The campaign loop: campaign, lead, stop, and campaign again. The first service of each leadership records
 //! it, checks for a pause, and writes the history.
 
-use super::{Ended, HostSettings, Next, Services, StopRequested};
+use super::{Ended, HostSettings, Next, NotReady, Services, StopRequested};
 use crate::{
+    condition::Condition,
     history::{HistoryWriter, end_timeout},
     host_storage::HostStorage,
     requests::{Demand, RequestHandler, may_work},
@@ -22,6 +23,8 @@ pub(super) struct Campaigns {
     pub(super) env: Env,
     pub(super) status: Arc<HostStatus>,
     pub(super) stop: CancellationToken,
+    /// While it does not hold, nothing is claimed.
+    pub(super) condition: Condition,
 }
 
 impl HostSettings {
@@ -42,6 +45,17 @@ impl Campaigns {
         mut after: impl FnMut(&Ended) -> Next + Send,
     ) -> Ended {
         loop {
+            if !self.condition.holds() {
+                self.status.is_unready();
+                tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => {
+                        after(&Ended::Stopped);
+                        return Ended::Stopped;
+                    }
+                    () = self.condition.becomes(true) => {}
+                }
+            }
             let next = match self.campaign(storage, services()).await {
                 None if !self.stop.is_cancelled() => continue,
                 None => {
@@ -67,7 +81,8 @@ impl Campaigns {
     }
 
     /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an
-    /// operator paused the name or requested a step-down, and the record is released.
+    /// operator paused the name or requested a step-down, or if the condition holds no more, and the record is
+    /// released.
     async fn campaign(&self, storage: &Arc<HostStorage>, mut services: Services) -> Option<Ended> {
         let Self { settings, status, .. } = self;
         let cluster = settings.cluster();
@@ -76,8 +91,12 @@ impl Campaigns {
         let mut config = VvmConfig::new(slots.collect(), status.candidate.holder.clone(), &self.env);
         config.stop_timeout = settings.stop_timeout;
         let demand = Arc::new(SetOnce::new());
-        let preface =
-            Preface { status: Arc::clone(status), storage: Arc::clone(storage), demand: Arc::clone(&demand) };
+        let preface = Preface {
+            status: Arc::clone(status),
+            storage: Arc::clone(storage),
+            demand: Arc::clone(&demand),
+            condition: self.condition.clone(),
+        };
         services.insert(0, Box::new(preface));
         let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
         status.campaigns();
@@ -87,6 +106,7 @@ impl Campaigns {
             status,
             storage,
             over: &over,
+            condition: &self.condition,
             ends_if_paused: settings.acquisition == Acquisition::UntilLeaderSeen,
         };
         let handling = async {
@@ -110,7 +130,15 @@ impl Campaigns {
                 problem = watching => problem,
                 () = self.stop.cancelled() => None,
                 _ = demand.wait() => None,
+                () = self.condition.becomes(false) => {
+                    // The first reason stands.
+                    let _ = demand.set(Demand::NotReady);
+                    None
+                }
             };
+            if matches!(&problem, Some(Problem::StartFailed { cause, .. }) if cause.is::<NotReady>()) {
+                let _ = demand.set(Demand::NotReady);
+            }
             over.cancel();
             status.stops(match (&problem, demand.get()) {
                 (Some(Problem::Lost(loss)), _) => WhyStopping::Lost(loss.clone()),
@@ -125,9 +153,11 @@ impl Campaigns {
         let was_never_started = matches!(
             &problem,
             Some(Problem::StartFailed { cause, .. })
-                if cause.is::<super::StopRequested>() || cause.is::<Demand>()
+                if cause.is::<StopRequested>() || cause.is::<Demand>() || cause.is::<NotReady>()
         );
         match (problem, demand.get()) {
+            // Nothing was won.
+            (None, Some(Demand::NotReady)) if matches!(status.role(), Role::Campaigning) => None,
             (None, Some(demand)) if matches!(status.role(), Role::Campaigning) => {
                 let refusal = AcquireError::TimedOut { last_failure: Some(demand.to_string()) };
                 Some(Ended::Problem(Problem::NotAcquired(Arc::new(refusal))))
@@ -168,6 +198,7 @@ struct Preface {
     status: Arc<HostStatus>,
     storage: Arc<HostStorage>,
     demand: Arc<SetOnce<Demand>>,
+    condition: Condition,
 }
 
 #[async_trait]
@@ -177,7 +208,7 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { status, storage, demand } = *self;
+        let Self { status, storage, demand, condition } = *self;
         let (clock, ttl) = (Arc::clone(&status.clock), status.candidate.ttl);
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
@@ -193,6 +224,11 @@ impl Service<ElectionKey> for Preface {
                     return Err(refused.into());
                 }
             }
+        }
+        // The claim may have been on its way when the condition changed. No other service has started yet.
+        if !condition.holds() {
+            let _ = demand.set(Demand::NotReady);
+            return Err(Demand::NotReady.into());
         }
         let history = {
             let holder = status.candidate.holder.as_str();

@@ -9,6 +9,8 @@ use vvm_clock::Instant;
 pub enum Role {
     /// It opens its storage.
     Opening,
+    /// It does not campaign, because it is not ready to lead.
+    Unready,
     /// It waits for leadership.
     Campaigning,
     /// It leads, and the work is about to start.
@@ -92,6 +94,7 @@ impl Role {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Opening => "opening",
+            Self::Unready => "unready",
             Self::Campaigning => "campaigning",
             Self::Starting(_) => "starting",
             Self::Leading(_) => "leading",
@@ -103,8 +106,17 @@ impl Role {
     }
 
     /// All words that [`word`](Self::word) returns.
-    pub const WORDS: [&'static str; 8] =
-        ["opening", "campaigning", "starting", "leading", "restarting", "holding", "stopping", "ended"];
+    pub const WORDS: [&'static str; 9] = [
+        "opening",
+        "unready",
+        "campaigning",
+        "starting",
+        "leading",
+        "restarting",
+        "holding",
+        "stopping",
+        "ended",
+    ];
 
     /// Returns the leadership, if there is one, even if it ends.
     pub fn leadership(&self) -> Option<&Leading> {
@@ -113,7 +125,7 @@ impl Role {
             | Self::Leading(leading)
             | Self::Idling { leading, .. }
             | Self::Stopping { leading, .. } => Some(leading),
-            Self::Opening | Self::Campaigning | Self::Ended { .. } => None,
+            Self::Opening | Self::Unready | Self::Campaigning | Self::Ended { .. } => None,
         }
     }
 }
@@ -122,6 +134,7 @@ impl fmt::Display for Role {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Opening => out.write_str("opening the storage"),
+            Self::Unready => out.write_str("not ready to lead"),
             Self::Campaigning => out.write_str("waiting for leadership"),
             Self::Starting(leading) => write!(out, "starting, {leading}"),
             Self::Leading(leading) => write!(out, "leading, {leading}"),

@@ -319,6 +319,8 @@ fn every_role_is_observed_and_has_a_word() {
     run(async |scene| {
         let mut roles = scene.status.roles();
         let mut words = vec![roles.borrow_and_update().word()];
+        scene.status.is_unready();
+        words.push(roles.borrow_and_update().word());
         let leadership = scene.acquire().await;
         let (pause, ended) = (Duration::from_secs(1), Arc::<str>::from("exited with status 3"));
         let restart = IdleUntil::Restart { number: 2, limit: Some(5) };
@@ -339,7 +341,7 @@ fn every_role_is_observed_and_has_a_word() {
             words.push(roles.borrow_and_update().word());
         }
         // It works twice.
-        words.remove(5);
+        words.remove(6);
         assert_eq!(words, Role::WORDS);
         leadership.release().await;
     });

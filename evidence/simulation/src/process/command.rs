@@ -139,6 +139,13 @@ impl Family {
                 None => return,
                 Some(Order::Signal(_)) if self.service.refuses_to_stop => {}
                 Some(Order::Signal(_)) => sooner(&mut ends_at, after_term),
+                // Its processes die with the simulated supervisor, which the deadline ends. One confirmation in
+                // four is lost, so the supervision asks again.
+                Some(Order::Deadline(deadline)) => {
+                    if self.rng.u8(..4) > 0 {
+                        keeper.in_force(deadline);
+                    }
+                }
                 Some(Order::TellRest) => sooner(&mut rest_ends_at, after_term),
                 Some(Order::Kill) => {
                     keeper.kills();

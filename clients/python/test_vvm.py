@@ -1,0 +1,137 @@
+"""Tests of the client against a host that this test plays: `python3 -m unittest`."""
+
+import json
+import os
+import socket
+import threading
+import time
+import unittest
+
+import vvm
+
+
+def now_ms() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+
+
+class Played:
+    """A host that says what the test wants, and keeps what it hears."""
+
+    def __init__(self, **changes):
+        self.socket, self.far = socket.socketpair()
+        self.heard = self.socket.makefile("r")
+        hello = {"version": 1, "name": "payroll", "holder": "here", "ttl_ms": 20000, "now": now_ms()}
+        self.say("hello", **{**hello, **changes})
+
+    def say(self, kind, **members):
+        self.socket.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
+
+    def hears(self):
+        message = json.loads(self.heard.readline())
+        return message.pop("type"), message
+
+    def lead(self, epoch="7", for_ms=60000):
+        self.say("lead", slot=1, epoch=epoch, stop_by=now_ms() + for_ms, kill_at=now_ms() + for_ms + 3000)
+
+    def term(self, **how):
+        """A client that leads, after `hello`."""
+        host = vvm.Host(self.far)
+        assert self.hears()[0] == "hello"
+        self.lead(**how)
+        term = host.next_term()
+        assert self.hears() == ("leading", {"epoch": how.get("epoch", "7")})
+        return host, term
+
+
+def eventually(condition):
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+class ClientTest(unittest.TestCase):
+    def test_term_lasts_until_stop_and_says_stopped_after_its_block(self):
+        played = Played()
+        host, term = played.term()
+        self.assertEqual((host.name, host.holder, host.ttl), ("payroll", "here", 20.0))
+        with term:
+            self.assertEqual((term.fence(), term.slot, term.wait(0)), (7, 1, False))
+            played.say("stop", epoch="7", reason="step_down", stop_by=now_ms(), kill_at=now_ms())
+            self.assertTrue(term.wait(30))
+            with self.assertRaisesRegex(vvm.TermOver, "epoch 7: step_down"):
+                term.fence()
+        self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
+        self.assertEqual((term.epoch, term.reason, term.remaining()), (7, "step_down", 0.0))
+
+    def test_block_that_fails_says_stopped(self):
+        played = Played()
+        _, term = played.term()
+        with self.assertRaises(ZeroDivisionError), term:
+            1 / 0
+        self.assertEqual(played.hears()[0], "stopped")
+
+    def test_term_ends_at_stop_by_without_a_message_and_never_comes_back(self):
+        played = Played()
+        _, term = played.term(for_ms=50)
+        self.assertTrue(term.wait(30))
+        self.assertEqual(term.reason, "not renewed in time")
+        played.say("renewed", epoch="7", stop_by=now_ms() + 60000, kill_at=now_ms() + 63000)
+        played.say("at_risk", epoch="7")
+        eventually(lambda: term.at_risk)
+        self.assertEqual(term.remaining(), 0.0)
+
+    def test_renewal_moves_the_end_and_messages_of_another_epoch_change_nothing(self):
+        played = Played()
+        _, term = played.term(for_ms=60000)
+        played.say("renewed", epoch="6", stop_by=0, kill_at=0)
+        played.say("stop", epoch="8", reason="lost", stop_by=0, kill_at=0)
+        played.say("of a later version", epoch="7")
+        played.say("renewed", epoch="7", stop_by=now_ms() + 120000, kill_at=now_ms() + 123000, more=1)
+        eventually(lambda: term.remaining() > 60)
+        self.assertFalse(term.is_over())
+
+    def test_loss_of_the_connection_ends_the_term(self):
+        played = Played()
+        host, term = played.term()
+        played.socket.shutdown(socket.SHUT_RDWR)
+        self.assertTrue(term.wait(30))
+        self.assertIsNone(host.next_term())
+
+    def test_what_is_no_message_ends_the_term(self):
+        played = Played()
+        _, term = played.term()
+        played.socket.sendall(b"[]\n")
+        self.assertTrue(term.wait(30))
+        self.assertIn("can't be understood", term.reason)
+
+    def test_forked_child_has_no_term_and_no_connection(self):
+        played = Played()
+        host, term = played.term()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if term.is_over() and host.next_term() is None else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertFalse(term.is_over())
+        term.resign()
+        self.assertEqual(played.hears(), ("resign", {"epoch": "7"}))
+
+    def test_another_clock_version_or_parent_is_refused(self):
+        for changes in ({"now": now_ms() + 100000}, {"now": now_ms() - 100000}):
+            with self.assertRaisesRegex(vvm.OtherClock, "CLOCK_BOOTTIME"):
+                vvm.Host(Played(**changes).far)
+        with self.assertRaisesRegex(vvm.Refused, "version 1"):
+            vvm.Host(Played(version=2).far)
+        near, far = socket.socketpair()
+        near.sendall(b'{"type":"refused","reason":"not of the app"}\n')
+        with self.assertRaisesRegex(vvm.Refused, "not of the app"):
+            vvm.Host(far)
+        os.environ.pop("VVM_SOCKET", None)
+        with self.assertRaisesRegex(vvm.NotStarted, "vvm run --warm"):
+            vvm.connect()
+        with self.assertRaisesRegex(vvm.NotStarted, "has `vvm run --warm` ended"):
+            vvm.connect("/nowhere/socket")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,256 @@
+"""Warm standby under `vvm run --warm`: be ready before you lead, and stop when you are told.
+
+    import vvm
+
+    with vvm.connect() as host:
+        app = build()                       # slow: fill caches, connect pools
+        host.ready()
+        while term := host.next_term():
+            with term:                      # "stopped" is said when the block ends
+                while not term.wait(1):
+                    app.save(fence=term.fence())
+
+One thread of this module reads the socket. Fork before you connect: a forked child has no connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any, Optional
+
+__all__ = ["Host", "NotStarted", "OtherClock", "Refused", "Term", "TermOver", "connect"]
+
+VERSION = 1
+LONGEST_LINE = 4096
+
+# A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
+_HELLO_TAKES_AT_MOST = 60.0
+
+
+class NotStarted(Exception):
+    """`vvm run --warm` did not start this program."""
+
+
+class Refused(Exception):
+    """The host has refused the connection. The text says why."""
+
+
+class OtherClock(Exception):
+    """The deadlines of the host are on another clock, as in a time namespace of its own."""
+
+
+class TermOver(Exception):
+    """The leadership ends: begin nothing more."""
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def connect(path: Optional[str] = None) -> Host:
+    """Connect to the host that started this program.
+
+    `path` is the environment's VVM_SOCKET by default. Raises NotStarted, Refused or OtherClock.
+    """
+    path = path or os.environ.get("VVM_SOCKET")
+    if not path:
+        raise NotStarted("VVM_SOCKET is not set: start this program by `vvm run --warm … -- PROGRAM`")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+        return Host(connection)
+    except (FileNotFoundError, ConnectionRefusedError) as cause:
+        connection.close()
+        raise NotStarted(f"no host listens at VVM_SOCKET ({path}): has `vvm run --warm` ended?") from cause
+    except BaseException:
+        connection.close()
+        raise
+
+
+class Host:
+    """The connection to the host. `connect` makes it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._lines = connection.makefile("rb")
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        self._term: Optional[Term] = None
+        self._taken: Optional[Term] = None
+        self._closed = False
+        hello = self._read()
+        if hello is None:
+            raise Refused("the host has closed the connection")
+        if hello["type"] != "hello" or hello["version"] != VERSION:
+            raise Refused(f"this client speaks version {VERSION} of the protocol, the host says {hello}")
+        self.name: str = hello["name"]
+        self.holder: str = hello["holder"]
+        self.ttl: float = hello["ttl_ms"] / 1000
+        # Rounded down by the host, so never later than our own clock, if it is the same.
+        if not 0 <= _now() - hello["now"] / 1000 < _HELLO_TAKES_AT_MOST:
+            raise OtherClock("CLOCK_BOOTTIME differs from the host's (a time namespace?): this program must not lead")
+        self._say(type="hello", version=VERSION, client="python")
+        os.register_at_fork(after_in_child=self._leave_in_child)
+        threading.Thread(target=self._listen, name="vvm", daemon=True).start()
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. A term that was not left is over for the host: it ends this program."""
+        self._end("the connection was closed")
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+    def ready(self, ready: bool = True) -> None:
+        """Say whether this process could lead. `False` while leading resigns."""
+        self._say(type="ready", ready=ready)
+
+    def next_term(self) -> Optional[Term]:
+        """Wait until this process leads. Return None when the host has closed the connection."""
+        with self._changed:
+            while self._term is self._taken or self._term is None:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            term = self._taken = self._term
+        term._say("leading")
+        return term
+
+    def _say(self, **message: Any) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        try:
+            with self._sending:
+                self._socket.sendall(line)
+        except OSError:
+            # The reading thread sees the end, too.
+            self._end("the connection to the host is lost")
+
+    def _read(self) -> Optional[dict[str, Any]]:
+        line = self._lines.readline(LONGEST_LINE + 1)
+        if not line.endswith(b"\n"):
+            return None
+        message: dict[str, Any] = json.loads(line)
+        if message["type"] == "refused":
+            raise Refused(message["reason"])
+        return message
+
+    def _listen(self) -> None:
+        reason = "the host has closed the connection"
+        try:
+            while message := self._read():
+                with self._changed:
+                    self._handle(message)
+                    self._changed.notify_all()
+        except Refused as refusal:
+            reason = str(refusal)
+        except (OSError, ValueError, KeyError, TypeError) as cause:
+            # Nothing of it counts. The term ends here, and the kill deadline holds in any case.
+            reason = f"the host can't be understood: {cause!r}"
+        self._end(reason)
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        kind, term = message["type"], self._term
+        if kind == "lead":
+            self._term = Term(self, message)
+        elif term is None or message.get("epoch") != str(term.epoch):
+            return
+        elif kind == "renewed":
+            term._moved(message["stop_by"])
+        elif kind == "at_risk":
+            term.at_risk = True
+        elif kind == "stop":
+            term._stop(message["reason"])
+
+    def _end(self, reason: str) -> None:
+        with self._changed:
+            self._closed = True
+            if self._term:
+                self._term._stop(reason)
+            self._changed.notify_all()
+
+    def _leave_in_child(self) -> None:
+        # Another thread of the parent may have held the locks.
+        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self._closed = True
+        if self._term:
+            self._term._stop("this is a forked child")
+        os.close(self._socket.detach())
+
+
+class Term:
+    """One leadership. Leave the `with` block when the work has stopped: then the host says it is over."""
+
+    def __init__(self, host: Host, lead: dict[str, Any]) -> None:
+        self._host = host
+        self._stop_by: float = lead["stop_by"] / 1000
+        self.slot: int = lead["slot"]
+        #: The fencing token. Stays readable after the term.
+        self.epoch = int(lead["epoch"])
+        #: Why the work has to stop, once it has to.
+        self.reason: Optional[str] = None
+        #: Whether no renewal has been confirmed for half a TTL.
+        self.at_risk = False
+
+    def __enter__(self) -> Term:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self._say("stopped")
+
+    def remaining(self) -> float:
+        """The seconds until the work has to stop, if nothing is renewed until then. Zero after a stop."""
+        if self.reason is None:
+            left = self._stop_by - _now()
+            if left > 0:
+                return left
+            # No renewal counts after this: another process may lead soon.
+            self._stop("not renewed in time")
+        return 0.0
+
+    def is_over(self) -> bool:
+        """Whether the work has to stop."""
+        return self.remaining() == 0.0
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until the work has to stop. Return whether it has to."""
+        until = _now() + seconds
+        with self._host._changed:
+            while not self.is_over() and (left := until - _now()) > 0:
+                # Python's clock for waits stops in a suspend.
+                self._host._changed.wait(min(left, self.remaining(), 1.0))
+            return self.is_over()
+
+    def fence(self) -> int:
+        """The epoch, for the next write. Raises TermOver if the work has to stop."""
+        if self.is_over():
+            raise TermOver(f"epoch {self.epoch}: {self.reason}")
+        return self.epoch
+
+    def resign(self) -> None:
+        """Ask the host to end this leadership. Go on until `wait` says that it is over."""
+        self._say("resign")
+
+    def _say(self, kind: str) -> None:
+        self._host._say(type=kind, epoch=str(self.epoch))
+
+    def _moved(self, stop_by: int) -> None:
+        if not self.is_over():
+            self._stop_by, self.at_risk = stop_by / 1000, False
+
+    def _stop(self, reason: str) -> None:
+        # The first reason stands.
+        self.reason = self.reason or reason

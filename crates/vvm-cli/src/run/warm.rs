@@ -1,0 +1,599 @@
+//! `vvm run --warm`: an app that is started before it leads, and dead by the deadline if it must be.
+//!
+//! [`WarmApp`] owns one tree of processes after another, and the socket; [`Machine`] decides. [`WarmRunner`] is the
+//! service of one leadership: it hands the leadership to the app, and returns when it may be released.
+
+mod machine;
+mod protocol;
+mod socket;
+
+use super::{
+    args::AfterStop,
+    command::{Backoff, CommandRunner},
+    control::Control,
+    outcome::{Cause, LeadershipRun},
+};
+use crate::{
+    announce::say_text,
+    contained::{NotStarted, describe},
+    leadership::{Leadership, is_ours},
+};
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use ielections::{Standing, Timing};
+use machine::{Effect, Ending, Event, Limits, Machine, Term, Times};
+use protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION};
+use rustix::process::Pid;
+pub(super) use socket::NoSocket;
+use socket::{Heard, Socket};
+use std::{
+    collections::HashSet, ffi::OsString, fs, future::pending, io, pin::pin, sync::Arc, time::Duration,
+};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::{Instant, Span};
+use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
+use vvm_host::{
+    Host, NotReady,
+    status::{HostStatus, Role, WhyStopping},
+};
+use vvm_orch::{BoxError, Service, ServiceContext, Work};
+use vvm_storage::ElectionKey;
+
+/// What a service asks of the app.
+#[derive(Debug)]
+enum Request {
+    /// Lead.
+    Lead(Box<Led>),
+    /// Stop leading.
+    Stop(Reason),
+}
+
+/// A leadership, for the app.
+#[derive(Debug)]
+struct Led {
+    leadership: Leadership,
+    standing: Standing,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    /// The deadline is not in force yet.
+    Arming,
+    /// `lead` was sent.
+    Leads,
+    /// The leadership may be released (I6).
+    Over,
+}
+
+/// The service of one leadership.
+#[derive(Debug)]
+pub(super) struct WarmRunner {
+    runner: CommandRunner,
+    app: mpsc::UnboundedSender<Request>,
+}
+
+/// Makes the service of each campaign.
+#[derive(Clone, Debug)]
+pub(super) struct WarmHandle(mpsc::UnboundedSender<Request>);
+
+impl WarmHandle {
+    pub(super) fn service(&self, runner: CommandRunner) -> WarmRunner {
+        WarmRunner { runner, app: self.0.clone() }
+    }
+}
+
+#[async_trait]
+impl Service<ElectionKey> for WarmRunner {
+    fn name(&self) -> &str {
+        "app"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let Self { runner, app } = *self;
+        let leadership = runner.reporter.leadership(&cx.slot, &cx.standing);
+        runner.guardian_deadline.is_in_force(&cx.stop).await?;
+        let (progress, follows) = watch::channel(Progress::Arming);
+        let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
+        // An app that has ended leads no more.
+        app.send(Request::Lead(Box::new(led))).map_err(|_| NotReady)?;
+        let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control: runner.control };
+        if led.becomes(Progress::Leads).await == Progress::Over {
+            return Err(NotReady.into());
+        }
+        runner.reporter.leads(runner.run.leadership.get_or_init(|| leadership));
+        Ok(Box::pin(async move {
+            led.becomes(Progress::Over).await;
+            Ok(())
+        }))
+    }
+}
+
+/// The service's end of a leadership.
+struct LedHere {
+    follows: watch::Receiver<Progress>,
+    app: mpsc::UnboundedSender<Request>,
+    stop: CancellationToken,
+    standing: Standing,
+    control: Arc<Control>,
+}
+
+impl LedHere {
+    /// Waits until the app has come that far, or is over, and asks it to stop when this service has to. Never
+    /// returns if the app is gone without proof: then this process ends, and releases nothing (I6).
+    async fn becomes(&mut self, wanted: Progress) -> Progress {
+        let mut is_asked = false;
+        loop {
+            let seen = *self.follows.borrow_and_update();
+            if seen == wanted || seen == Progress::Over {
+                return seen;
+            }
+            tokio::select! {
+                biased;
+                changed = self.follows.changed() => match changed {
+                    Ok(()) => {}
+                    // The app has ended before it was asked. `lead` was not sent, so nothing has to stop.
+                    Err(_) if seen == Progress::Arming => return Progress::Over,
+                    Err(_) => pending::<()>().await,
+                },
+                () = self.stop.cancelled(), if !is_asked => {
+                    is_asked = true;
+                    let reason = if self.standing.loss().is_some() {
+                        Reason::Lost
+                    } else if self.control.stop.is_cancelled() {
+                        Reason::Terminating
+                    } else {
+                        Reason::StepDown
+                    };
+                    let _ = self.app.send(Request::Stop(reason));
+                }
+            }
+        }
+    }
+}
+
+/// The app of this host.
+#[derive(Debug)]
+pub(super) struct WarmApp {
+    runner: CommandRunner,
+    socket: Socket,
+    requests: mpsc::UnboundedReceiver<Request>,
+    ready: watch::Sender<bool>,
+}
+
+impl WarmApp {
+    /// Makes the app of `runner`'s command, and lets `host` campaign only while it is ready. Must be called in the
+    /// context of a runtime.
+    ///
+    /// # Errors
+    /// If there is no socket.
+    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<(Self, WarmHandle), NoSocket> {
+        let (requesting, requests) = mpsc::unbounded_channel();
+        let (ready, is_ready) = watch::channel(false);
+        host.campaign_while(is_ready);
+        let app = Self { runner: runner.clone(), socket: Socket::listen()?, requests, ready };
+        Ok((app, WarmHandle(requesting)))
+    }
+
+    /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
+    /// storage opens, `host` waits for the storage (I10): then it ends this process once the app has ended.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    pub(super) async fn beside(self, host: impl Future) {
+        let over = CancellationToken::new();
+        let runner = self.runner.clone();
+        let mut host = pin!(host);
+        let hosting = async {
+            let is_opening = tokio::select! {
+                biased;
+                () = runner.control.stopped_while_opening() => true,
+                _ = &mut host => false,
+            };
+            over.cancel();
+            is_opening
+        };
+        let running = async {
+            if let Err(refusal) = self.run(&over).await {
+                // The first one counts.
+                let _ = runner.control.not_started.set(Arc::new(refusal));
+                runner.control.stop.cancel();
+            }
+        };
+        if let (true, ()) = tokio::join!(hosting, running) {
+            runner.end_while_opening();
+        }
+    }
+
+    /// Runs one tree after another. A new one starts only after the old one is proven gone.
+    ///
+    /// # Errors
+    /// If the first one can't be started.
+    async fn run(mut self, over: &CancellationToken) -> Result<(), NotStarted> {
+        let mut backoff = Backoff::of(&self.runner.args.work);
+        let mut is_first = true;
+        loop {
+            let began = self.runner.clock.now();
+            let ended = match self.run_tree(over).await {
+                Ok(ended) => ended,
+                Err(refusal) if is_first => return Err(refusal),
+                Err(refusal) => TreeEnd { text: refusal.to_string(), was_wanted: false },
+            };
+            is_first = false;
+            if self.is_to_end(over) {
+                return Ok(());
+            }
+            let pause = match ended.was_wanted {
+                true => Duration::ZERO,
+                false => backoff.after_a_run_of(self.runner.clock.now().since(began)),
+            };
+            let name = &self.runner.reporter.name;
+            say_text!("{name}: {}; starting the app again in {}", ended.text, Span(pause));
+            let released = released(&self.runner.status);
+            tokio::select! {
+                biased;
+                () = stopped(&self.runner.control, over) => return Ok(()),
+                // Nothing is ready, so nothing is claimed. A slot that was just won is released.
+                () = refuse_all(&mut self.requests) => {}
+                () = async {
+                    released.await;
+                    self.runner.clock.sleep(pause).await;
+                } => {}
+            }
+        }
+    }
+
+    fn is_to_end(&self, over: &CancellationToken) -> bool {
+        self.runner.control.stop.is_cancelled() || over.is_cancelled()
+    }
+
+    /// Runs one tree from its start to its proven end.
+    ///
+    /// # Errors
+    /// If it can't be started. No process of it runs then.
+    async fn run_tree(&mut self, over: &CancellationToken) -> Result<TreeEnd, NotStarted> {
+        let CommandRunner { starter, control, clock, .. } = self.runner.clone();
+        // First, so that no signal is lost while the app starts.
+        let mut signals = control.signals.subscribe();
+        let mut starting = starter.start_in(self.environment())?;
+        let keeper = starting.keeper();
+        let executed = starting.executed().await;
+        let tree_signals = broadcast::Sender::new(64);
+        let (stop, kill) = (CancellationToken::new(), control.kill.child_token());
+        let controls = Controls {
+            signals: tree_signals.subscribe(),
+            stop: stop.clone(),
+            kill: kill.clone(),
+            deadline: starter.deadline.clone(),
+        };
+        let supervision = Supervision::of(starting, Arc::clone(&clock), starter.timeouts(), controls);
+        if let Err(refusal) = executed {
+            self.runner.proven(supervision.kill_at_once().run().await, None);
+            return Err(refusal.into());
+        }
+        let mut in_force = supervision.in_force();
+        let mut deadline = starter.deadline.clone();
+        let mut tree = Tree {
+            machine: Machine::new(self.limits(), self.runner.args.after_stop),
+            keeper,
+            socket: &mut self.socket,
+            ready: &self.ready,
+            runner: &self.runner,
+            stop: stop.clone(),
+            kill,
+            led: None,
+            standbys: HashSet::new(),
+            ending: None,
+        };
+        let mut supervised = pin!(supervision.run());
+        let mut is_quitting = false;
+        let mut is_warned = false;
+        // When the slot that was won last is given up, unless its deadline is in force before.
+        let mut armed = (None, Instant::NEVER);
+        let ended = loop {
+            let standing = tree.led.as_ref().map(|led| led.standing.clone());
+            let at_risk = async {
+                match &standing {
+                    Some(standing) => drop(standing.at_risk().await),
+                    None => pending().await,
+                }
+            };
+            let (is_arming, is_leading) = (tree.machine.is_arming(), tree.machine.is_leading());
+            let event = tokio::select! {
+                biased;
+                ended = &mut supervised => break ended,
+                Ok(passed) = signals.recv() => {
+                    // A stop request reaches the app when its work has stopped.
+                    if !passed.asks {
+                        let _ = tree_signals.send(passed);
+                    }
+                    continue;
+                }
+                () = stopped(&control, over), if !is_quitting => {
+                    is_quitting = true;
+                    Event::Quit
+                }
+                Some(request) = self.requests.recv() => match request {
+                    Request::Lead(led) => {
+                        // Without a deadline, the leadership is over already.
+                        let Some(at) = *deadline.borrow_and_update() else {
+                            led.progress.send_replace(Progress::Over);
+                            continue;
+                        };
+                        armed = (Some(at), clock.now().after(self.runner.args.candidate.ttl.get() / 4));
+                        is_warned = false;
+                        let term = Term { slot: led.leadership.slot, epoch: led.leadership.epoch };
+                        tree.led = Some(*led);
+                        if self.runner.args.after_stop == AfterStop::Keep {
+                            tree.standbys = tree.processes().into_iter().collect();
+                        }
+                        Event::Won(term, self.runner.times(at))
+                    }
+                    Request::Stop(reason) => Event::Stop(reason),
+                },
+                heard = tree.socket.next(keeper) => match tree.read(heard) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                // The deadline of an earlier leadership was earlier.
+                Ok(_) = in_force.wait_for(|at| at.is_some() && *at >= armed.0), if is_arming => Event::InForce,
+                () = clock.sleep_until(armed.1), if is_arming => Event::NotInForce,
+                Ok(()) = deadline.changed(), if tree.led.is_some() => {
+                    let Some(at) = *deadline.borrow_and_update() else { continue };
+                    is_warned = false;
+                    Event::Moved(self.runner.times(at))
+                }
+                () = at_risk, if is_leading && !is_warned => {
+                    is_warned = true;
+                    Event::AtRisk
+                }
+                () = clock.sleep_until(tree.machine.due()) => Event::Tick,
+            };
+            tree.on(event);
+        };
+        let was_wanted = stop.is_cancelled() || tree.kill.is_cancelled();
+        let last = self.runner.proven(ended, tree.led.as_ref());
+        // What the app has sent before its end.
+        while let Some(heard) = tree.socket.next(keeper).now_or_never() {
+            if let Some(event) = tree.read(heard) {
+                tree.on(event);
+            }
+        }
+        tree.on(Event::TreeGone);
+        tree.socket.close_all();
+        let ending = tree.ending;
+        let was_wanted = was_wanted && ending.is_some_and(Ending::is_wanted);
+        let text = ending.map_or_else(|| describe(&last), |ending| ending.to_string());
+        Ok(TreeEnd { text, was_wanted })
+    }
+
+    /// Returns the environment of the app: that of this process, with the socket, and without other variables of
+    /// `vvm` and the storage's credentials.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let withheld = self.runner.starter.withheld();
+        let kept = std::env::vars_os()
+            .filter(|(name, _)| !is_ours(name) && !withheld.iter().any(|withheld| name == withheld));
+        kept.chain([("VVM_SOCKET".into(), self.socket.path().into())]).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        let args = &self.runner.args;
+        let least_to_stop = self.runner.starter.timeouts().least_to_stop;
+        Limits { start: args.start_timeout, alive: args.alive_within, stop: args.stop_timeout, least_to_stop }
+    }
+}
+
+/// How a tree ended.
+struct TreeEnd {
+    text: String,
+    /// Whether the next one may start at once.
+    was_wanted: bool,
+}
+
+/// Waits until the app is to end.
+async fn stopped(control: &Control, over: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = control.stop.cancelled() => {}
+        () = over.cancelled() => {}
+    }
+}
+
+/// Waits until this process leads no more, and campaigns again. Never returns if it is about to end.
+async fn released(status: &HostStatus) {
+    let mut roles = status.roles();
+    let campaigns = |role: &Role| matches!(role, Role::Opening | Role::Unready | Role::Campaigning);
+    // The sender lives as long as the host.
+    let _ = roles.wait_for(campaigns).await;
+}
+
+/// Has slots that were just won released, while there is no app.
+async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<Request>) {
+    while let Some(request) = requests.recv().await {
+        if let Request::Lead(led) = request {
+            led.progress.send_replace(Progress::Over);
+        }
+    }
+    pending().await
+}
+
+impl CommandRunner {
+    fn times(&self, kill_at: Instant) -> Times {
+        Times { stop_by: kill_at.before(Timing::of(self.args.candidate.ttl).stopping()), kill_at }
+    }
+
+    /// Returns how the app ended, if it is proven that no process of it is left (I6). Without proof it ends this
+    /// process.
+    fn proven(&self, supervised: Result<Supervised, Unproven>, led: Option<&Led>) -> Supervised {
+        supervised.unwrap_or_else(|unproven| {
+            let run = LeadershipRun::default();
+            if let Some(led) = led {
+                run.leadership.get_or_init(|| led.leadership.clone());
+            }
+            self.reporter.end_process(&run, &Cause::Unproven(unproven))
+        })
+    }
+}
+
+/// So many processes are named.
+const NAMED: usize = 8;
+
+/// Returns the number and the name of a process; none if it has ended.
+fn living(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain parentheses (proc(5)).
+    let (head, tail) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    (!tail.starts_with(" Z")).then(|| format!("{pid} ({name})"))
+}
+
+/// A tree of processes, and what the host does about it.
+struct Tree<'a> {
+    machine: Machine,
+    socket: &'a mut Socket,
+    ready: &'a watch::Sender<bool>,
+    runner: &'a CommandRunner,
+    /// Stops the tree: TERM, then KILL.
+    stop: CancellationToken,
+    /// Kills the tree.
+    kill: CancellationToken,
+    keeper: Pid,
+    /// The leadership that is not over yet.
+    led: Option<Led>,
+    /// The processes before `lead`, if they live on after `stopped`.
+    standbys: HashSet<Pid>,
+    /// Why the tree ends.
+    ending: Option<Ending>,
+}
+
+impl Tree<'_> {
+    fn on(&mut self, event: Event) {
+        for effect in self.machine.on(self.runner.clock.now(), event) {
+            self.apply(effect);
+        }
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        let CommandRunner { reporter, clock, args, .. } = self.runner;
+        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        match effect {
+            Effect::Greet(connection) => {
+                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                let hello = ToApp::Hello {
+                    version: VERSION,
+                    name: name.into(),
+                    holder: holder.into(),
+                    ttl_ms: millis(args.candidate.ttl.get()),
+                    now: clock.now().into(),
+                    alive_within_ms: args.alive_within.map(millis),
+                };
+                self.socket.send(connection, hello.to_line(), false);
+            }
+            Effect::Send(connection, message) => {
+                let is_replaceable = matches!(message, ToApp::Renewed { .. });
+                self.socket.send(connection, message.to_line(), is_replaceable);
+                if let ToApp::Refused { reason } = message {
+                    say_text!("{name}: a connection of the app is refused: {reason}");
+                    tracing::warn!(target: "vvm", event = "warm_refused", name, holder, reason);
+                }
+            }
+            Effect::Close(connection) => self.socket.close(connection),
+            Effect::Ready(is_ready) => {
+                self.ready.send_replace(is_ready);
+            }
+            Effect::Leads => {
+                if let Some(led) = &self.led {
+                    led.progress.send_replace(Progress::Leads);
+                }
+            }
+            Effect::Ends(ending) => self.ends(ending),
+            Effect::Over => {
+                if let Some(led) = self.led.take() {
+                    led.progress.send_replace(Progress::Over);
+                }
+            }
+            Effect::Keeps => self.keeps(),
+            Effect::TermTree => self.stop.cancel(),
+            Effect::KillTree => self.kill.cancel(),
+        }
+    }
+
+    /// Reports why the leadership ends. The first reason stands.
+    fn ends(&mut self, ending: Ending) {
+        let CommandRunner { reporter, status, .. } = self.runner;
+        self.ending.get_or_insert(ending);
+        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        say_text!("{name} slot {slot}: stopping the app: {ending}");
+        let (holder, reason) = (reporter.holder.as_str(), ending.to_string());
+        let (slot, epoch) = (*slot, epoch.get());
+        tracing::info!(target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason);
+        status.work_ended(reason.clone());
+        if ending.is_of_the_app() {
+            status.stops(WhyStopping::GivenUp(reason.into()));
+        }
+    }
+
+    /// Reports that the app lives on. What the work may have left behind is named: nothing else ends it.
+    fn keeps(&mut self) {
+        self.ending = None;
+        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
+        let began: Vec<_> = began.filter_map(living).collect();
+        let (holder, slot, epoch, count) =
+            (self.runner.reporter.holder.as_str(), *slot, epoch.get(), began.len());
+        let more = began.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let processes = began[..began.len().min(NAMED)].join(", ") + &more;
+        let event = "warm_stopped";
+        if began.is_empty() {
+            say_text!("{name} slot {slot}: the app has stopped its work, and stands by");
+            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count);
+        } else {
+            say_text!(
+                "{name} slot {slot}: the app has stopped its work, and stands by. Started since it leads, and still \
+                 running: {processes}"
+            );
+            tracing::warn!(target: "vvm", event, name, holder, slot, epoch, count, processes);
+        }
+    }
+
+    /// Returns the processes of the app.
+    fn processes(&self) -> Vec<Pid> {
+        let family = Family::of_this_process().map(|family| family.tree_of(self.keeper));
+        family.unwrap_or_default().into_iter().map(|member| member.pid).collect()
+    }
+
+    /// Returns the event that was heard, if it is one for the machine.
+    fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
+        let reporter = &self.runner.reporter;
+        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        Some(match heard.ok()? {
+            Heard::Connected(connection, _) => Event::Connected(connection),
+            Heard::Line(connection, line) => match FromApp::of_line(&line) {
+                Ok(message) => Event::Said(connection, message),
+                Err(refusal) => Event::Garbled(connection, refusal.to_string()),
+            },
+            Heard::TooLong(connection) => {
+                Event::Garbled(connection, format!("a line of more than {LONGEST_LINE} bytes"))
+            }
+            Heard::Closed(connection) => Event::Closed(connection),
+            Heard::Uncontained(pid) => {
+                let pid = pid.as_raw_pid();
+                say_text!(
+                    "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused"
+                );
+                tracing::warn!(target: "vvm", event = "warm_uncontained", name, holder, pid);
+                return None;
+            }
+            Heard::Foreign(_, pid) => {
+                let pid = pid.as_raw_pid();
+                say_text!(
+                    "{name}: process {pid} has sent a message over a connection of another process: ignored;                      close the socket in forked children"
+                );
+                tracing::warn!(target: "vvm", event = "warm_foreign", name, holder, pid);
+                return None;
+            }
+        })
+    }
+}

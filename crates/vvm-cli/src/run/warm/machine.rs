@@ -1,0 +1,468 @@
+//! [`Machine`]: what a host does about its warm app, as a value without I/O: one tree of processes, its
+//! connections, and at most one leadership at a time.
+//!
+//! - **I6, release.** [`Effect::Over`] allows the release. It follows [`Event::TreeGone`], the keeper's proof
+//!   that no process of the tree is left, or a leadership of which no `lead` was sent. A participant without
+//!   `lead` does not work, so nothing has to stop. With `--after-stop keep` it also follows `stopped`: then the app's
+//!   word stands for the proof. Every other end needs the proof there, too.
+//! - **I4, arming.** `lead` is sent only after [`Event::InForce`]: guardian and keeper have set their own timers to
+//!   the kill deadline. The tree is older than the leadership, so its keeper may have been stopped since.
+//! - **I1, one participant.** The connection of an [`Armed`](Phase::Arming) leadership is chosen once. If it closes,
+//!   the leadership ends; no other connection gets its epoch. A message counts if it comes from that connection
+//!   and names that epoch, so a message that was on its way when a leadership ended changes nothing.
+//!
+//! Races of messages: `ready: false`, the end of a connection and a stop request may all arrive between a claim
+//! and `lead`. Each of them leaves the phase `Arming`, so that the later `InForce` finds no one to send `lead`
+//! to. `stopped` and the end of the connection may arrive together: the socket passes on what was buffered
+//! first, and the second of both finds the phase `Ending`, or a `Standby` that was kept.
+
+use super::super::args::AfterStop;
+use super::protocol::{Decimal, FromApp, Reason, ToApp, VERSION};
+use ielections::Epoch;
+use std::{collections::BTreeMap, fmt, time::Duration};
+use vvm_clock::Instant;
+
+/// The number of a connection. A later one has a larger number.
+pub(super) type Connection = u64;
+
+/// A leadership.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    pub(super) slot: u32,
+    pub(super) epoch: Epoch,
+}
+
+/// The deadlines of a leadership.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Times {
+    /// When the leadership is lost unless a renewal is confirmed before.
+    pub(super) stop_by: Instant,
+    /// When all processes of the app are dead unless a renewal is confirmed before.
+    pub(super) kill_at: Instant,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Event {
+    /// A descendant of the keeper has connected.
+    Connected(Connection),
+    /// The process that connected has sent this.
+    Said(Connection, FromApp),
+    /// It has sent a line that is no message.
+    Garbled(Connection, String),
+    /// The connection is closed, or its process has ended. Its last messages came before.
+    Closed(Connection),
+    /// A slot was won.
+    Won(Term, Times),
+    /// Guardian and keeper have confirmed the kill deadline of the leadership.
+    InForce,
+    /// They have not, for as long as an acquisition counts as fresh.
+    NotInForce,
+    /// A renewal moved the deadlines, or a loss did.
+    Moved(Times),
+    /// No renewal was confirmed for half a TTL.
+    AtRisk,
+    /// The leadership is to end.
+    Stop(Reason),
+    /// `vvm` is to end.
+    Quit,
+    /// A time limit may have passed.
+    Tick,
+    /// No process of the tree is left.
+    TreeGone,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Effect {
+    /// Send `hello`.
+    Greet(Connection),
+    Send(Connection, ToApp),
+    Close(Connection),
+    /// Whether the host may campaign.
+    Ready(bool),
+    /// `lead` was sent.
+    Leads,
+    /// The leadership ends, for this reason.
+    Ends(Ending),
+    /// The leadership may be released.
+    Over,
+    /// The app has said that its work has stopped, and lives on.
+    Keeps,
+    /// Stop the tree: TERM, then KILL within the deadline.
+    TermTree,
+    /// Kill the tree.
+    KillTree,
+}
+
+/// Why the leadership of an app ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// The host or the app asked for it.
+    Asked(Reason),
+    /// The app said `stopped` without `stop`.
+    Stopped,
+    /// Its connection was closed, or its process has ended.
+    Gone,
+    /// No `leading` within `--start-timeout`.
+    NotLeading,
+    /// No `alive` within `--alive-within`.
+    NotAlive,
+    /// No `stopped` within `--stop-timeout`.
+    NotStopped,
+    /// Its keeper or the guardian did not confirm the kill deadline.
+    NotInForce,
+    /// It has sent a line that is no message.
+    Garbled,
+}
+
+impl Ending {
+    /// Whether the next tree may start at once: the app has done as it was asked to.
+    pub(super) fn is_wanted(self) -> bool {
+        matches!(self, Self::Asked(Reason::StepDown | Reason::Terminating))
+    }
+
+    /// Whether the app caused it, and not the host.
+    pub(super) fn is_of_the_app(self) -> bool {
+        !matches!(self, Self::Asked(Reason::Lost | Reason::StepDown | Reason::Terminating))
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Asked(Reason::Lost) => "the leadership is lost",
+            Self::Asked(Reason::StepDown) => "asked to stop",
+            Self::Asked(Reason::Terminating) => "stop requested",
+            Self::Asked(Reason::Resigned) => "the app resigned",
+            Self::Asked(Reason::NotReady) => "the app is not ready any more",
+            Self::Stopped => "the app stopped its work unasked",
+            Self::Gone => "the app closed its connection, or ended, without \"stopped\"",
+            Self::NotLeading => "the app did not say \"leading\" within --start-timeout",
+            Self::NotAlive => "the app did not say \"alive\" within --alive-within",
+            Self::NotStopped => "the app did not say \"stopped\" within --stop-timeout",
+            Self::NotInForce => "the keeper of the app does not confirm the kill deadline (stopped?)",
+            Self::Garbled => "the app sent a line that is no message",
+        })
+    }
+}
+
+/// The time limits of an app.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// From `lead` to `leading`.
+    pub(super) start: Duration,
+    /// From `leading` or `alive` to the next `alive`, while it leads.
+    pub(super) alive: Option<Duration>,
+    /// From `stop` to `stopped`.
+    pub(super) stop: Duration,
+    /// What is left until the kill deadline for TERM, if `stopped` is not said.
+    pub(super) least_to_stop: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// No leadership. Claims may be on their way.
+    Standby,
+    /// A slot is won, and `lead` is not sent yet.
+    Arming { term: Term, by: Connection },
+    /// `lead` is sent.
+    Leading {
+        term: Term,
+        by: Connection,
+        /// Whether it has said `leading`.
+        answered: bool,
+        /// When it has to say `leading` or `alive`.
+        answer_by: Instant,
+    },
+    /// `stop` is sent.
+    Stopping { term: Term, by: Connection, until: Instant },
+    /// The tree is being ended. A leadership is released after it.
+    Ending { term: Option<Term> },
+}
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    limits: Limits,
+    after_stop: AfterStop,
+    phase: Phase,
+    times: Option<Times>,
+    /// Whether each open connection has said `hello`.
+    connections: BTreeMap<Connection, bool>,
+    /// The connections that could lead. The first leads next.
+    ready: Vec<Connection>,
+    quits: bool,
+    /// What was reported last.
+    reported_ready: bool,
+}
+
+impl Machine {
+    /// Returns the machine of a tree that was just started.
+    pub(super) fn new(limits: Limits, after_stop: AfterStop) -> Self {
+        Self {
+            limits,
+            after_stop,
+            phase: Phase::Standby,
+            times: None,
+            connections: BTreeMap::new(),
+            ready: Vec::new(),
+            quits: false,
+            reported_ready: false,
+        }
+    }
+
+    /// Returns when a [`Event::Tick`] is due.
+    pub(super) fn due(&self) -> Instant {
+        match self.phase {
+            Phase::Leading { answer_by: at, .. } | Phase::Stopping { until: at, .. } => at,
+            Phase::Standby | Phase::Arming { .. } | Phase::Ending { .. } => Instant::NEVER,
+        }
+    }
+
+    /// Whether a slot is won, and guardian and keeper have yet to confirm its deadline.
+    pub(super) fn is_arming(&self) -> bool {
+        matches!(self.phase, Phase::Arming { .. })
+    }
+
+    /// Whether `lead` was sent, and the tree is not being ended.
+    pub(super) fn is_leading(&self) -> bool {
+        matches!(self.phase, Phase::Leading { .. } | Phase::Stopping { .. })
+    }
+
+    /// Handles an event that happens now.
+    pub(super) fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Connected(connection) => {
+                self.connections.insert(connection, false);
+                effects.push(Effect::Greet(connection));
+            }
+            Event::Said(connection, message) => self.said(now, connection, message, &mut effects),
+            Event::Garbled(connection, reason) => self.refuse(connection, reason, &mut effects),
+            Event::Closed(connection) => self.closed(connection, Ending::Gone, &mut effects),
+            Event::Won(term, times) => match (self.phase, self.ready.first()) {
+                (Phase::Standby, Some(by)) if !self.quits => {
+                    self.times = Some(times);
+                    self.phase = Phase::Arming { term, by: *by };
+                }
+                _ => effects.push(Effect::Over),
+            },
+            Event::InForce => self.lead(now, &mut effects),
+            Event::NotInForce => {
+                if let Phase::Arming { term, .. } = self.phase {
+                    self.end(Some(term), Ending::NotInForce, Effect::TermTree, &mut effects);
+                }
+            }
+            Event::Moved(times) => {
+                self.times = Some(times);
+                if let Phase::Leading { term, by, .. } = self.phase {
+                    let Times { stop_by, kill_at } = times;
+                    let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
+                    effects.push(Effect::Send(
+                        by,
+                        ToApp::Renewed { epoch: Decimal(term.epoch), stop_by, kill_at },
+                    ));
+                }
+            }
+            Event::AtRisk => {
+                if let Phase::Leading { term, by, .. } = self.phase {
+                    effects.push(Effect::Send(by, ToApp::AtRisk { epoch: Decimal(term.epoch) }));
+                }
+            }
+            Event::Stop(reason) => self.stop(now, reason, &mut effects),
+            Event::Quit => {
+                self.quits = true;
+                match self.phase {
+                    Phase::Standby => {
+                        self.end(None, Ending::Asked(Reason::Terminating), Effect::TermTree, &mut effects)
+                    }
+                    Phase::Arming { term, .. } => {
+                        self.end(
+                            Some(term),
+                            Ending::Asked(Reason::Terminating),
+                            Effect::TermTree,
+                            &mut effects,
+                        );
+                    }
+                    Phase::Leading { .. } => self.stop(now, Reason::Terminating, &mut effects),
+                    Phase::Stopping { .. } | Phase::Ending { .. } => {}
+                }
+            }
+            Event::Tick => match self.phase {
+                Phase::Leading { term, answered, answer_by, .. } if now >= answer_by => {
+                    let ending = if answered { Ending::NotAlive } else { Ending::NotLeading };
+                    self.end(Some(term), ending, Effect::TermTree, &mut effects);
+                }
+                Phase::Stopping { term, until, .. } if now >= until => {
+                    self.end(Some(term), Ending::NotStopped, Effect::TermTree, &mut effects);
+                }
+                _ => {}
+            },
+            Event::TreeGone => {
+                let held = match self.phase {
+                    Phase::Arming { .. } => true,
+                    Phase::Leading { .. } | Phase::Stopping { .. } => {
+                        effects.push(Effect::Ends(Ending::Gone));
+                        true
+                    }
+                    Phase::Ending { term } => term.is_some(),
+                    Phase::Standby => false,
+                };
+                self.phase = Phase::Ending { term: None };
+                self.ready.clear();
+                effects.extend(held.then_some(Effect::Over));
+            }
+        }
+        let ready = match self.phase {
+            Phase::Standby => !self.quits && !self.ready.is_empty(),
+            Phase::Arming { .. } | Phase::Leading { .. } => true,
+            Phase::Stopping { .. } | Phase::Ending { .. } => false,
+        };
+        if ready != self.reported_ready {
+            self.reported_ready = ready;
+            effects.push(Effect::Ready(ready));
+        }
+        effects
+    }
+
+    fn said(&mut self, now: Instant, from: Connection, message: FromApp, effects: &mut Vec<Effect>) {
+        let Some(greeted) = self.connections.get_mut(&from) else { return };
+        match message {
+            FromApp::Hello { version: VERSION } => *greeted = true,
+            FromApp::Hello { version } => {
+                let reason = format!("this vvm speaks version {VERSION} of the warm protocol, not {version}");
+                self.refuse(from, reason, effects);
+            }
+            _ if !*greeted => self.refuse(from, "the first message is \"hello\"".into(), effects),
+            FromApp::Ready { ready: true } => {
+                if !self.ready.contains(&from) {
+                    self.ready.push(from);
+                }
+            }
+            FromApp::Ready { ready: false } => {
+                self.ready.retain(|ready| *ready != from);
+                match self.phase {
+                    Phase::Arming { by, .. } if by == from => self.withdraw(effects),
+                    Phase::Leading { by, .. } if by == from => self.stop(now, Reason::NotReady, effects),
+                    _ => {}
+                }
+            }
+            FromApp::Leading { epoch: Decimal(of) } => {
+                if let Phase::Leading { term, by, answered, answer_by } = &mut self.phase
+                    && (*by, term.epoch) == (from, of)
+                {
+                    *answered = true;
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
+                }
+            }
+            FromApp::Alive { epoch: Decimal(of) } => {
+                if let Phase::Leading { term, by, answered: true, answer_by } = &mut self.phase
+                    && (*by, term.epoch) == (from, of)
+                {
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
+                }
+            }
+            FromApp::Resign { epoch: Decimal(of) } => {
+                if let Phase::Leading { term, by, .. } = self.phase
+                    && (by, term.epoch) == (from, of)
+                {
+                    self.ready.retain(|ready| *ready != from);
+                    self.stop(now, Reason::Resigned, effects);
+                }
+            }
+            FromApp::Stopped { epoch: Decimal(of) } => {
+                let (Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. }) = self.phase else {
+                    return;
+                };
+                if (by, term.epoch) != (from, of) {
+                    return;
+                }
+                if self.after_stop == AfterStop::Keep && !self.quits {
+                    self.keep(from, effects);
+                } else {
+                    // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
+                    let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
+                    self.end(Some(term), Ending::Stopped, how, effects);
+                }
+            }
+            FromApp::Unknown => {}
+        }
+    }
+
+    /// Sends `lead`, if a leadership waits for it.
+    fn lead(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
+            return;
+        };
+        self.phase = Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
+        let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
+        let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
+        effects.extend([Effect::Send(by, lead), Effect::Leads]);
+    }
+
+    /// Lets the app stand by again after `stopped`.
+    fn keep(&mut self, by: Connection, effects: &mut Vec<Effect>) {
+        if let Phase::Leading { .. } = self.phase {
+            // Unasked. It would get the next leadership at once.
+            self.ready.retain(|ready| *ready != by);
+            effects.push(Effect::Ends(Ending::Stopped));
+        }
+        self.phase = Phase::Standby;
+        // (I6) By the app's word.
+        effects.extend([Effect::Keeps, Effect::Over]);
+    }
+
+    /// Ends a leadership of which no `lead` was sent, so that nothing has to stop (I6).
+    fn withdraw(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Standby;
+        effects.push(Effect::Over);
+    }
+
+    fn stop(&mut self, now: Instant, reason: Reason, effects: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Arming { .. } => self.withdraw(effects),
+            Phase::Leading { term, by, .. } => {
+                let latest = now.after(self.limits.stop);
+                let kill_at = self.times.map_or(latest, |times| times.kill_at);
+                let until = latest.min(kill_at.before(self.limits.least_to_stop));
+                self.phase = Phase::Stopping { term, by, until };
+                let (stop_by, kill_at) = (until.into(), kill_at.into());
+                let stop = ToApp::Stop { epoch: Decimal(term.epoch), reason, stop_by, kill_at };
+                effects.extend([Effect::Ends(Ending::Asked(reason)), Effect::Send(by, stop)]);
+            }
+            Phase::Standby | Phase::Stopping { .. } | Phase::Ending { .. } => {}
+        }
+    }
+
+    fn refuse(&mut self, connection: Connection, reason: String, effects: &mut Vec<Effect>) {
+        if self.connections.contains_key(&connection) {
+            effects.push(Effect::Send(connection, ToApp::Refused { reason }));
+            self.closed(connection, Ending::Garbled, effects);
+        }
+    }
+
+    fn closed(&mut self, connection: Connection, why: Ending, effects: &mut Vec<Effect>) {
+        if self.connections.remove(&connection).is_none() {
+            return;
+        }
+        effects.push(Effect::Close(connection));
+        self.ready.retain(|ready| *ready != connection);
+        match self.phase {
+            Phase::Arming { by, .. } if by == connection => self.withdraw(effects),
+            Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. } if by == connection => {
+                self.end(Some(term), why, Effect::TermTree, effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, term: Option<Term>, why: Ending, how: Effect, effects: &mut Vec<Effect>) {
+        // After `stop`, its reason stands.
+        if !matches!(self.phase, Phase::Stopping { .. }) || !matches!(why, Ending::Stopped) {
+            effects.extend(term.map(|_| Effect::Ends(why)));
+        }
+        self.phase = Phase::Ending { term };
+        effects.push(how);
+    }
+}
+
+#[cfg(test)]
+mod tests;

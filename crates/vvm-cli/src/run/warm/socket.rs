@@ -1,0 +1,397 @@
+//! [`Socket`]: the Unix socket of a warm app: who may connect, whose messages count, and what waits to be sent.
+//!
+//! Only a descendant of the keeper may connect, so that only contained processes lead. The kernel names the process
+//! that connected (SO_PEERCRED), and the sender of each piece of a stream (SCM_CREDENTIALS). A pidfd is opened
+//! before the descent is checked, and watched: while it shows a live process, the number names no other. So a
+//! message with that number as its sender was sent by the process that was checked. What another process
+//! sends over an inherited socket is dropped. If the process ends while a child of it still has the
+//! socket, the pidfd reports the end that the stream does not.
+//!
+//! One epoll descriptor stands for all of them, so that the host waits for one.
+
+use super::{machine::Connection, protocol::LONGEST_LINE};
+use rustix::{
+    event::epoll::{self, CreateFlags, EventData, EventFlags},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, rmdir, unlinkat},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+        SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with, sockopt,
+    },
+    process::{Pid, PidfdFlags, pidfd_open},
+    time::Timespec,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::Permissions,
+    io::{self, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::PermissionsExt as _,
+    },
+    path::{Path, PathBuf},
+};
+use tempfile::TempDir;
+use vvm_containment::{Family, Readable};
+
+/// An address of a socket has 107 bytes (unix(7)).
+const LONGEST_PATH: usize = 107;
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::run) enum NoSocket {
+    #[error("--warm: the path of the socket has {} bytes, at most {LONGEST_PATH} are possible (unix(7)): set TMPDIR to a shorter path", .0.as_os_str().len())]
+    TooLong(PathBuf),
+    #[error("--warm: no socket in {path}: {cause}; set TMPDIR to another folder")]
+    Refused { path: PathBuf, cause: io::Error },
+}
+
+/// What happened on the socket.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    Connected(Connection, Pid),
+    /// A line, without its end.
+    Line(Connection, Vec<u8>),
+    /// A line of more than [`LONGEST_LINE`] bytes.
+    TooLong(Connection),
+    /// No line follows.
+    Closed(Connection),
+    /// A process that is no descendant of the keeper has connected, and got an answer.
+    Uncontained(Pid),
+    /// A process that did not connect has sent something over an inherited socket. It was dropped.
+    Foreign(Connection, Pid),
+}
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    path: PathBuf,
+    /// Removed when this is dropped.
+    _folder: TempDir,
+    /// Says that this process lives: a lock on the folder.
+    _lock: OwnedFd,
+    listener: OwnedFd,
+    epoll: OwnedFd,
+    readable: Readable,
+    peers: BTreeMap<Connection, Peer>,
+    next: Connection,
+    heard: VecDeque<Heard>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    socket: OwnedFd,
+    /// Readable once the process that connected has ended.
+    process: OwnedFd,
+    pid: Pid,
+    /// A line without its end.
+    line: Vec<u8>,
+    /// What the kernel has not taken yet.
+    unsent: Vec<u8>,
+    /// A line that a newer one of its kind replaces.
+    newest: Option<Vec<u8>>,
+}
+
+const LISTENER: u64 = 0;
+
+/// The beginning of the name of each folder.
+const PREFIX: &str = "vvm-warm-";
+
+const NAME: &str = "socket";
+
+impl Socket {
+    /// Listens in a new folder. Must be called in the context of a runtime.
+    ///
+    /// # Errors
+    /// [`NoSocket`].
+    pub(super) fn listen() -> Result<Self, NoSocket> {
+        Self::listen_below(&std::env::temp_dir())
+    }
+
+    fn listen_below(parent: &Path) -> Result<Self, NoSocket> {
+        let refused = |cause: io::Error| NoSocket::Refused { path: parent.into(), cause };
+        // Others may pass, because processes of the app may have changed their user, and may not list it.
+        let mode = Permissions::from_mode(0o711);
+        remove_abandoned(parent);
+        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(parent);
+        let folder = folder.map_err(refused)?;
+        let path = folder.path().join(NAME);
+        let address = match SocketAddrUnix::new(&path) {
+            Ok(address) if path.as_os_str().len() <= LONGEST_PATH => address,
+            _ => return Err(NoSocket::TooLong(path)),
+        };
+        let refused = |errno: Errno| refused(errno.into());
+        // Before the socket, so that no other host takes the folder for an abandoned one.
+        let lock = folder_at(folder.path()).map_err(refused)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(refused)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)?;
+        // Before the first connection, whose messages may come before it is accepted.
+        sockopt::set_socket_passcred(&listener, true).map_err(refused)?;
+        bind(&listener, &address).map_err(refused)?;
+        rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).map_err(refused)?;
+        listen(&listener, 64).map_err(refused)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(refused)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN).map_err(refused)?;
+        let readable =
+            Readable::of(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
+        let (peers, heard) = (BTreeMap::new(), VecDeque::new());
+        Ok(Self { path, _folder: folder, _lock: lock, listener, epoll, readable, peers, next: 1, heard })
+    }
+
+    /// Returns the path, for `VVM_SOCKET`.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until something happens. `keeper` is that of the app.
+    ///
+    /// # Errors
+    /// If the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<Heard> {
+        let Self { readable, epoll, listener, peers, next, heard, .. } = self;
+        readable
+            .find(|| {
+                while heard.is_empty() {
+                    let mut ready = Vec::with_capacity(16);
+                    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+                    match epoll::wait(&*epoll, rustix::buffer::spare_capacity(&mut ready), Some(&at_once)) {
+                        Ok(1..) | Err(Errno::INTR) => {}
+                        Ok(0) | Err(_) => return None,
+                    }
+                    for event in ready {
+                        let (data, flags) = (event.data, event.flags);
+                        match data.u64() {
+                            LISTENER => accept(listener, epoll, peers, next, heard, keeper),
+                            number => serve(epoll, peers, number / 2, flags, heard),
+                        }
+                    }
+                }
+                heard.pop_front()
+            })
+            .await
+    }
+
+    /// Sends a line as soon as the peer takes it. Only the newest of lines that are `replaceable` waits.
+    pub(super) fn send(&mut self, to: Connection, line: Vec<u8>, replaceable: bool) {
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.send(&self.epoll, to, line, replaceable);
+        }
+    }
+
+    /// Closes a connection.
+    pub(super) fn close(&mut self, connection: Connection) {
+        if let Some(peer) = self.peers.remove(&connection) {
+            // The descriptors are open elsewhere: epoll would go on to report them.
+            let _ = epoll::delete(&self.epoll, &peer.socket);
+            let _ = epoll::delete(&self.epoll, &peer.process);
+        }
+        self.heard.retain(|heard| heard.connection() != Some(connection));
+    }
+
+    /// Closes all connections.
+    pub(super) fn close_all(&mut self) {
+        for connection in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.close(connection);
+        }
+    }
+}
+
+fn folder_at(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Removes what hosts that were killed have left behind. What can't be removed is of another user.
+fn remove_abandoned(parent: &Path) {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let _ = remove_if_abandoned(&entry.path());
+    }
+}
+
+/// Removes a folder with a socket, unless a host has locked it. A folder without a socket is of a host that is about to
+/// lock it.
+fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
+    let folder = folder_at(path)?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    unlinkat(&folder, NAME, AtFlags::empty())?;
+    rmdir(path)
+}
+
+impl Heard {
+    fn connection(&self) -> Option<Connection> {
+        match self {
+            Self::Connected(connection, _)
+            | Self::Line(connection, _)
+            | Self::TooLong(connection)
+            | Self::Closed(connection)
+            | Self::Foreign(connection, _) => Some(*connection),
+            Self::Uncontained(_) => None,
+        }
+    }
+}
+
+/// Accepts one connection.
+fn accept(
+    listener: &OwnedFd,
+    epoll: &OwnedFd,
+    peers: &mut BTreeMap<Connection, Peer>,
+    next: &mut Connection,
+    heard: &mut VecDeque<Heard>,
+    keeper: Pid,
+) {
+    let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+    // Without a number in this namespace the process can't be a descendant.
+    let Ok(pid) = sockopt::socket_peercred(&socket).map(|peer| peer.pid) else { return };
+    // A process that has ended leads nothing.
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if !is_below(keeper, pid) {
+        const ANSWER: &[u8] =
+            b"{\"type\":\"refused\",\"reason\":\"this process was not started by vvm run --warm, or \
+            has left its containment: only descendants of the app may connect to VVM_SOCKET\"}\n";
+        // A peer that does not read it gets the end of the stream.
+        let _ = send(&socket, ANSWER, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        heard.push_back(Heard::Uncontained(pid));
+        return;
+    }
+    let number = *next;
+    *next += 1;
+    let watched = sockopt::set_socket_passcred(&socket, true)
+        .and_then(|()| epoll::add(epoll, &socket, EventData::new_u64(2 * number), EventFlags::IN))
+        .and_then(|()| epoll::add(epoll, &process, EventData::new_u64(2 * number + 1), EventFlags::IN));
+    if watched.is_ok() {
+        let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
+        peers.insert(number, Peer { socket, process, pid, line, unsent, newest });
+        heard.push_back(Heard::Connected(number, pid));
+    }
+}
+
+/// How often a process is looked for. A walk of a tree that changes may miss some.
+const LOOKS: usize = 3;
+
+/// Whether `pid` is a descendant of `keeper`.
+fn is_below(keeper: Pid, pid: Pid) -> bool {
+    let Ok(family) = Family::of_this_process() else { return false };
+    let is_found = || family.tree_of(keeper).iter().any(|member| member.pid == pid);
+    pid != keeper && (0..LOOKS).any(|_| is_found())
+}
+
+/// Handles what epoll reports about a connection.
+fn serve(
+    epoll: &OwnedFd,
+    peers: &mut BTreeMap<Connection, Peer>,
+    number: Connection,
+    flags: EventFlags,
+    heard: &mut VecDeque<Heard>,
+) {
+    let Some(peer) = peers.get_mut(&number) else { return };
+    if flags.contains(EventFlags::OUT) {
+        peer.flush(epoll, number);
+    }
+    // Before its end, because what was sent before counts.
+    let mut is_closed = peer.receive(number, heard);
+    is_closed |= has_ended(&peer.process) && {
+        // The last messages may have come after that look.
+        peer.receive(number, heard);
+        true
+    };
+    if is_closed {
+        let _ = epoll::delete(epoll, &peer.socket);
+        let _ = epoll::delete(epoll, &peer.process);
+        peers.remove(&number);
+        heard.push_back(Heard::Closed(number));
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+impl Peer {
+    /// Reads what has arrived. Returns whether nothing follows.
+    fn receive(&mut self, number: Connection, heard: &mut VecDeque<Heard>) -> bool {
+        loop {
+            let mut bytes = [0; LONGEST_LINE];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let received = {
+                let into = &mut [IoSliceMut::new(&mut bytes)];
+                recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+            };
+            let length = match received {
+                Ok(message) if message.bytes > 0 => message.bytes,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return false,
+                Ok(_) | Err(_) => return true,
+            };
+            // The kernel does not join what several processes have sent (unix(7)). Descriptors are closed.
+            let sender = ancillary.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
+                _ => None,
+            });
+            match sender {
+                Some(sender) if sender == self.pid => {}
+                Some(sender) => {
+                    heard.push_back(Heard::Foreign(number, sender));
+                    continue;
+                }
+                None => continue,
+            }
+            for byte in &bytes[..length] {
+                match byte {
+                    b'\n' => heard.push_back(Heard::Line(number, std::mem::take(&mut self.line))),
+                    byte => self.line.push(*byte),
+                }
+                if self.line.len() >= LONGEST_LINE {
+                    heard.push_back(Heard::TooLong(number));
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, epoll: &OwnedFd, number: Connection, line: Vec<u8>, replaceable: bool) {
+        if replaceable && !self.unsent.is_empty() {
+            self.newest = Some(line);
+        } else {
+            // An older one would come after this line.
+            self.newest = None;
+            self.unsent.extend(line);
+        }
+        self.flush(epoll, number);
+    }
+
+    /// Sends what the kernel takes, and has epoll report when it takes more.
+    fn flush(&mut self, epoll: &OwnedFd, number: Connection) {
+        loop {
+            if self.unsent.is_empty() {
+                self.unsent = self.newest.take().unwrap_or_default();
+            }
+            if self.unsent.is_empty() {
+                break;
+            }
+            match send(&self.socket, &self.unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // The end of the stream is read, too.
+                Err(_) => {
+                    (self.unsent, self.newest) = (Vec::new(), None);
+                    break;
+                }
+            }
+        }
+        let more = if self.unsent.is_empty() { EventFlags::empty() } else { EventFlags::OUT };
+        let data = EventData::new_u64(2 * number);
+        // It was added, so the kernel only refuses what it would have refused then.
+        let _ = epoll::modify(epoll, self.socket.as_fd(), data, EventFlags::IN | more);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Connections of real processes. This test program is the host; a shell is the keeper.
+
+use super::*;
+use rustix::net::socketpair;
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    process::{Child, Command, Stdio},
+};
+
+/// Set in a process that connects: the path of the socket.
+const PATH: &str = "WARM_SOCKET_OF_TEST";
+/// What it does then.
+const MODE: &str = "WARM_MODE_OF_TEST";
+
+/// Not a test, unless it is started as a connector.
+#[test]
+fn connector() {
+    let Some(path) = std::env::var_os(PATH) else { return };
+    let mut stream = UnixStream::connect(path).unwrap();
+    match std::env::var(MODE).unwrap().as_str() {
+        "speaks" => {
+            stream.write_all(b"one\ntwo\nthr").unwrap();
+            stream.write_all(b"ee\n").unwrap();
+            // Until the host has heard it.
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        "speaks long" => {
+            stream.write_all(&[b'x'; LONGEST_LINE + 1]).unwrap();
+            // It is reset, because the host has not read all of it.
+            let _ = stream.read(&mut [0]);
+        }
+        "forks" => {
+            stream.write_all(b"before\n").unwrap();
+            let inherited = OwnedFd::from(stream.try_clone().unwrap());
+            let mut child = Command::new("sh");
+            // The child outlives this process, and keeps the socket.
+            let mut child =
+                child.args(["-c", "echo forged >&0; exec sleep 1000"]).stdin(inherited).spawn().unwrap();
+            // Until the child has sent it.
+            stream.read_exact(&mut [0]).unwrap();
+            assert!(child.try_wait().unwrap().is_none());
+        }
+        mode => panic!("{mode}"),
+    }
+}
+
+/// Starts a keeper with a connector below it.
+fn keeper(socket: &Socket, mode: &str) -> Keeper {
+    let program = std::env::current_exe().unwrap();
+    let mut shell = Command::new("setsid");
+    shell.args(["sh", "-c", "\"$0\" --exact run::warm::socket::tests::connector --nocapture; sleep 1000"]);
+    shell.arg(program).env(PATH, socket.path()).env(MODE, mode).stdout(Stdio::null());
+    Keeper(shell.spawn().unwrap())
+}
+
+/// Killed with all of its session when it is dropped.
+struct Keeper(Child);
+
+impl Keeper {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process_group(self.pid(), rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn run(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test());
+}
+
+#[test]
+fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
+    run(async || {
+        let mut socket = Socket::listen().unwrap();
+        let keeper = keeper(&socket, "speaks");
+        let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        assert_ne!(process, keeper.pid());
+        for line in ["one", "two", "three"] {
+            assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, line.into()));
+        }
+        socket.send(1, b"\n".into(), false);
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+    });
+}
+
+#[test]
+fn line_that_is_too_long_is_the_last() {
+    run(async || {
+        let mut socket = Socket::listen().unwrap();
+        let keeper = keeper(&socket, "speaks long");
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::TooLong(1));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+    });
+}
+
+#[test]
+fn forked_child_is_not_believed_and_does_not_hide_the_end_of_its_parent() {
+    run(async || {
+        let mut socket = Socket::listen().unwrap();
+        let keeper = keeper(&socket, "forks");
+        let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, b"before".into()));
+        let Heard::Foreign(1, child) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        assert_ne!(child, process);
+        socket.send(1, b"\n".into(), false);
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+        rustix::process::test_kill_process(child).unwrap();
+    });
+}
+
+#[test]
+fn process_that_is_not_contained_is_refused_with_the_reason() {
+    run(async || {
+        let mut socket = Socket::listen().unwrap();
+        let keeper = keeper(&socket, "speaks");
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        let mut stream = UnixStream::connect(socket.path()).unwrap();
+        loop {
+            match socket.next(keeper.pid()).await.unwrap() {
+                Heard::Uncontained(pid) => break assert_eq!(pid, rustix::process::getpid()),
+                Heard::Line(1, _) | Heard::Closed(1) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("}\n"), "{answer}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&answer).unwrap()["type"], "refused");
+    });
+}
+
+#[test]
+fn only_the_newest_replaceable_line_waits_for_a_peer_that_does_not_read() {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+    epoll::add(&epoll, &near, EventData::new_u64(2), EventFlags::IN).unwrap();
+    let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+    let pid = rustix::process::getpid();
+    let mut peer = Peer { socket: near, process, pid, line: Vec::new(), unsent: Vec::new(), newest: None };
+    let mut sent = 0_u32;
+    while peer.unsent.is_empty() {
+        peer.send(&epoll, 1, format!("{sent:0999}\n").into_bytes(), true);
+        sent += 1;
+    }
+    for number in sent..sent + 1000 {
+        peer.send(&epoll, 1, format!("{number:0999}\n").into_bytes(), true);
+    }
+    let mut read = Vec::new();
+    let mut stream = UnixStream::from(far);
+    loop {
+        let mut bytes = [0; 65536];
+        match stream.read(&mut bytes) {
+            Ok(length) => read.extend_from_slice(&bytes[..length]),
+            Err(_) if peer.unsent.is_empty() => break,
+            Err(_) => peer.flush(&epoll, 1),
+        }
+    }
+    let lines = String::from_utf8(read).unwrap();
+    let numbers = lines.lines().map(|line| line.parse::<u32>().unwrap()).collect::<Vec<_>>();
+    let wanted = (0..sent).chain([sent + 999]).collect::<Vec<_>>();
+    assert_eq!(numbers, wanted);
+}
+
+#[test]
+fn path_that_is_too_long_for_a_socket_is_refused_with_the_way_out() {
+    run(async || {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("x".repeat(100));
+        std::fs::create_dir(&deep).unwrap();
+        let refusal = Socket::listen_below(&deep).unwrap_err().to_string();
+        assert!(refusal.contains("at most 107") && refusal.contains("TMPDIR"), "{refusal}");
+        assert!(std::fs::read_dir(&deep).unwrap().next().is_none(), "it leaves nothing behind");
+    });
+}
+
+#[test]
+fn socket_of_a_killed_host_is_removed_by_the_next_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _entered = runtime.enter();
+    let listen = || Socket::listen_below(parent.path()).unwrap();
+    let (living, killed) = (listen(), listen());
+    // The end of a process closes its descriptors, and removes nothing.
+    let Socket { path, _folder, _lock, .. } = killed;
+    let abandoned = _folder.keep();
+    drop(_lock);
+    let unbound = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent.path()).unwrap();
+    let next = listen();
+    assert!(!path.exists() && !abandoned.exists());
+    assert!(living.path().exists() && unbound.path().exists());
+    drop((living, next, unbound));
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+}

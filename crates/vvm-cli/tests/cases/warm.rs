@@ -1,0 +1,406 @@
+//! `vvm run --warm`: apps that are started before they lead. The app is this test program again.
+
+use crate::VVM;
+use harness::{Level, Run, Running, SHORT_TTL, Trial, command_line, eventually, state};
+use nix::sys::ptrace;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+use vvm_clock::SystemClock;
+
+/// What the app does.
+const MODE: &str = "WARM_MODE";
+/// The folder of the trial.
+const FOLDER: &str = "WARM_FOLDER";
+
+/// Not a test, unless `vvm` has started it as its app.
+#[test]
+fn app() {
+    let (Ok(mode), Some(path)) = (env::var(MODE), env::var_os("VVM_SOCKET")) else { return };
+    let folder = PathBuf::from(env::var_os(FOLDER).unwrap());
+    println!("\nsocket {}", Path::new(&path).display());
+    let mut socket = UnixStream::connect(path).unwrap();
+    let lines = BufReader::new(socket.try_clone().unwrap()).lines().map(Result::unwrap);
+    let mut say = move |message: Value| writeln!(socket, "{message}").is_ok();
+    say(json!({ "type": "hello", "version": 1 }));
+    let ready = mode != "never ready";
+    say(json!({ "type": "ready", "ready": ready }));
+    println!("\nwarm");
+    let mut held = None;
+    for line in lines {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        let epoch = message["epoch"].clone();
+        match message["type"].as_str().unwrap() {
+            "lead" => {
+                let lock = fs::File::create(folder.join("lock")).unwrap();
+                let alone = if lock.try_lock().is_ok() { "alone" } else { "not alone" };
+                // Held until this process ends, or until it has stopped if it is kept.
+                held = Some(lock);
+                println!("\nleads {epoch} {alone}");
+                match mode.as_str() {
+                    "leaves" => return println!("\nleaves"),
+                    "is deaf" => loop {
+                        thread::park();
+                    },
+                    "is kept" => drop(Command::new("sleep").arg("1000").spawn().unwrap()),
+                    "resigns" => drop(say(json!({ "type": "resign", "epoch": epoch }))),
+                    _ => {}
+                }
+                say(json!({ "type": "leading", "epoch": epoch }));
+                if mode == "hangs" {
+                    beat(folder.clone());
+                }
+                note_deadline(&folder, &message);
+            }
+            "renewed" => note_deadline(&folder, &message),
+            "stop" => {
+                println!("\nstops {}", message["reason"]);
+                if mode == "is kept" {
+                    held = None;
+                }
+                if mode != "hangs" {
+                    say(json!({ "type": "stopped", "epoch": epoch }));
+                }
+            }
+            _ => {}
+        }
+    }
+    // The host has closed the connection, or is gone.
+    let _held = held;
+    loop {
+        thread::park();
+    }
+}
+
+fn note_deadline(folder: &Path, message: &Value) {
+    fs::write(folder.join("kill_at.new"), message["kill_at"].to_string()).unwrap();
+    fs::rename(folder.join("kill_at.new"), folder.join("kill_at")).unwrap();
+}
+
+/// Notes the time again and again, as long as this process lives.
+fn beat(folder: PathBuf) {
+    thread::spawn(move || {
+        loop {
+            let now = SystemClock::read().as_nanos() / 1_000_000;
+            fs::write(folder.join("beat.new"), now.to_string()).unwrap();
+            fs::rename(folder.join("beat.new"), folder.join("beat")).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+}
+
+fn number(file: &Path) -> u64 {
+    fs::read_to_string(file).unwrap().parse().unwrap()
+}
+
+/// A `vvm run --warm` with an app of this mode. The app ignores TERM.
+fn warm(trial: &Trial, mode: &str) -> Run {
+    let program = env::current_exe().unwrap();
+    let script = "trap '' TERM; exec \"$0\" --exact cases::warm::app --nocapture";
+    let run = trial.run(["sh", "-c", script, program.to_str().unwrap()]);
+    run.with(["--warm", "--stop-timeout", "500ms"])
+        .environment(MODE, mode)
+        .environment(FOLDER, trial.folder().to_str().unwrap())
+}
+
+fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
+    let mut running = warm(trial, mode).with(["--ttl", ttl]).start();
+    assert!(running.stdout.wait_for("leads").ends_with(" alone"));
+    running
+}
+
+fn standby(trial: &Trial, ttl: &str) -> Running {
+    let mut running = warm(trial, "obeys").with(["--ttl", ttl]).start();
+    running.stderr.wait_for("waiting for leadership");
+    running
+}
+
+/// Returns the processes of apps.
+fn apps(trial: &Trial) -> Vec<Pid> {
+    let program = env::current_exe().unwrap().display().to_string();
+    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with(&program)).collect()
+}
+
+fn is_free(trial: &Trial) -> bool {
+    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+    shown.contains("free")
+}
+
+/// The TTL is longer than any wait of this test. Shows I6.
+#[test]
+fn standby_leads_when_the_host_of_the_leader_is_killed() {
+    let trial = VVM.trial();
+    let first = leader(&trial, "obeys", "120s");
+    let mut second = standby(&trial, "120s");
+    kill_process(first.host(), Signal::KILL).unwrap();
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.finish();
+    second.signal(Signal::TERM);
+    second.finish();
+}
+
+#[test]
+fn asked_to_step_down_the_app_stops_and_stands_by_again() {
+    let trial = VVM.trial();
+    let mut first = leader(&trial, "obeys", "120s");
+    let mut second = standby(&trial, "120s");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops \"step_down\"");
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    // Another process of it.
+    first.stdout.wait_for("warm");
+    first.stderr.wait_for("waiting for leadership");
+    for running in [second, first] {
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+    }
+}
+
+/// Shows I6.
+#[test]
+fn kept_app_stands_by_and_leads_again_in_the_same_process() {
+    let trial = VVM.trial();
+    let start = || warm(&trial, "is kept").with(["--ttl", "120s", "--after-stop", "keep"]).start();
+    let mut first = start();
+    first.stdout.wait_for("leads");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops \"step_down\"");
+    let line = first.stderr.wait_for("still running: ");
+    let (_, named) = line.split_once("still running: ").unwrap();
+    assert!(named.ends_with(" (sleep)") && !named.contains(','), "{line}");
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.finish();
+    let line = first.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.signal(Signal::TERM);
+    let finished = first.finish();
+    let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
+    assert_eq!(starts, 1, "{:#?}", finished.stdout);
+}
+
+/// It neither stops nor heeds TERM, and the storage does not answer. Shows I4.
+#[test]
+fn app_that_hangs_at_stop_is_dead_by_the_deadline() {
+    let trial = VVM.trial();
+    let mut running = warm(&trial, "hangs").with(["--ttl", SHORT_TTL, "--stop-timeout", "1m"]).start();
+    running.stdout.wait_for("leads");
+    let lock = trial.lock_storage();
+    running.stdout.wait_for("stops \"lost\"");
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    let (beat, kill_at) = (number(&trial.folder().join("beat")), number(&trial.folder().join("kill_at")));
+    assert!(beat < kill_at, "it lived at {beat}, after its deadline at {kill_at}");
+}
+
+#[test]
+fn process_that_is_not_contained_is_refused() {
+    let trial = VVM.trial();
+    let mut running = warm(&trial, "obeys").start();
+    let line = running.stdout.wait_for("socket ");
+    let path = line.trim_start_matches("socket ");
+    let mut socket = UnixStream::connect(path).unwrap();
+    socket.write_all(b"{\"type\":\"hello\",\"version\":1}\n{\"type\":\"ready\",\"ready\":true}\n").unwrap();
+    let mut answer = String::new();
+    // It may be reset, because it has sent what was not read.
+    let _ = socket.read_to_string(&mut answer);
+    assert!(answer.starts_with("{\"type\":\"refused\""), "{answer}");
+    running.stderr.wait_for("is not of the app: refused");
+    running.stdout.wait_for("leads");
+    running.signal(Signal::TERM);
+    running.finish();
+    assert!(!Path::new(path).exists(), "the socket is removed");
+}
+
+/// Shows I6.
+#[test]
+fn end_without_stopped_kills_the_app_and_releases() {
+    for (mode, says) in [
+        ("leaves", "closed its connection"),
+        ("is deaf", "did not say \"leading\" within --start-timeout"),
+        ("resigns", "the app resigned"),
+        ("obeys", "did not say \"alive\" within --alive-within"),
+    ] {
+        let trial = VVM.trial();
+        let options = ["--ttl", "120s", "--start-timeout", "200ms", "--stop-timeout", "200ms"];
+        let options = options.into_iter().chain(["--restart-backoff", "1h"]);
+        let alive = if mode == "obeys" { &["--alive-within", "200ms"][..] } else { &[] };
+        let mut running = warm(&trial, mode).with(options).with(alive.iter().copied()).start();
+        running.stdout.wait_for("leads");
+        running.stderr.wait_for(says);
+        running.stderr.wait_for("starting the app again in");
+        eventually("the record is released", || is_free(&trial));
+        assert!(apps(&trial).is_empty(), "{mode}");
+        running.signal(Signal::TERM);
+        running.finish();
+    }
+}
+
+#[test]
+fn app_that_is_not_ready_claims_nothing() {
+    let trial = VVM.trial();
+    let mut running = warm(&trial, "never ready").start();
+    running.stdout.wait_for("warm");
+    let mut second = leader(&trial, "obeys", "20s");
+    second.signal(Signal::TERM);
+    second.stdout.wait_for("stops \"terminating\"");
+    second.finish();
+    assert!(is_free(&trial));
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
+}
+
+/// The tree of a standby is older than its leadership: a keeper that hangs must not let it lead. Shows I4.
+#[test]
+fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
+    let trial = VVM.trial();
+    let first = leader(&trial, "obeys", SHORT_TTL);
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).start();
+    second.stderr.wait_for("waiting for leadership");
+    let stage = if VVM.level() == Level::PidNamespace { "stage-init" } else { "stage-keeper" };
+    let keeper = keeper_of(&trial, second.host(), stage);
+    // A signal to continue has no effect on a traced process.
+    let traced = nix::unistd::Pid::from_raw(keeper.as_raw_pid());
+    ptrace::attach(traced).unwrap();
+    eventually("the keeper is stopped", || state(keeper) == Some('t'));
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    second.stderr.wait_for("does not confirm the kill deadline");
+    ptrace::detach(traced, None).unwrap();
+    second.stderr.wait_for("starting the app again in");
+    assert!(apps(&trial).is_empty());
+    eventually("the record is released", || is_free(&trial));
+    second.signal(Signal::TERM);
+    let finished = second.finish();
+    assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
+}
+
+fn keeper_of(trial: &Trial, host: Pid, stage: &str) -> Pid {
+    let is_below = |process: Pid| {
+        let mut at = Some(process);
+        while let Some(process) = at {
+            if process == host {
+                return true;
+            }
+            at = parent(process);
+        }
+        false
+    };
+    trial.processes().with(stage).into_iter().find(|process| is_below(*process)).unwrap()
+}
+
+fn parent(process: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    Pid::from_raw(line.trim().parse().ok()?)
+}
+
+/// Opening waits for the lock.
+#[test]
+fn term_while_the_storage_opens_reaches_the_app() {
+    let trial = VVM.trial();
+    let lock = trial.lock_storage();
+    let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(script).with(["--warm"]).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, ["up", "got TERM"]);
+    assert!(finished.says("stopped while waiting"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn app_that_can_not_be_executed_ends_vvm_as_a_shell_would() {
+    let trial = VVM.trial();
+    let finished = trial.run(["/nowhere/app"]).with(["--warm"]).finish();
+    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
+}
+
+/// As the README of the client shows it.
+const IN_PYTHON: &str = r#"
+import vvm
+with vvm.connect() as host:
+    host.ready()
+    print("warm", flush=True)
+    while term := host.next_term():
+        with term:
+            print("leads", term.fence(), term.remaining() > 0, flush=True)
+            while not term.wait(60):
+                pass
+            print("stops", term.reason, flush=True)
+"#;
+
+fn clients_in_python() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/python").display().to_string()
+}
+
+fn has_python() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import sys; assert sys.version_info >= (3, 9)"]);
+    let found = python.status().is_ok_and(|status| status.success());
+    if !found {
+        println!("left out, since there is no Python 3.9");
+    }
+    found
+}
+
+#[test]
+fn python_client_leads_and_stops_when_it_is_told() {
+    if !has_python() {
+        return;
+    }
+    let trial = VVM.trial();
+    let start = || {
+        let run = trial.run(["python3", "-c", IN_PYTHON]).with(["--warm", "--ttl", "120s"]);
+        run.environment("PYTHONPATH", &clients_in_python()).start()
+    };
+    let mut first = start();
+    first.stdout.wait_for("leads");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops step_down");
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with("True"), "{line}");
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.stdout.wait_for("stops terminating");
+    first.stdout.wait_for("leads");
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    second.finish();
+    assert!(is_free(&trial));
+}
+
+#[test]
+fn python_client_passes_its_own_tests() {
+    if !has_python() {
+        return;
+    }
+    let mut tests = Command::new("python3");
+    tests.args(["-W", "ignore::ResourceWarning", "-m", "unittest"]).current_dir(clients_in_python());
+    let ran = tests.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success() && said.contains("Ran "), "{said}");
+}
