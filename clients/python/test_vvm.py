@@ -1,5 +1,6 @@
 """Tests of the client against a host that this test plays: `python3 -m unittest`."""
 
+import asyncio
 import json
 import os
 import socket
@@ -71,6 +72,23 @@ class ClientTest(unittest.TestCase):
             1 / 0
         self.assertEqual(played.hears()[0], "stopped")
 
+    def test_block_whose_fence_fails_ends_by_it_and_no_other_block_does(self):
+        played = Played()
+        host, first = played.term(for_ms=0)
+        with first:
+            first.fence()
+        self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
+        played.lead(epoch="8")
+        with self.assertRaises(vvm.TermOver), host.next_term():
+            first.fence()
+
+    def test_another_leadership_ends_the_term(self):
+        played = Played()
+        _, term = played.term()
+        played.lead(epoch="8")
+        self.assertTrue(term.wait(30))
+        self.assertEqual((term.epoch, term.reason), (7, "another leadership has begun"))
+
     def test_term_ends_at_stop_by_without_a_message_and_never_comes_back(self):
         played = Played()
         _, term = played.term(for_ms=50)
@@ -99,11 +117,13 @@ class ClientTest(unittest.TestCase):
         self.assertIsNone(host.next_term())
 
     def test_what_is_no_message_ends_the_term(self):
-        played = Played()
-        _, term = played.term()
-        played.socket.sendall(b"[]\n")
-        self.assertTrue(term.wait(30))
-        self.assertIn("can't be understood", term.reason)
+        too_long = json.dumps({"type": "at_risk", "epoch": "7", "more": "x" * vvm.LONGEST_LINE}).encode()
+        for line in (b"[]", b'{"type":"renewed","epoch":"7"}', too_long):
+            played = Played()
+            _, term = played.term()
+            played.socket.sendall(line + b"\n")
+            self.assertTrue(term.wait(30))
+            self.assertIn("can't be understood", term.reason)
 
     def test_forked_child_has_no_term_and_no_connection(self):
         played = Played()
@@ -131,6 +151,94 @@ class ClientTest(unittest.TestCase):
             vvm.connect()
         with self.assertRaisesRegex(vvm.NotStarted, "has `vvm run --warm` ended"):
             vvm.connect("/nowhere/socket")
+
+
+class AsyncTest(unittest.TestCase):
+    def test_block_is_cancelled_by_stop_and_says_stopped_after_its_end(self):
+        async def main():
+            played, steps = Played(), []
+            host = vvm.Host(played.far)
+            played.hears()
+            asyncio.get_running_loop().call_later(0.01, played.lead)
+            async for term in host:
+                self.assertEqual(played.hears(), ("leading", {"epoch": "7"}))
+                async with term:
+                    try:
+                        played.say("stop", epoch="7", reason="step_down", stop_by=now_ms(), kill_at=now_ms())
+                        await asyncio.sleep(60)
+                    finally:
+                        # Work that is cancelled may wait, and `stopped` comes after it.
+                        await asyncio.sleep(0)
+                        played.socket.setblocking(False)
+                        with self.assertRaises(BlockingIOError):
+                            played.socket.recv(1)
+                        played.socket.setblocking(True)
+                        steps.append(term.reason)
+                self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
+                played.socket.shutdown(socket.SHUT_RDWR)
+            return steps
+
+        self.assertEqual(asyncio.run(main()), ["step_down"])
+
+    def test_block_is_cancelled_at_stop_by_without_a_message(self):
+        async def main():
+            played = Played()
+            _, term = played.term(for_ms=100)
+            async with term:
+                await asyncio.sleep(60)
+                self.fail("not cancelled")
+            return term.reason
+
+        self.assertEqual(asyncio.run(main()), "not renewed in time")
+
+    def test_block_that_ends_by_itself_is_not_cancelled_later(self):
+        async def main():
+            played = Played()
+            _, term = played.term(for_ms=50)
+            async with term:
+                pass
+            self.assertEqual(played.hears()[0], "stopped")
+            while not term.is_over():
+                await asyncio.sleep(0.01)
+            term._look()
+            await asyncio.sleep(0)
+
+        asyncio.run(main())
+
+    def test_cancellation_from_outside_is_not_swallowed(self):
+        async def main():
+            played = Played()
+            _, term = played.term()
+
+            async def work():
+                async with term:
+                    await asyncio.sleep(60)
+
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(played.hears()[0], "stopped")
+
+        asyncio.run(main())
+
+    def test_waiting_for_a_term_can_be_cancelled_and_loses_none(self):
+        async def main():
+            played = Played()
+            host = vvm.Host(played.far)
+            played.hears()
+            waiting = asyncio.ensure_future(host.__anext__())
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            played.lead()
+            self.assertEqual((await host.__anext__()).epoch, 7)
+            host.close()
+            self.assertEqual([term async for term in host], [])
+
+        asyncio.run(main())
 
 
 if __name__ == "__main__":

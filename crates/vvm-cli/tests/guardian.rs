@@ -11,6 +11,7 @@ const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
 mod cases {
     mod check;
+    mod clients;
     mod container;
     mod containment;
     mod deadline;

@@ -589,7 +589,8 @@ impl Tree<'_> {
             Heard::Foreign(_, pid) => {
                 let pid = pid.as_raw_pid();
                 say_text!(
-                    "{name}: process {pid} has sent a message over a connection of another process: ignored;                      close the socket in forked children"
+                    "{name}: process {pid} has sent a message over a connection of another process: ignored; \
+                     close the socket in forked children"
                 );
                 tracing::warn!(target: "vvm", event = "warm_foreign", name, holder, pid);
                 return None;

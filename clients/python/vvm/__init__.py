@@ -1,27 +1,20 @@
 """Warm standby under `vvm run --warm`: be ready before you lead, and stop when you are told.
 
-    import vvm
-
-    with vvm.connect() as host:
-        app = build()                       # slow: fill caches, connect pools
-        host.ready()
-        while term := host.next_term():
-            with term:                      # "stopped" is said when the block ends
-                while not term.wait(1):
-                    app.save(fence=term.fence())
-
-One thread of this module reads the socket. Fork before you connect: a forked child has no connection.
+README.md shows a program. With asyncio, `async for term in host:` waits for terms, and `async with term:` cancels
+its block when the work has to stop. A thread of this module reads the socket. Fork before you connect: a forked child
+has no connection.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import socket
 import threading
 import time
-from types import TracebackType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 __all__ = ["Host", "NotStarted", "OtherClock", "Refused", "Term", "TermOver", "connect"]
 
@@ -30,6 +23,8 @@ LONGEST_LINE = 4096
 
 # A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
 _HELLO_TAKES_AT_MOST = 60.0
+# Python's timers stop in a suspend, so the clock is read at least so often.
+_LOOK = 0.5
 
 
 class NotStarted(Exception):
@@ -45,7 +40,11 @@ class OtherClock(Exception):
 
 
 class TermOver(Exception):
-    """The leadership ends: begin nothing more."""
+    """The leadership ends: begin nothing more. The block of the term ends by it, and does not raise it."""
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(f"epoch {term.epoch}: {term.reason}")
+        self.term = term
 
 
 def _now() -> float:
@@ -53,10 +52,7 @@ def _now() -> float:
 
 
 def connect(path: Optional[str] = None) -> Host:
-    """Connect to the host that started this program.
-
-    `path` is the environment's VVM_SOCKET by default. Raises NotStarted, Refused or OtherClock.
-    """
+    """Connect to the host that started this program. Raises NotStarted, Refused or OtherClock."""
     path = path or os.environ.get("VVM_SOCKET")
     if not path:
         raise NotStarted("VVM_SOCKET is not set: start this program by `vvm run --warm … -- PROGRAM`")
@@ -64,11 +60,10 @@ def connect(path: Optional[str] = None) -> Host:
     try:
         connection.connect(path)
         return Host(connection)
-    except (FileNotFoundError, ConnectionRefusedError) as cause:
+    except BaseException as cause:
         connection.close()
-        raise NotStarted(f"no host listens at VVM_SOCKET ({path}): has `vvm run --warm` ended?") from cause
-    except BaseException:
-        connection.close()
+        if isinstance(cause, (FileNotFoundError, ConnectionRefusedError)):
+            raise NotStarted(f"no host listens at VVM_SOCKET ({path}): has `vvm run --warm` ended?") from cause
         raise
 
 
@@ -78,15 +73,13 @@ class Host:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lines = connection.makefile("rb")
-        self._sending = threading.Lock()
-        self._changed = threading.Condition()
+        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self._watchers: list[Callable[[], object]] = []
         self._term: Optional[Term] = None
         self._taken: Optional[Term] = None
         self._closed = False
         hello = self._read()
-        if hello is None:
-            raise Refused("the host has closed the connection")
-        if hello["type"] != "hello" or hello["version"] != VERSION:
+        if not hello or hello["type"] != "hello" or hello["version"] != VERSION:
             raise Refused(f"this client speaks version {VERSION} of the protocol, the host says {hello}")
         self.name: str = hello["name"]
         self.holder: str = hello["holder"]
@@ -107,10 +100,8 @@ class Host:
     def close(self) -> None:
         """Close the connection. A term that was not left is over for the host: it ends this program."""
         self._end("the connection was closed")
-        try:
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._socket.close()
 
     def ready(self, ready: bool = True) -> None:
@@ -120,27 +111,60 @@ class Host:
     def next_term(self) -> Optional[Term]:
         """Wait until this process leads. Return None when the host has closed the connection."""
         with self._changed:
-            while self._term is self._taken or self._term is None:
+            self._changed.wait_for(lambda: self._closed or self._term is not self._taken)
+        return self._take()
+
+    def __aiter__(self) -> Host:
+        return self
+
+    async def __anext__(self) -> Term:
+        changed = asyncio.Event()
+        forget = self._watch(changed.set)
+        try:
+            while (term := self._take()) is None:
                 if self._closed:
-                    return None
-                self._changed.wait()
-            term = self._taken = self._term
+                    raise StopAsyncIteration
+                await changed.wait()
+                changed.clear()
+            return term
+        finally:
+            forget()
+
+    def _take(self) -> Optional[Term]:
+        with self._changed:
+            term = self._term
+            if self._closed or term is None or term is self._taken:
+                return None
+            self._taken = term
         term._say("leading")
         return term
+
+    def _watch(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Have the running event loop call this after each change. Return what ends that."""
+        loop = asyncio.get_running_loop()
+        watcher = lambda: loop.is_closed() or loop.call_soon_threadsafe(call)
+        with self._changed:
+            self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        for watcher in list(self._watchers):
+            watcher()
 
     def _say(self, **message: Any) -> None:
         line = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
                 self._socket.sendall(line)
-        except OSError:
-            # The reading thread sees the end, too.
+        except OSError:  # The reading thread sees the end, too.
             self._end("the connection to the host is lost")
 
     def _read(self) -> Optional[dict[str, Any]]:
-        line = self._lines.readline(LONGEST_LINE + 1)
-        if not line.endswith(b"\n"):
+        line = self._lines.readline(LONGEST_LINE)
+        if not line:
             return None
+        # A line that is longer, or not complete, is no JSON.
         message: dict[str, Any] = json.loads(line)
         if message["type"] == "refused":
             raise Refused(message["reason"])
@@ -152,7 +176,7 @@ class Host:
             while message := self._read():
                 with self._changed:
                     self._handle(message)
-                    self._changed.notify_all()
+                    self._tell()
         except Refused as refusal:
             reason = str(refusal)
         except (OSError, ValueError, KeyError, TypeError) as cause:
@@ -163,11 +187,13 @@ class Host:
     def _handle(self, message: dict[str, Any]) -> None:
         kind, term = message["type"], self._term
         if kind == "lead":
+            if term:
+                term._stop("another leadership has begun")
             self._term = Term(self, message)
         elif term is None or message.get("epoch") != str(term.epoch):
             return
-        elif kind == "renewed":
-            term._moved(message["stop_by"])
+        elif kind == "renewed" and not term.is_over():
+            term._stop_by, term.at_risk = message["stop_by"] / 1000, False
         elif kind == "at_risk":
             term.at_risk = True
         elif kind == "stop":
@@ -178,12 +204,12 @@ class Host:
             self._closed = True
             if self._term:
                 self._term._stop(reason)
-            self._changed.notify_all()
+            self._tell()
 
     def _leave_in_child(self) -> None:
         # Another thread of the parent may have held the locks.
         self._sending, self._changed = threading.Lock(), threading.Condition()
-        self._closed = True
+        self._watchers, self._closed = [], True
         if self._term:
             self._term._stop("this is a forked child")
         os.close(self._socket.detach())
@@ -202,14 +228,38 @@ class Term:
         self.reason: Optional[str] = None
         #: Whether no renewal has been confirmed for half a TTL.
         self.at_risk = False
+        self._task: Optional[asyncio.Task[Any]] = None  # Of an `async with` block.
+        self._cancels = False
 
     def __enter__(self) -> Term:
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
         self._say("stopped")
+        return isinstance(error, TermOver) and error.term is self
+
+    async def __aenter__(self) -> Term:
+        self._task, self._forget = asyncio.current_task(), self._host._watch(self._check)
+        self._look()
+        return self
+
+    def _look(self) -> None:
+        self._check()
+        if self._task and not self._cancels:
+            asyncio.get_running_loop().call_later(min(self.remaining(), _LOOK), self._look)
+
+    def _check(self) -> None:
+        if self._task and not self._cancels and self.is_over():
+            self._cancels = True
+            self._task.cancel()
+
+    async def __aexit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
+        task, self._task = self._task, None
+        self._forget()
+        # Python 3.9 and 3.10 do not count what cancels a task.
+        others = task.uncancel() if task and self._cancels and hasattr(task, "uncancel") else 0
+        is_over = self.__exit__(kind, error, trace)
+        return is_over or (self._cancels and not others and isinstance(error, asyncio.CancelledError))
 
     def remaining(self) -> float:
         """The seconds until the work has to stop, if nothing is renewed until then. Zero after a stop."""
@@ -230,14 +280,13 @@ class Term:
         until = _now() + seconds
         with self._host._changed:
             while not self.is_over() and (left := until - _now()) > 0:
-                # Python's clock for waits stops in a suspend.
-                self._host._changed.wait(min(left, self.remaining(), 1.0))
+                self._host._changed.wait(min(left, self.remaining(), _LOOK))
             return self.is_over()
 
     def fence(self) -> int:
         """The epoch, for the next write. Raises TermOver if the work has to stop."""
         if self.is_over():
-            raise TermOver(f"epoch {self.epoch}: {self.reason}")
+            raise TermOver(self)
         return self.epoch
 
     def resign(self) -> None:
@@ -247,10 +296,5 @@ class Term:
     def _say(self, kind: str) -> None:
         self._host._say(type=kind, epoch=str(self.epoch))
 
-    def _moved(self, stop_by: int) -> None:
-        if not self.is_over():
-            self._stop_by, self.at_risk = stop_by / 1000, False
-
     def _stop(self, reason: str) -> None:
-        # The first reason stands.
-        self.reason = self.reason or reason
+        self.reason = self.reason or reason  # The first one stands.

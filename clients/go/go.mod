@@ -1,0 +1,3 @@
+module vvm/warm
+
+go 1.21

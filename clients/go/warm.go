@@ -1,0 +1,300 @@
+//go:build linux
+
+// Package warm makes a program a warm standby under `vvm run --warm`: ready before it leads, told when it leads, and
+// dead by the deadline if it hangs.
+package warm
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	version     = 1
+	longestLine = 4096
+	// A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
+	helloTakesAtMost = time.Minute
+	// Go's timers stop in a suspend, so the clock is read at least so often.
+	look = 500 * time.Millisecond
+	// CLOCK_BOOTTIME of <linux/time.h>: the clock of the host's deadlines. It counts suspend, Go's own does not.
+	boottime = 7
+)
+
+// Why Run fails, beside the errors of its functions. The errors that it returns wrap these, and say more.
+var (
+	ErrNotStarted = errors.New("this program was not started by `vvm run --warm`")
+	ErrRefused    = errors.New("the host has refused the connection")
+	ErrOtherClock = errors.New("CLOCK_BOOTTIME differs from the host's (a time namespace?): this program must not lead")
+	ErrClosed     = errors.New("the connection to the host is closed")
+	ErrOver       = errors.New("the leadership is over")
+)
+
+// Replaced by tests.
+var clock = func() (time.Duration, error) {
+	var now syscall.Timespec
+	_, _, failed := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&now)), 0)
+	if failed != 0 {
+		return 0, failed
+	}
+	return time.Duration(now.Nano()), nil
+}
+
+// Term is one leadership. Its methods may be called from any goroutine.
+type Term struct{ *term }
+
+type term struct {
+	client *client
+	slot   int
+	epoch  int64
+	// Done once the work has to stop. The first reason stands.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// A time.Duration of the clock.
+	stopBy atomic.Int64
+	atRisk atomic.Bool
+}
+
+// Epoch returns the fencing token. It stays readable after the term.
+func (t Term) Epoch() int64 { return t.epoch }
+
+// Slot returns the number of the slot, from 1.
+func (t Term) Slot() int { return t.slot }
+
+// AtRisk reports whether no renewal was confirmed for half a TTL.
+func (t Term) AtRisk() bool { return t.atRisk.Load() }
+
+// Resign asks the host to end this leadership. Go on until the context is done.
+func (t Term) Resign() { t.say("resign") }
+
+// Remaining returns how long the work may go on if no renewal is confirmed. Zero once it has to stop.
+func (t Term) Remaining() time.Duration {
+	now, err := clock()
+	left := time.Duration(t.stopBy.Load()) - now
+	if t.ctx.Err() == nil && err == nil && left > 0 {
+		return left
+	}
+	// No renewal counts after this: another process may lead soon.
+	t.stop("not renewed in time")
+	return 0
+}
+
+// Fence returns the epoch, for the next write. It fails with ErrOver once the work has to stop.
+func (t Term) Fence() (int64, error) {
+	if t.Remaining() == 0 {
+		return 0, fmt.Errorf("epoch %d: %w: %w", t.epoch, ErrOver, context.Cause(t.ctx))
+	}
+	return t.epoch, nil
+}
+
+func (t Term) stop(reason string) {
+	if t.term != nil {
+		t.cancel(errors.New(reason))
+	}
+}
+
+func (t Term) say(kind string) { t.client.say(fmt.Sprintf(`{"type":%q,"epoch":"%d"}`, kind, t.epoch)) }
+
+// Cancels the context at stopBy, without a message.
+func (t Term) watch() {
+	defer t.client.running.Done()
+	for left := t.Remaining(); left > 0; left = t.Remaining() {
+		select {
+		case <-t.ctx.Done():
+		case <-time.After(min(left, look)):
+		}
+	}
+}
+
+type message struct {
+	Type    string       `json:"type"`
+	Version int          `json:"version"`
+	Now     milliseconds `json:"now"`
+	Slot    int          `json:"slot"`
+	Epoch   string       `json:"epoch"`
+	StopBy  milliseconds `json:"stop_by"`
+	Reason  string       `json:"reason"`
+}
+
+type milliseconds uint64
+
+func (number milliseconds) duration() time.Duration {
+	return time.Duration(min(number, math.MaxInt64/milliseconds(time.Millisecond))) * time.Millisecond
+}
+
+type client struct {
+	ctx     context.Context
+	socket  net.Conn
+	lines   *bufio.Reader
+	sending sync.Mutex
+	// The goroutines of this package.
+	running sync.WaitGroup
+	leads   chan Term
+	// Closed once no message follows, because of err.
+	closed chan struct{}
+	err    error
+	newest Term
+}
+
+// Run connects to the host that started this program, calls build, says that this process could lead, and calls lead
+// for each leadership. The context of lead is done when the work has to stop. Return from lead when the work has
+// stopped: then the host has this process killed, and starts a new one as a standby.
+//
+// Run returns what build or lead fails with, the cause of ctx once that is done, or an error of this package.
+func Run(ctx context.Context, build func(context.Context) error, lead func(context.Context, Term) error) error {
+	path := os.Getenv("VVM_SOCKET")
+	if path == "" {
+		return fmt.Errorf("%w: VVM_SOCKET is not set: use `vvm run --warm … -- PROGRAM`", ErrNotStarted)
+	}
+	socket, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: no host listens at VVM_SOCKET (%s): has it ended?", ErrNotStarted, path)
+	} else if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &client{ctx: ctx, socket: socket, lines: bufio.NewReaderSize(socket, longestLine)}
+	c.leads, c.closed = make(chan Term, 1), make(chan struct{})
+	defer c.running.Wait()
+	defer cancel()
+	defer socket.Close()
+	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	err = c.greet()
+	if !stop() {
+		return context.Cause(ctx)
+	} else if err != nil {
+		return err
+	}
+	c.running.Add(1)
+	go c.listen()
+	if err := build(ctx); err != nil {
+		return err
+	}
+	c.say(`{"type":"ready","ready":true}`)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.closed:
+			return c.err
+		case t := <-c.leads:
+			t.say("leading")
+			err := lead(t.ctx, t)
+			if t.Remaining() == 0 && (errors.Is(err, context.Canceled) || errors.Is(err, ErrOver)) {
+				err = nil
+			}
+			t.stop("its work has ended")
+			t.say("stopped")
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Reads the host's hello before it answers: what a refused process has sent would reset the connection.
+func (c *client) greet() error {
+	hello, err := c.read()
+	now, failed := clock()
+	switch sent := hello.Now.duration(); {
+	case errors.Is(err, ErrRefused):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: no hello: %w", ErrRefused, err)
+	case hello.Type != "hello" || hello.Version != version:
+		const text = "%w: this client speaks version %d of the protocol, the host says %q of version %d"
+		return fmt.Errorf(text, ErrRefused, version, hello.Type, hello.Version)
+	// Rounded down by the host, so never later than our own clock, if it is the same.
+	case failed != nil || now < sent || now-sent > helloTakesAtMost:
+		return errors.Join(ErrOtherClock, failed)
+	}
+	c.say(fmt.Sprintf(`{"type":"hello","version":%d,"client":"go"}`, version))
+	return nil
+}
+
+// Of a message of an unknown type, only the type is read. Fails with ErrRefused if that is what the host says.
+func (c *client) read() (heard message, err error) {
+	var kind struct{ Type string }
+	line, err := c.lines.ReadSlice('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &kind)
+	}
+	if err != nil {
+		return heard, err
+	}
+	switch kind.Type {
+	case "hello", "lead", "renewed", "at_risk", "stop", "refused":
+		err = json.Unmarshal(line, &heard)
+	case "":
+		err = errors.New("a message without a type")
+	}
+	if heard.Type == "refused" {
+		err = fmt.Errorf("%w: %s", ErrRefused, heard.Reason)
+	}
+	return heard, err
+}
+
+func (c *client) listen() {
+	defer c.running.Done()
+	defer close(c.closed)
+	for c.err == nil {
+		heard, err := c.read()
+		if err == nil {
+			err = c.handle(heard)
+		}
+		if err != nil {
+			// Nothing of it counts. The term ends here, and the kill deadline holds in any case.
+			c.err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+	}
+	c.newest.stop(c.err.Error())
+}
+
+func (c *client) handle(heard message) error {
+	epoch, err := strconv.ParseInt(heard.Epoch, 10, 64)
+	t := c.newest
+	switch isMine := t.term != nil && epoch == t.epoch; {
+	case heard.Type == "lead" && err == nil:
+		t.stop("another leadership has begun")
+		t = Term{&term{client: c, slot: heard.Slot, epoch: epoch}}
+		t.ctx, t.cancel = context.WithCancelCause(c.ctx)
+		t.stopBy.Store(int64(heard.StopBy.duration()))
+		c.newest = t
+		select {
+		case c.leads <- t:
+			c.running.Add(1)
+			go t.watch()
+		default:
+			return errors.New("a third leadership before the end of the first")
+		}
+	case heard.Type == "lead":
+		return err
+	case heard.Type == "renewed" && isMine && t.Remaining() > 0:
+		t.stopBy.Store(int64(heard.StopBy.duration()))
+		t.atRisk.Store(false)
+	case heard.Type == "at_risk" && isMine:
+		t.atRisk.Store(true)
+	case heard.Type == "stop" && isMine:
+		t.stop(heard.Reason)
+	}
+	return nil
+}
+
+// A connection that is lost is noticed by the goroutine that reads.
+func (c *client) say(line string) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	_, _ = c.socket.Write([]byte(line + "\n"))
+}

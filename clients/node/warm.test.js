@@ -1,0 +1,204 @@
+// Tests of the client against a host that this test plays: `node --test`.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import net from "node:net";
+import os from "node:os";
+import path from "node:path";
+import readline from "node:readline";
+import test from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Closed, NotStarted, OtherClock, Refused, TermOver, run } from "./warm.js";
+
+// A test that waits for what never comes fails.
+const limits = { timeout: 30_000 };
+const now = () => Math.floor(Number.parseFloat(fs.readFileSync("/proc/uptime", "utf8")) * 1000);
+const hello = (changes) => ({ type: "hello", version: 1, name: "payroll", holder: "here", now: now(), ...changes });
+
+// A host that says what a test wants, and keeps what it hears.
+async function play(t, lead, options = {}) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "warm-"));
+  const server = net.createServer({ allowHalfOpen: true });
+  server.listen(path.join(folder, "s"));
+  await once(server, "listening");
+  process.env.VVM_SOCKET = path.join(folder, "s");
+  const ended = run(options, lead);
+  // Asserted by tests, perhaps later.
+  ended.catch(() => {});
+  const [socket] = await once(server, "connection");
+  server.close();
+  const lines = readline.createInterface({ input: socket })[Symbol.asyncIterator]();
+  t.after(() => (socket.destroy(), fs.rmSync(folder, { recursive: true })));
+  return {
+    socket,
+    ended,
+    say: (message) => socket.write(`${JSON.stringify(message)}\n`),
+    hears: async (expected) => assert.deepEqual(JSON.parse((await lines.next()).value), expected),
+    hearsEnd: async () => assert.equal((await lines.next()).done, true),
+    lead(epoch, lasts) {
+      this.say({ type: "lead", slot: 1, epoch, stop_by: now() + lasts, kill_at: now() + lasts });
+    },
+  };
+}
+
+// Plays until `leading` is said.
+async function leads(t, lasts, lead, options) {
+  const played = await play(t, lead, options);
+  played.say(hello());
+  await played.hears({ type: "hello", version: 1, client: "node" });
+  await played.hears({ type: "ready", ready: true });
+  played.lead("7", lasts);
+  await played.hears({ type: "leading", epoch: "7" });
+  return played;
+}
+
+const untilStop = (signal) => new Promise((stopped) => signal.addEventListener("abort", stopped));
+
+test("a term lasts until stop, and stopped follows the end of its function", limits, async (t) => {
+  let released, taken;
+  const release = new Promise((resolve) => (released = resolve));
+  const played = await leads(t, 60_000, async (term) => {
+    taken = term;
+    await untilStop(term.signal);
+    await release;
+  });
+  assert.deepEqual([taken.fence(), taken.slot, taken.signal.aborted], [7n, 1, false]);
+  played.say({ type: "stop", epoch: "7", reason: "step_down", stop_by: 0, kill_at: 0 });
+  await untilStop(taken.signal);
+  assert.throws(() => taken.fence(), { name: "TermOver", message: "epoch 7: step_down" });
+  const heard = played.hears({ type: "stopped", epoch: "7" });
+  assert.equal(await Promise.race([heard, sleep(20, "nothing yet")]), "nothing yet");
+  released();
+  await heard;
+  assert.deepEqual([taken.epoch, taken.remaining()], [7n, 0]);
+  // It goes on as a standby.
+  played.lead("9", 60_000);
+  await played.hears({ type: "leading", epoch: "9" });
+  played.socket.destroy();
+  await untilStop(taken.signal);
+  released();
+  await assert.rejects(played.ended, Closed);
+});
+
+test("a term ends at stop_by without a message, and never comes back", limits, async (t) => {
+  let taken;
+  const played = await leads(t, 50, async (term) => {
+    taken = term;
+    await untilStop(term.signal);
+  });
+  await played.hears({ type: "stopped", epoch: "7" });
+  assert.equal(taken.signal.reason.message, "epoch 7: not renewed in time");
+  played.say({ type: "renewed", epoch: "7", stop_by: now() + 60_000 });
+  played.say({ type: "at_risk", epoch: "7" });
+  while (!taken.atRisk) {
+    await sleep(1);
+  }
+  assert.equal(taken.remaining(), 0);
+});
+
+test("suspend counts, and the signal is aborted soon after it", limits, async (t) => {
+  let taken;
+  const played = await leads(t, 60_000, async (term) => {
+    taken = term;
+    await untilStop(term.signal);
+  });
+  t.mock.method(fs, "readSync", (file, into) => into.write(`${now() / 1000 + 120} 0\n`));
+  await played.hears({ type: "stopped", epoch: "7" });
+  assert.throws(() => taken.fence(), TermOver);
+});
+
+test("a loop that never waits is stopped by its fence", limits, async (t) => {
+  const played = await leads(t, 100, async (term) => {
+    for (;;) {
+      term.fence();
+    }
+  });
+  await played.hears({ type: "stopped", epoch: "7" });
+});
+
+test("a renewal moves the end, and other messages change nothing", limits, async (t) => {
+  let taken;
+  const played = await leads(t, 60_000, async (term) => {
+    taken = term;
+    await untilStop(term.signal);
+  });
+  played.say({ type: "renewed", epoch: "6", stop_by: 0 });
+  played.say({ type: "stop", epoch: "8", reason: "lost" });
+  played.say({ type: "of a later version", epoch: "7" });
+  played.say({ type: "renewed", epoch: "7", stop_by: now() + 120_000, more: {} });
+  while (taken.remaining() <= 60_000) {
+    await sleep(1);
+  }
+  taken.resign();
+  await played.hears({ type: "resign", epoch: "7" });
+});
+
+test("the error of the function is the result, after stopped", limits, async (t) => {
+  const played = await leads(t, 60_000, () => {
+    throw new Error("no database");
+  });
+  await played.hears({ type: "stopped", epoch: "7" });
+  await assert.rejects(played.ended, { message: "no database" });
+});
+
+test("work that is aborted by the signal is no error", limits, async (t) => {
+  const played = await leads(t, 60_000, (term) => sleep(60_000, undefined, { signal: term.signal }));
+  played.say({ type: "stop", epoch: "7", reason: "terminating" });
+  await played.hears({ type: "stopped", epoch: "7" });
+  played.lead("8", 60_000);
+  await played.hears({ type: "leading", epoch: "8" });
+});
+
+test("the end of the caller's signal ends term and run", limits, async (t) => {
+  const controller = new AbortController();
+  const lead = (term) => sleep(60_000, undefined, { signal: term.signal });
+  const played = await leads(t, 60_000, lead, { signal: controller.signal });
+  controller.abort();
+  await played.hears({ type: "stopped", epoch: "7" });
+  await played.ended;
+  const waiting = await play(t, lead, { signal: controller.signal, ready: () => assert.fail() });
+  await waiting.ended;
+});
+
+test("what is no message ends the term", limits, async (t) => {
+  const long = JSON.stringify({ type: "at_risk", epoch: "7", more: "x".repeat(4096) });
+  const bad = ["[]", "{", '{"type":"lead","epoch":"x"}', '{"type":"renewed","epoch":"7"}', long];
+  for (const line of bad) {
+    const played = await leads(t, 60_000, (term) => untilStop(term.signal));
+    played.socket.write(`${line}\n`);
+    await assert.rejects(played.ended, { name: "Closed", message: /can't be understood/ }, line);
+  }
+});
+
+test("the connection is not inherited by a child", limits, async (t) => {
+  let child;
+  const played = await leads(t, 60_000, async () => {
+    child = spawn("sleep", ["1000"]);
+    await once(child, "spawn");
+    throw new Error("ends");
+  });
+  t.after(() => child.kill("SIGKILL"));
+  await played.hears({ type: "stopped", epoch: "7" });
+  await assert.rejects(played.ended, { message: "ends" });
+  await played.hearsEnd();
+});
+
+test("another clock, version or parent is refused", limits, async (t) => {
+  for (const [line, is, says] of [
+    [hello({ now: now() + 100_000 }), OtherClock, /CLOCK_BOOTTIME/],
+    [hello({ now: now() - 100_000 }), OtherClock, /CLOCK_BOOTTIME/],
+    [hello({ version: 2 }), Refused, /speaks version 1/],
+    [{ type: "refused", reason: "not of the app" }, Refused, /not of the app/],
+  ]) {
+    const played = await play(t, () => assert.fail());
+    played.say(line);
+    await assert.rejects(played.ended, (error) => error instanceof is && says.test(error.message));
+    await played.hearsEnd();
+  }
+  delete process.env.VVM_SOCKET;
+  await assert.rejects(run({}, () => {}), { name: "NotStarted", message: /start this program by/ });
+  process.env.VVM_SOCKET = "/nowhere/s";
+  await assert.rejects(run({}, () => {}), (error) => error instanceof NotStarted && /has .* ended/.test(error.message));
+});

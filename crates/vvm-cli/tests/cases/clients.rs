@@ -1,0 +1,329 @@
+//! The clients of `vvm run --warm`, in `clients`: an app of each language stands by, leads, writes with its fence and
+//! stops when it is told to, and each client passes its own tests.
+//!
+//! A language that this machine lacks is left out by name.
+
+use crate::VVM;
+use harness::{Trial, eventually};
+use rustix::process::{Signal, kill_process};
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// The variable with the address of the [`Receiver`].
+const RECEIVER: &str = "RECEIVER";
+
+const PYTHON: Language = Language {
+    folder: "python",
+    found: &["python3", "-c", "import sys; assert sys.version_info >= (3, 9)"],
+    tests: &["python3", "-W", "ignore::ResourceWarning", "-m", "unittest"],
+    ran: "Ran ",
+};
+const GO: Language = Language {
+    folder: "go",
+    found: &["go", "version"],
+    tests: &["go", "test", "-count=1", "-v", "./..."],
+    ran: "--- PASS: Test",
+};
+const NODE: Language = Language {
+    folder: "node",
+    found: &["node", "--eval", "process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)"],
+    tests: &["node", "--test"],
+    ran: "ok 1 - ",
+};
+
+struct Language {
+    folder: &'static str,
+    /// Ends with 0 if this machine has it.
+    found: &'static [&'static str],
+    tests: &'static [&'static str],
+    /// What the tests print if there are any.
+    ran: &'static str,
+}
+
+impl Language {
+    fn folder(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clients").join(self.folder)
+    }
+
+    fn is_found(&self) -> bool {
+        let found = command(self.found).output().is_ok_and(|ran| ran.status.success());
+        if !found {
+            println!("left out: the client in clients/{}: `{}` fails", self.folder, self.found.join(" "));
+        }
+        found
+    }
+
+    fn passes_its_own_tests(&self) {
+        if !self.is_found() {
+            return;
+        }
+        let ran = command(self.tests).current_dir(self.folder()).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && said.contains(self.ran), "{said}");
+    }
+}
+
+/// No registry is asked: the clients have no dependencies.
+fn command(line: &[&str]) -> Command {
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).env_remove("VVM_SOCKET");
+    command.envs([("PYTHONDONTWRITEBYTECODE", "1"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]);
+    command
+}
+
+/// What the apps write to. It refuses what has a smaller fence than it has seen.
+struct Receiver {
+    address: SocketAddr,
+    /// The fences of all writes, and whether they were taken.
+    writes: Arc<Mutex<Vec<(u64, bool)>>>,
+}
+
+impl Receiver {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let receiver = Self { address, writes: Arc::clone(&writes) };
+        // It ends with the process of the test.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                // An app may be killed before it has sent its line.
+                if BufReader::new(&stream).read_line(&mut line).is_err() {
+                    continue;
+                }
+                let Ok(fence) = line.trim().parse::<u64>() else { continue };
+                let mut writes = writes.lock().unwrap();
+                let is_taken = writes.iter().all(|(seen, _)| *seen <= fence);
+                writes.push((fence, is_taken));
+                let _ = writeln!(stream, "{}", if is_taken { "taken" } else { "refused" });
+            }
+        });
+        receiver
+    }
+
+    fn write(&self, fence: u64) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        writeln!(stream, "{fence}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    }
+
+    /// Returns the fences.
+    fn taken(&self) -> Vec<u64> {
+        let writes = self.writes.lock().unwrap();
+        assert!(writes.iter().all(|(_, is_taken)| *is_taken), "{writes:?}");
+        writes.iter().map(|(fence, _)| *fence).collect()
+    }
+}
+
+/// Starts two hosts with this app. They lead in turn: after a step-down, after TERM, and after `kill -9`.
+fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
+    let receiver = Receiver::start();
+    let start = || {
+        // So long that a leadership ends only by `stopped`.
+        let options = ["--warm", "--ttl", "120s", "--stop-timeout", "1h"];
+        let run = trial.run(app.iter().copied()).with(options);
+        let run = run.environment(RECEIVER, &receiver.address.to_string());
+        variables.iter().fold(run, |run, (name, value)| run.environment(name, value)).start()
+    };
+    let mut first = start();
+    first.stdout.wait_for("writes taken");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops step_down");
+    second.stdout.wait_for("writes taken");
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.stdout.wait_for("stops terminating");
+    assert_eq!(second.finish().signal(), Signal::TERM.as_raw());
+    first.stdout.wait_for("writes taken");
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    eventually("the record is released", || {
+        let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+        shown.contains("free")
+    });
+    let taken = receiver.taken();
+    assert_eq!(taken.len(), 3);
+    assert!(taken.is_sorted_by(|earlier, later| earlier < later), "{taken:?}");
+    assert_eq!(receiver.write(taken[1]), "refused\n");
+}
+
+const SAVE_IN_PYTHON: &str = r#"
+import asyncio, os, socket, vvm
+
+def save(fence):
+    host, port = os.environ["RECEIVER"].split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"%d\n" % fence)
+        print("writes", connection.makefile().readline(), end="", flush=True)
+"#;
+
+const IN_PYTHON: &str = r#"
+with vvm.connect() as host:
+    host.ready()
+    while term := host.next_term():
+        with term:
+            save(term.fence())
+            while not term.wait(60):
+                pass
+            print("stops", term.reason, flush=True)
+"#;
+
+const IN_ASYNCIO: &str = r#"
+async def serve(term):
+    save(term.fence())
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("stops", term.reason, flush=True)
+
+async def main():
+    with vvm.connect() as host:
+        host.ready()
+        async for term in host:
+            async with term:
+                await serve(term)
+
+asyncio.run(main())
+"#;
+
+const IN_GO: &str = r#"
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"os"
+
+	"vvm/warm"
+)
+
+func save(fence int64) error {
+	connection, err := net.Dial("tcp", os.Getenv("RECEIVER"))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	fmt.Fprintln(connection, fence)
+	answer, err := bufio.NewReader(connection).ReadString('\n')
+	fmt.Print("writes ", answer)
+	return err
+}
+
+func serve(ctx context.Context, term warm.Term) error {
+	fence, err := term.Fence()
+	if err != nil {
+		return err
+	}
+	if err := save(fence); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	fmt.Println("stops", context.Cause(ctx))
+	return nil
+}
+
+func main() {
+	build := func(context.Context) error { return nil }
+	log.Fatal(warm.Run(context.Background(), build, serve))
+}
+"#;
+
+const IN_NODE: &str = r#"
+import { once } from "node:events";
+import net from "node:net";
+
+const warm = await import(process.env.CLIENT);
+
+async function save(fence) {
+  const [host, port] = process.env.RECEIVER.split(":");
+  const connection = net.connect(port, host).setEncoding("utf8");
+  connection.write(`${fence}\n`);
+  const [answer] = await once(connection, "data");
+  process.stdout.write(`writes ${answer}`);
+}
+
+await warm.run({}, async (term) => {
+  await save(term.fence());
+  await once(term.signal, "abort");
+  console.log("stops", term.signal.reason.message.split(": ")[1]);
+});
+"#;
+
+#[test]
+fn python_app_leads_and_stops_when_it_is_told() {
+    if PYTHON.is_found() {
+        let path = PYTHON.folder().display().to_string();
+        let app = format!("{SAVE_IN_PYTHON}{IN_PYTHON}");
+        lead_in_turn(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
+    }
+}
+
+#[test]
+fn asyncio_app_leads_and_stops_when_it_is_told() {
+    if PYTHON.is_found() {
+        let path = PYTHON.folder().display().to_string();
+        let app = format!("{SAVE_IN_PYTHON}{IN_ASYNCIO}");
+        lead_in_turn(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
+    }
+}
+
+#[test]
+fn go_app_leads_and_stops_when_it_is_told() {
+    if !GO.is_found() {
+        return;
+    }
+    let trial = VVM.trial();
+    let folder = trial.folder().join("app");
+    fs::create_dir(&folder).unwrap();
+    let client = GO.folder().canonicalize().unwrap();
+    let module = format!(
+        "module app\n\ngo 1.21\n\nrequire vvm/warm v0.0.0\n\nreplace vvm/warm => {:?}\n",
+        client.display().to_string()
+    );
+    fs::write(folder.join("go.mod"), module).unwrap();
+    fs::write(folder.join("main.go"), IN_GO).unwrap();
+    let built = command(&["go", "build", "-o", "app", "."]).current_dir(&folder).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    lead_in_turn(&trial, &[folder.join("app").to_str().unwrap()], &[]);
+}
+
+#[test]
+fn node_app_leads_and_stops_when_it_is_told() {
+    if NODE.is_found() {
+        let client = NODE.folder().join("warm.js").display().to_string();
+        let app = ["node", "--input-type=module", "--eval", IN_NODE];
+        lead_in_turn(&VVM.trial(), &app, &[("CLIENT", &client)]);
+    }
+}
+
+#[test]
+fn python_client_passes_its_own_tests() {
+    PYTHON.passes_its_own_tests();
+}
+
+#[test]
+fn go_client_passes_its_own_tests() {
+    GO.passes_its_own_tests();
+}
+
+#[test]
+fn node_client_passes_its_own_tests() {
+    NODE.passes_its_own_tests();
+}
