@@ -83,9 +83,6 @@
 //! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd
 //! that is restored from a backup forgets writes: stop all candidates before.
 
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod bare;
 mod cluster;
 mod connections;
 mod driver;

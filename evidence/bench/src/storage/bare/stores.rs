@@ -1,7 +1,4 @@
-//! Stores of keys, of Leases and of objects.
-
-#[cfg(any(feature = "etcd", feature = "kubernetes"))]
-const REFUSED: &str = "a write without a competitor was refused";
+//! Stores of keys and of objects.
 
 /// etcd: one transaction on one key for each verb, through the driver's connections.
 #[cfg(feature = "etcd")]
@@ -33,63 +30,15 @@ pub(super) mod keys {
                 Renew(number) => (value(number - 1), value(number)),
                 Release => (value(1), None),
             };
-            if self.connection.swap(name, from, to).await? { Ok(()) } else { Err(super::REFUSED.into()) }
+            if self.connection.swap(name, from, to).await? {
+                Ok(())
+            } else {
+                Err("a write without a competitor was refused".into())
+            }
         }
 
         async fn another(&mut self) -> Result<Option<Box<dyn BareStatements>>, Failure> {
             Ok(Some(Box::new(Self::new(&self.url)?)))
-        }
-    }
-}
-
-/// Kubernetes: one request for each verb, as client-go sends them for its own Lease.
-#[cfg(feature = "kubernetes")]
-pub(super) mod leases {
-    use super::super::{BareStatements, Claim, Failure, HOLDER, Renew, Verb};
-    use async_trait::async_trait;
-    use serde_json::{Value, json};
-    use std::collections::HashMap;
-    use vvm_storage::kubernetes::bare::BareLeases;
-
-    pub(in super::super) struct Kubernetes {
-        leases: BareLeases,
-        /// As they were last written.
-        written: HashMap<u32, Value>,
-    }
-
-    /// Any moment: what it says is not looked at.
-    const MOMENT: &str = "2026-11-23T00:00:00.000000Z";
-
-    impl Kubernetes {
-        pub(in super::super) async fn open(url: &str) -> Result<Self, Failure> {
-            Ok(Self { leases: BareLeases::open(url).await?, written: HashMap::new() })
-        }
-    }
-
-    fn spec(holder: &str) -> Value {
-        json!({
-            "holderIdentity": holder, "leaseDurationSeconds": 20, "acquireTime": MOMENT, "renewTime": MOMENT,
-            "leaseTransitions": 1,
-        })
-    }
-
-    #[async_trait(?Send)]
-    impl BareStatements for Kubernetes {
-        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
-            let name = format!("bench-bare-{}-{slot}", std::process::id());
-            let written = if let Claim = verb {
-                let lease = json!({
-                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
-                    "spec": spec(HOLDER),
-                });
-                self.leases.create(&lease).await?
-            } else {
-                let mut lease = self.written.remove(&slot).ok_or("a Lease that was not claimed")?;
-                lease["spec"] = spec(if let Renew(_) = verb { HOLDER } else { "" });
-                self.leases.replace(&name, &lease).await?
-            };
-            self.written.insert(slot, written.ok_or(super::REFUSED)?);
-            Ok(())
         }
     }
 }
