@@ -21,7 +21,7 @@
 //! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
 
 use crate::{
-    drivers::options::options,
+    drivers::address::options,
     open_error::OpenError,
     storage_url::{self, StorageUrl},
     sysvvm::SysVvmStorage,

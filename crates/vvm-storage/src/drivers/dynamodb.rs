@@ -86,11 +86,12 @@ mod errors;
 mod open;
 mod requests;
 mod rows;
+
 #[cfg(test)]
 mod tests;
 
 use crate::{
-    drivers::{closed::Closed, seen::is_met},
+    drivers::{errors::Closed, errors::is_met},
     key::Partition,
     open_error::OpenError,
     step::{Done, Shown, Step},

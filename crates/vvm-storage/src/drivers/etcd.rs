@@ -76,7 +76,7 @@ mod rows;
 mod session;
 
 use crate::{
-    drivers::seen::is_met,
+    drivers::errors::is_met,
     key::Partition,
     open_error::OpenError,
     step::{Done, Shown, Step},

@@ -75,7 +75,7 @@ use requests::Requests;
 
 use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
-    drivers::closed::Closed,
+    drivers::errors::Closed,
     key::Partition,
     open_error::{OpenError, OpenErrorKind},
     sysvvm::{Description, Opened, Provenance},

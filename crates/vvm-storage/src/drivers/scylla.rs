@@ -93,7 +93,7 @@ mod schema;
 mod statements;
 
 use crate::{
-    drivers::closed::Closed,
+    drivers::errors::Closed,
     key::Partition,
     open_error::OpenError,
     step::{Done, Shown, Step},

@@ -10,7 +10,7 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    drivers::request_timeout::REQUEST_TIMEOUT,
+    drivers::address::REQUEST_TIMEOUT,
     key::Partition,
     open_error::{OpenError, OpenErrorKind},
     step::{Done, Shown, Step},

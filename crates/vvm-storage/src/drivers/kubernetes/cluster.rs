@@ -4,8 +4,7 @@
 use super::kubeconfig::{self, Token, unusable};
 use crate::{
     drivers::{
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, request_timeout},
+        address::{REQUEST_TIMEOUT, options, request_timeout},
         tls::{Names, Pem, Tls},
     },
     open_error::OpenError,

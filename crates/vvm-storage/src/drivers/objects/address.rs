@@ -2,10 +2,7 @@
 
 use crate::{
     Partition,
-    drivers::{
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
-    },
+    drivers::address::{REQUEST_TIMEOUT, duration, options, request_timeout},
     open_error::OpenError,
 };
 use object_store::path::Path;

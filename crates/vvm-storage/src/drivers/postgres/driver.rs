@@ -9,7 +9,7 @@ use super::{
     rows::{self, SETTINGS},
 };
 use crate::{
-    drivers::seen::is_met,
+    drivers::errors::is_met,
     key::Partition,
     open_error::OpenError,
     step::{Done, Shown, Step},
