@@ -2,7 +2,7 @@
 //! options of its own.
 #![allow(dead_code, reason = "each driver has some of them")]
 
-use crate::open_error::OpenError;
+use crate::opening::OpenError;
 use std::{env, fmt, fs, path::Path, time::Duration};
 
 /// Iterates over the options.

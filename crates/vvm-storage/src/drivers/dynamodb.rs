@@ -93,7 +93,7 @@ mod tests;
 use crate::{
     drivers::{errors::Closed, errors::is_met},
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };

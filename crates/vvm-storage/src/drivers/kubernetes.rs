@@ -100,7 +100,7 @@ use self::{
 use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
-    open_error::OpenError,
+    opening::OpenError,
     sysvvm::{Description, Opened, Provenance, SysVvmHints},
 };
 use async_trait::async_trait;

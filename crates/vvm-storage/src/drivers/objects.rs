@@ -77,7 +77,7 @@ use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     drivers::errors::Closed,
     key::Partition,
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     sysvvm::{Description, Opened, Provenance},
 };
 use async_trait::async_trait;

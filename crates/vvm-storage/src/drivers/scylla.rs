@@ -95,7 +95,7 @@ mod statements;
 use crate::{
     drivers::errors::Closed,
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };

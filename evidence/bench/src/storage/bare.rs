@@ -2,10 +2,7 @@
 //!
 //! A new driver adds a module and a line in [`open`].
 
-#[cfg(any(feature = "postgres", feature = "scylla", feature = "dynamodb"))]
 mod databases;
-#[cfg(any(feature = "etcd", feature = "object-store"))]
-mod stores;
 
 use crate::report::Failure;
 use async_trait::async_trait;
@@ -48,9 +45,9 @@ pub(super) async fn open(url: &str) -> Result<Option<Box<dyn BareStatements>>, F
         #[cfg(feature = "postgres")]
         Some(("postgres", _)) => Box::new(databases::sql::Postgres::connect(url).await?),
         #[cfg(feature = "etcd")]
-        Some(("etcd", _)) => Box::new(stores::keys::Etcd::new(url)?),
+        Some(("etcd", _)) => Box::new(databases::keys::Etcd::new(url)?),
         #[cfg(feature = "object-store")]
-        Some(("s3", _)) => Box::new(stores::objects::Objects::open(url)?),
+        Some(("s3", _)) => Box::new(databases::objects::Objects::open(url)?),
         #[cfg(feature = "dynamodb")]
         Some(("dynamodb", _)) => Box::new(databases::items::DynamoDb::connect(url).await?),
         _ => return Ok(None),

@@ -5,7 +5,7 @@
 
 use crate::{
     drivers::address::{REQUEST_TIMEOUT, options, request_timeout},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use aws_credential_types::{
     Credentials,

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     drivers::address::REQUEST_TIMEOUT,
     key::Partition,
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     step::{Done, Shown, Step},
     sysvvm::SysVvmStorage,
 };

@@ -17,7 +17,7 @@ use crate::{
         errors::Closed,
         tls,
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use http::HeaderValue;
 use prost::Message;

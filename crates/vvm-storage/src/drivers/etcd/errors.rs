@@ -1,7 +1,7 @@
 //! Which error of etcd or of the connection is which error of the contract: the table in the driver's
 //! documentation, as code.
 
-use crate::{drivers::errors, open_error::OpenError};
+use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, WriteError};
 
 /// A request failed.

@@ -7,7 +7,7 @@ use crate::{
         address::{REQUEST_TIMEOUT, options, request_timeout},
         tls::{Names, Pem, Tls},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use hyper::Uri;
 use rustls::pki_types::ServerName;

@@ -11,7 +11,7 @@ use crate::{
         connections::Room,
         errors::{Closed, described},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};

@@ -4,7 +4,7 @@
 use super::rows::Damaged;
 use crate::{
     drivers::errors::{self, Closed},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};

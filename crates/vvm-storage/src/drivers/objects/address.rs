@@ -3,7 +3,7 @@
 use crate::{
     Partition,
     drivers::address::{REQUEST_TIMEOUT, duration, options, request_timeout},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use object_store::path::Path;
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};

@@ -3,7 +3,7 @@
 
 use crate::{
     drivers::errors::{described, of_read},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use ielections::{ReadError, WriteError};
 use object_store::HeaderMap;

@@ -7,7 +7,7 @@ use crate::{
         },
         tls::{self, Names, Pem},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use ielections::Ttl;
 use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};

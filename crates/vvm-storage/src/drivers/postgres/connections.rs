@@ -17,7 +17,7 @@ use crate::{
         connections::{Next, Room},
         errors::{Closed, described},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use std::{
     fmt,

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     drivers::errors::is_met,
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
 };

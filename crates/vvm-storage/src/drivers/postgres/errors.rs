@@ -4,7 +4,7 @@
 //! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers
 //! are text, as the simple protocol has them.
 
-use crate::{drivers::errors, open_error::OpenError};
+use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, Ttl, WriteError};
 use std::{
     fmt::{self, Write as _},

@@ -6,7 +6,7 @@ use crate::{
         address::{Host, REQUEST_TIMEOUT, options, parse_hosts, request_timeout},
         tls::{Tls, TlsFiles},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 

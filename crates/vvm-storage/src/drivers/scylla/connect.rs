@@ -18,7 +18,7 @@ use crate::{
         address::{PASSWORD, missing_password, password},
         tls,
     },
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     sysvvm::Description,
 };
 use ::scylla::{

@@ -3,7 +3,7 @@
 
 use crate::{
     drivers::errors::of_read,
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
 };
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
