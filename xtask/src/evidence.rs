@@ -78,13 +78,15 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 42] = [
+const SMOKES: [(&str, How, Option<Need>); 45] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
     ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --old vvm-c18d1f6", Small("kills", &["safety", "--old=vvm", "--duration=10", MILD]), None),
     ("safety --old vvm-c18d1f6 --dynamodb-local", Small("kills", &OLD_ON_DYNAMODB), JAVA),
+    ("safety --warm restart", Small("kills", &["safety", "--warm=restart", "--kills=3", "--fault-ms=2500", MILD]), None),
+    ("safety --warm keep", Small("kills", &["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety fugitives", Small("kills", &FUGITIVES), None),
     ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
@@ -111,6 +113,7 @@ const SMOKES: [(&str, How, Option<Need>); 42] = [
     ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
     ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
     ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
+    ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
     ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
     ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
     ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),

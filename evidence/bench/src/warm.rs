@@ -18,18 +18,15 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// How long the app takes to start.
-const START: Duration = Duration::from_secs(5);
-
 /// Seconds from `kill -9` of the leader's host until the next app works, and, at a step-down, from the end of the work
 /// of one app to the beginning of that of the next.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
-    let rounds = if quick { 1 } else { 20 };
+    let (rounds, seconds) = if quick { (1, 1) } else { (20, 5) };
     let killed = |options: &[&str]| {
         let trial = process::program(Level::Guardian)?.trial();
         take_overs(
             rounds,
-            |_| start(&trial, options),
+            |_| start(&trial, options, seconds),
             |leader| {
                 let host = leader.host();
                 let began_at = SystemClock::read();
@@ -38,23 +35,24 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
             },
         )
     };
-    let figure =
-        |what: &str, samples| Figure::new(format!("app that needs 5 s: {what}"), Unit::Seconds, samples);
+    let figure = |what: &str, samples| {
+        Figure::new(format!("app that needs {seconds} s: {what}"), Unit::Seconds, samples)
+    };
     Ok(vec![
         figure("kill -9 of the host, warm", killed(&["--warm"])?).median_at_most(0.1),
         figure("kill -9 of the host, cold", killed(&[])?),
-        figure("step-down, restart", step_downs(rounds, "restart")?).median_at_most(0.05),
-        figure("step-down, keep", step_downs(rounds, "keep")?).median_at_most(0.05),
+        figure("step-down, restart", step_downs(rounds, "restart", seconds)?).median_at_most(0.05),
+        figure("step-down, keep", step_downs(rounds, "keep", seconds)?).median_at_most(0.05),
     ])
 }
 
 /// Has two warm apps lead in turn. Returns the seconds in which neither works, for each step-down.
-fn step_downs(rounds: usize, after_stop: &str) -> Result<Vec<f64>, Failure> {
+fn step_downs(rounds: usize, after_stop: &str, seconds: u64) -> Result<Vec<f64>, Failure> {
     let trial = process::program(Level::Guardian)?.trial();
     let options = ["--warm", "--after-stop", after_stop];
-    let mut leader = start(&trial, &options)?;
+    let mut leader = start(&trial, &options, seconds)?;
     leader.stdout.wait_for("alone");
-    let mut standby = start(&trial, &options)?;
+    let mut standby = start(&trial, &options, seconds)?;
     let mut samples = Vec::new();
     for _ in 0..rounds {
         standby.stderr.wait_for("waiting for leadership");
@@ -73,10 +71,10 @@ fn step_downs(rounds: usize, after_stop: &str) -> Result<Vec<f64>, Failure> {
     Ok(samples)
 }
 
-fn start(trial: &Trial, options: &[&str]) -> Result<Running, Failure> {
+fn start(trial: &Trial, options: &[&str], seconds: u64) -> Result<Running, Failure> {
     let (own, lock) =
         (env::current_exe()?.display().to_string(), trial.folder().join("lock").display().to_string());
-    start_command(trial, &[], &[&TTL[..], options].concat(), &[&own, "warm-app", &lock])
+    start_command(trial, &[], &[&TTL[..], options].concat(), &[&own, "warm-app", &lock, &seconds.to_string()])
 }
 
 /// The time at the end of a line of the app.
@@ -90,11 +88,13 @@ fn time_in(line: &str) -> Result<Instant, Failure> {
 pub(crate) struct App {
     /// Locked while it works.
     lock: PathBuf,
+    /// How long it takes to start.
+    seconds: u64,
 }
 
 impl App {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        SystemClock::block_for(START);
+        SystemClock::block_for(Duration::from_secs(self.seconds));
         let mut working = None;
         if let Some(path) = env::var_os("VVM_SOCKET") {
             let mut socket = UnixStream::connect(path)?;
