@@ -155,6 +155,12 @@ func TestTermEndsAtStopByWithoutAMessageAndNeverComesBack(t *testing.T) {
 }
 
 func TestSuspendCountsAndTheContextEndsSoonAfterIt(t *testing.T) {
+	t.Run("by the clock", func(t *testing.T) { suspends(t, "") })
+	const renewed = `{"type":"renewed","epoch":"7","stop_by":%d}`
+	t.Run("though a renewal comes first", func(t *testing.T) { suspends(t, fmt.Sprintf(renewed, now(t)+240000)) })
+}
+
+func suspends(t *testing.T, says string) {
 	real := clock
 	var slept atomic.Int64
 	clock = func() (time.Duration, error) {
@@ -171,6 +177,9 @@ func TestSuspendCountsAndTheContextEndsSoonAfterIt(t *testing.T) {
 	t.Cleanup(func() { p.closed(); clock = real })
 	term := <-terms
 	slept.Store(int64(2 * time.Minute))
+	if says != "" {
+		p.say(says)
+	}
 	p.hears(`{"type":"stopped","epoch":"7"}`)
 	if _, err := term.Fence(); !errors.Is(err, ErrOver) {
 		t.Fatal(err)

@@ -98,15 +98,21 @@ test("a term ends at stop_by without a message, and never comes back", limits, a
   assert.equal(taken.remaining(), 0);
 });
 
-test("suspend counts, and the signal is aborted soon after it", limits, async (t) => {
-  let taken;
-  const played = await leads(t, 60_000, async (term) => {
-    taken = term;
-    await untilStop(term.signal);
-  });
-  t.mock.method(fs, "readSync", (file, into) => into.write(`${now() / 1000 + 120} 0\n`));
-  await played.hears({ type: "stopped", epoch: "7" });
-  assert.throws(() => taken.fence(), TermOver);
+test("suspend counts, and the signal is aborted soon after it, also if a renewal comes first", limits, async (t) => {
+  for (const isRenewed of [false, true]) {
+    let taken;
+    const played = await leads(t, 60_000, async (term) => {
+      taken = term;
+      await untilStop(term.signal);
+    });
+    const clock = t.mock.method(fs, "readSync", (file, into) => into.write(`${now() / 1000 + 120} 0\n`));
+    if (isRenewed) {
+      played.say({ type: "renewed", epoch: "7", stop_by: now() + 240_000 });
+    }
+    await played.hears({ type: "stopped", epoch: "7" });
+    assert.throws(() => taken.fence(), TermOver);
+    clock.mock.restore();
+  }
 });
 
 test("a loop that never waits is stopped by its fence", limits, async (t) => {

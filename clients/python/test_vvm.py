@@ -99,6 +99,14 @@ class ClientTest(unittest.TestCase):
         eventually(lambda: term.at_risk)
         self.assertEqual(term.remaining(), 0.0)
 
+    def test_renewal_after_stop_by_is_too_late_even_if_the_end_was_not_noticed(self):
+        played = Played()
+        _, term = played.term(for_ms=0)
+        played.say("renewed", epoch="7", stop_by=now_ms() + 60000, kill_at=now_ms() + 63000)
+        played.say("at_risk", epoch="7")
+        eventually(lambda: term.at_risk)
+        self.assertEqual(term.remaining(), 0.0)
+
     def test_renewal_moves_the_end_and_messages_of_another_epoch_change_nothing(self):
         played = Played()
         _, term = played.term(for_ms=60000)
