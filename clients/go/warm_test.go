@@ -243,7 +243,7 @@ func TestEndOfTheContextEndsTheWaitForHello(t *testing.T) {
 }
 
 func TestWhatIsNoMessageEndsTheTerm(t *testing.T) {
-	long := `{"type":"at_risk","epoch":"7","more":"` + strings.Repeat("x", longestLine) + `"}`
+	long := `{"type":"at_risk","epoch":"7","more":"` + strings.Repeat("x", 4096) + `"}`
 	for _, line := range []string{"[]", "{}", `{"type":"stop","epoch":7}`, `{"type":"lead","epoch":"x"}`, long} {
 		p := leads(t, time.Minute, func(ctx context.Context, _ Term) error {
 			<-ctx.Done()

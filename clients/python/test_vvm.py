@@ -125,7 +125,7 @@ class ClientTest(unittest.TestCase):
         self.assertIsNone(host.next_term())
 
     def test_what_is_no_message_ends_the_term(self):
-        too_long = json.dumps({"type": "at_risk", "epoch": "7", "more": "x" * vvm.LONGEST_LINE}).encode()
+        too_long = json.dumps({"type": "at_risk", "epoch": "7", "more": "x" * 4096}).encode()
         for line in (b"[]", b'{"type":"renewed","epoch":"7"}', too_long):
             played = Played()
             _, term = played.term()
