@@ -74,7 +74,7 @@ class Host:
         self._socket = connection
         self._lines = connection.makefile("rb")
         self._sending, self._changed = threading.Lock(), threading.Condition()
-        self._watchers: list[Callable[[], object]] = []
+        self._watchers: list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = []
         self._term: Optional[Term] = None
         self._taken: Optional[Term] = None
         self._closed = False
@@ -141,16 +141,16 @@ class Host:
 
     def _watch(self, call: Callable[[], object]) -> Callable[[], None]:
         """Have the running event loop call this after each change. Return what ends that."""
-        loop = asyncio.get_running_loop()
-        watcher = lambda: loop.is_closed() or loop.call_soon_threadsafe(call)
+        watcher = (asyncio.get_running_loop(), call)
         with self._changed:
             self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
     def _tell(self) -> None:
         self._changed.notify_all()
-        for watcher in list(self._watchers):
-            watcher()
+        for loop, call in list(self._watchers):
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(call)
 
     def _say(self, **message: Any) -> None:
         line = json.dumps(message).encode() + b"\n"
