@@ -283,7 +283,11 @@ impl Copy {
         if let Some(Test { package, file, features, module }) = variant.by_test {
             let test = || {
                 let mut command = self.cargo("test");
-                command.args(["--package", package, "--test", file]);
+                command.args(["--package", package]);
+                match file {
+                    "--bins" => command.arg(file),
+                    file => command.args(["--test", file]),
+                };
                 match features {
                     Some(features) => command.args(["--no-default-features", "--features", features]),
                     None => command.arg("--all-features"),

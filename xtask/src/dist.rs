@@ -8,11 +8,10 @@
 
 mod archives;
 mod build;
-mod draft;
 
 use crate::{ci::limit, workspace::WorkspaceError};
-use archives::{File, sha256};
-use build::{Libc, Made, Source};
+use archives::{File, sha256, sums};
+use build::{Libc, Made, Source, git};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -75,7 +74,7 @@ fn carry_out(options: &Options) -> Result<(), DistError> {
         return try_out(&source, kind);
     }
     if options.draft {
-        return draft::create(&source, &source.packages());
+        return create_draft(&source, &source.packages());
     }
     if options.reproduce {
         source.must_be_committed()?;
@@ -244,6 +243,56 @@ fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("'{word}'") }
 }
 
+const SUMS: &str = "SHA256SUMS";
+
+/// # Errors
+/// The commit has no tag of its version, no target was built, or `gh` fails.
+fn create_draft(source: &Source, packages: &Path) -> Result<(), DistError> {
+    let tag = format!("v{}", source.version);
+    let tags = output(git(&source.root).args(["tag", "--points-at", "HEAD"]))?;
+    let tags = String::from_utf8_lossy(&tags);
+    if !is_tagged(&tags, &tag) {
+        let found = if tags.is_empty() { "no tag" } else { tags.trim() };
+        return Err(DistError::Unexpected(format!("the commit must have the tag {tag}, and has {found}")));
+    }
+    let mut paths = Vec::new();
+    for folder in entries(packages)? {
+        paths.extend(entries(&folder)?.into_iter().filter(|path| !path.ends_with(SUMS)));
+    }
+    let mut files = Vec::new();
+    for path in &paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(File::new(name, read(path)?));
+    }
+    if files.is_empty() {
+        return Err(DistError::Missing(packages.display().to_string()));
+    }
+    let all = packages.join(SUMS);
+    write(&all, sums(&files).as_bytes())?;
+    let mut command = Command::new("gh");
+    command.args(["release", "create", &tag, "--draft", "--verify-tag", "--title", &tag]);
+    command.args(["--notes-file", "CHANGELOG.md"]).args(&paths).arg(&all);
+    output(command.current_dir(&source.root))?;
+    Ok(())
+}
+
+fn is_tagged(tags: &str, wanted: &str) -> bool {
+    tags.lines().any(|tag| tag == wanted)
+}
+
+/// Returns what is in a folder, sorted; nothing for a file.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, DistError> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = |cause| DistError::File { path: folder.into(), cause };
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut paths =
+        entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect::<Result<Vec<_>, DistError>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,5 +303,12 @@ mod tests {
         assert_eq!(differing(&files("1"), &files("1")), [""; 0]);
         assert_eq!(differing(&files("1"), &files("2")).len(), 2);
         assert_eq!(differing(&files("1")[..1], &files("1")).len(), 1);
+    }
+
+    #[test]
+    fn only_the_tag_of_this_version_is_released() {
+        assert!(is_tagged("latest\nv0.1.0\n", "v0.1.0"));
+        assert!(!is_tagged("v0.1.01\n", "v0.1.0"));
+        assert!(!is_tagged("", "v0.1.0"));
     }
 }

@@ -49,9 +49,8 @@ enum Command {
     /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
-    /// The tests of real time: `--repeat N` times, `--freeze` with all their processes frozen for 0.5 s now
-    /// and then. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy
-    /// loops.
+    /// The tests of real time: `--repeat N` times. Or `--planted`: deadlines that are missed on purpose, on this
+    /// machine as it is and with busy loops.
     TestTimed(test_timed::Options),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),

@@ -8,6 +8,7 @@ mod circles;
 mod invariants;
 mod texts;
 mod tree;
+mod trusted;
 
 use std::io::{self, Write};
 use tree::Tree;
@@ -22,8 +23,16 @@ struct Rule {
 }
 
 /// In the order in which they are checked and printed.
-const RULES: [Rule; 7] =
-    [arrows::RULE, circles::RULE, texts::WORDS, invariants::RULE, texts::PROOFS, texts::PATHS, texts::LINKS];
+const RULES: [Rule; 8] = [
+    arrows::RULE,
+    circles::RULE,
+    texts::WORDS,
+    invariants::RULE,
+    trusted::RULE,
+    texts::PROOFS,
+    texts::PATHS,
+    texts::LINKS,
+];
 
 /// One place where a rule is broken.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,6 @@ mod campaign;
 mod lease;
 mod release;
 
-pub use campaign::{AcquireTimeout, Campaign, CampaignEvent, CampaignStep, Scanned, Terms, Won};
-pub use lease::{Lease, LeaseEvent, LeaseStep, RenewalAttempts};
+pub use campaign::{Campaign, CampaignEvent, CampaignStep, Scanned, Won};
+pub use lease::{Lease, LeaseEvent, LeaseStep};
 pub use release::{Release, ReleaseEvent, ReleaseOutcome, ReleaseStep};

@@ -268,7 +268,7 @@ pub struct Ttl(Duration);
 pub struct TtlOutOfRange(pub Duration);
 
 impl Ttl {
-    /// The default of the reference (`DefaultLeadershipDurationSeconds`).
+    /// 20 s: one renewal every 5 s, and a storage may be away for 8 s before a leadership is lost.
     pub const DEFAULT: Self = Self(Duration::from_secs(20));
 
     /// Below this, scheduling delays of an ordinary machine (tens of milliseconds) exceed the margins of

@@ -1,8 +1,7 @@
 //! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each
 //! other.
 //!
-//! Source: design §4, after `LeadershipDurationSeconds / 4`, `/ 20` and `* 0.8` of the reference. The values
-//! for a TTL of 20 s are in brackets.
+//! Each share is argued by the assertions below it. The values for a TTL of 20 s are in brackets.
 
 use crate::Ttl;
 use std::time::Duration;

@@ -321,7 +321,9 @@ fn unreadable(words: &[OsString]) -> Option<String> {
 }
 
 /// Each modifier, and the option that it modifies.
-const MODIFIERS: [(&str, &str); 8] = [
+const MODIFIERS: [(&str, &str); 10] = [
+    ("alive_within", WARM),
+    ("after_stop", WARM),
     ("start_timeout", WARM),
     ("restart_backoff", RESTART),
     ("restart_backoff_max", RESTART),

@@ -28,7 +28,6 @@ use ielections::{AcquireError, Env, Terms};
 use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
-    future::pending,
     io,
     pin::pin,
     process::ExitCode,
@@ -276,13 +275,9 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
         });
         tokio::select! {
             biased;
-            // Before the host, which waits for the storage when it drops an attempt to open it (I10).
-            () = stopped_while_opening(control, status) => {
-                let is_guardian_dead = control.guardian_died.is_cancelled();
-                let stopped = Cause::Stopped(control.stop_signal());
-                let cause = if is_guardian_dead { Cause::GuardianDied } else { stopped };
-                reporter.end_process(&LeadershipRun::default(), &cause);
-            }
+            // Before the host, which waits for the storage when it drops an attempt to open it (I10). A warm app has
+            // to stop first.
+            () = control.stopped_while_opening(), if !args.warm => runner.end_while_opening(),
             ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
                 let run = current.get().unwrap_or_default();
@@ -382,11 +377,11 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Cu
     }
 }
 
-/// Waits for a stop request, and never returns unless the storage is not open yet: then nothing is held.
-async fn stopped_while_opening(control: &Control, status: &HostStatus) {
-    control.stop.cancelled().await;
-    if !matches!(status.role(), Role::Opening) {
-        pending::<()>().await;
+impl CommandRunner {
+    /// Ends this process, which has stopped while the storage opens.
+    fn end_while_opening(&self) -> ! {
+        let run = LeadershipRun::default();
+        self.reporter.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
     }
 }
 

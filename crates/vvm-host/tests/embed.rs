@@ -19,7 +19,7 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use vvm_host::{Ended, Holder, Host, HostError, HostSettings, LocalDir, NotReady, OnLoss, Ttl};
+use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady, OnLoss, Ttl};
 use vvm_orch::{Acquisition, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {

@@ -6,7 +6,7 @@
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
-/// The first byte of the partitions that hold leader records (the reference's `pKeyPrefix_VVMLeader`).
+/// The first byte of the partitions that hold leader records.
 pub const KEY_PREFIX_VVM_LEADER: u8 = 1;
 
 /// The first byte of the partitions that hold a cluster's slot count.

@@ -25,10 +25,9 @@ mod document_set;
 mod drivers;
 mod elections;
 mod key;
-mod open_error;
+mod opening;
 mod requests;
 mod step;
-mod storage_url;
 mod sysvvm;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -57,10 +56,9 @@ pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
     KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
 };
-pub use open_error::{OpenError, OpenErrorKind};
+pub use opening::{OpenError, OpenErrorKind, StorageUrl};
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use step::{Decision, Done, Shown, State, Step, decide};
-pub use storage_url::StorageUrl;
 pub use sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage};
 pub use url::{init_storage, open};
 

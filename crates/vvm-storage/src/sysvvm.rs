@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// The sysvvm keyspace of one database (the reference's ISysVvmStorage).
+/// The sysvvm keyspace of one database.
 ///
 /// One partition has the epoch, the leader record and the documents of one election key, so that a claim and
 /// its fence are one atomic step. Settings have partitions of their own.

@@ -21,9 +21,8 @@
 //! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
 
 use crate::{
-    drivers::options::options,
-    open_error::OpenError,
-    storage_url::{self, StorageUrl},
+    drivers::address::options,
+    opening::{self, OpenError, StorageUrl},
     sysvvm::SysVvmStorage,
 };
 use std::{fmt, fs, io, path::PathBuf, sync::Arc};
@@ -344,7 +343,7 @@ impl fmt::Display for Available {
 }
 
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
-    let Some((name, rest)) = storage_url::split(url) else {
+    let Some((name, rest)) = opening::split(url) else {
         let shown = StorageUrl::from(url);
         return Err(OpenError::misuse(format!(
             "`{shown}` names no storage: write `sqlite:{shown}` for a file ({Available})"
@@ -413,7 +412,7 @@ impl<'url> Place<'url> {
 #[cfg(feature = "sqlite")]
 impl From<crate::sqlite::OpenError> for OpenError {
     fn from(error: crate::sqlite::OpenError) -> Self {
-        use crate::{open_error::OpenErrorKind as Kind, sqlite::OpenError as Error};
+        use crate::{opening::OpenErrorKind as Kind, sqlite::OpenError as Error};
         let kind = match &error {
             Error::Thread(_) | Error::Descriptors(_) => Kind::System,
             Error::Locked(_) | Error::Full(_) => Kind::Passing,
@@ -426,7 +425,7 @@ impl From<crate::sqlite::OpenError> for OpenError {
 #[cfg(feature = "sled")]
 impl From<crate::sled::OpenError> for OpenError {
     fn from(error: crate::sled::OpenError) -> Self {
-        Self::new(crate::open_error::OpenErrorKind::Refused, error.to_string())
+        Self::new(crate::opening::OpenErrorKind::Refused, error.to_string())
     }
 }
 

@@ -14,6 +14,7 @@ mod step_up;
 mod storage;
 mod takeovers;
 mod waiting;
+mod warm;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
@@ -32,8 +33,8 @@ struct CommandLine {
     /// Only this measurement; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
-    /// Only this storage: each verb beside its bare statement, 64 leaders that renew at once, 100 candidates
-    /// at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
+    /// Only this storage: each verb, beside its bare statement on most of them, 64 leaders that renew at once,
+    /// 100 candidates at once. `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
     /// `etcd://HOSTS/PREFIX`, `k8s://NAMESPACE`, `s3://BUCKET/PREFIX?endpoint=…`, `dynamodb://REGION/TABLE`;
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
@@ -79,6 +80,9 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
+    /// The app that needs five seconds to start.
+    #[command(hide = true)]
+    WarmApp(warm::App),
     /// The command that `vvm` and its peers run.
     #[command(hide = true)]
     PeersWork {
@@ -101,6 +105,8 @@ enum Measurement {
     Succession,
     /// Fail-over between real processes after the death of the leader's host.
     DeadHost,
+    /// Fail-over and hand-over of an app that needs five seconds to start, warm and cold.
+    Warm,
     /// What `vvm run` costs while it waits and while it leads: memory, CPU, wake-ups, requests.
     Waiting,
 }
@@ -114,6 +120,7 @@ impl Measurement {
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
             Self::Succession => takeovers::in_demo(quick)?,
             Self::DeadHost => takeovers::of_dead_hosts(quick)?,
+            Self::Warm => warm::measure(quick)?,
             Self::Waiting => waiting::measure(quick)?,
         })
     }
@@ -137,6 +144,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
         Some(Part::HeldRound(round)) => return round.run(),
         Some(Part::StepUpRound(round)) => return round.run(),
+        Some(Part::WarmApp(app)) => return app.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }

@@ -15,7 +15,7 @@ use vvm_clock::{Instant, SystemClock};
 const SCRIPT: &str = "exec 9>>\"$0\"; flock -n 9 && echo alone || echo beside another; exec sleep 1000";
 
 /// The TTL of all.
-const TTL: [&str; 2] = ["--ttl", "20s"];
+pub(crate) const TTL: [&str; 2] = ["--ttl", "20s"];
 
 /// Returns the `vvm` beside this program, to be run at `level`.
 pub(crate) fn program(level: Level) -> Result<Program, Failure> {
@@ -59,9 +59,19 @@ pub(crate) fn take_overs(
 /// Starts a candidate through the command `before`, with `options`. It dies with this process. Its command
 /// prints `alone` if no other holds the lock.
 pub(crate) fn start(trial: &Trial, before: &[&str], options: &[&str]) -> Result<Running, Failure> {
-    let (own, id) = (env::current_exe()?.display().to_string(), process::id().to_string());
     let lock = trial.folder().join("lock").display().to_string();
-    let run = trial.run(["sh", "-c", SCRIPT, &lock]).with(TTL).with(options.iter().copied());
+    start_command(trial, before, &[&TTL[..], options].concat(), &["sh", "-c", SCRIPT, &lock])
+}
+
+/// Starts a candidate with this command.
+pub(crate) fn start_command(
+    trial: &Trial,
+    before: &[&str],
+    options: &[&str],
+    command: &[&str],
+) -> Result<Running, Failure> {
+    let (own, id) = (env::current_exe()?.display().to_string(), process::id().to_string());
+    let run = trial.run(command.iter().copied()).with(options.iter().copied());
     Ok(run.through([&[&own, GUARD, &id], before].concat()).start())
 }
 

@@ -2,7 +2,6 @@
 //! two leaders at once.
 
 mod candidate;
-mod events;
 mod fault;
 mod leadership_log;
 mod network;
@@ -12,8 +11,7 @@ use self::servers::{FaultyServers, PostgresServers, Servers};
 use crate::Server;
 use ::servers::owned;
 use candidate::{Candidate, Pace};
-use events::{Counts, Event};
-use fault::{Deletion, Fault, Schedule};
+use fault::{Counts, Deletion, Event, Fault, Schedule};
 use ielections::{Timing, Ttl};
 use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};

@@ -9,17 +9,15 @@ mod processes;
 mod program;
 mod storage;
 mod terminal;
-mod trial;
 
 pub use processes::{
     Freezer, Level, MemoryGroup, Processes, command_line, eventually, gives_pid_namespaces,
     gives_user_namespaces, has_ended, is_permitted, lets_us_make_groups, own_group, remove_group, state,
 };
-pub use program::{Described, Finished, Program, Run, Running, settle};
+pub use program::{Described, Finished, Program, Run, Running, Trial, settle};
 pub use storage::{Obstruction, Outage, Usurper};
 pub use terminal::{Lines, PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};
-pub use trial::Trial;
 
 use std::time::Duration;
 

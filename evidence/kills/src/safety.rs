@@ -9,7 +9,8 @@
 //! - a leader for less than 60 % of the time.
 //!
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
-//! candidates are of two versions, and each has led. `kills safety fugitives` tries workers that escape
+//! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
+//! `lead` and `stop` without a fence. `kills safety fugitives` tries workers that escape
 //! ([`fugitives`]).
 
 mod candidates;
@@ -18,6 +19,7 @@ mod fugitives;
 pub(crate) mod processes;
 mod remains;
 mod verdict;
+mod warm;
 
 pub(crate) use candidates::work;
 
@@ -66,6 +68,9 @@ pub(crate) struct Args {
     /// temporary files must not be on overlayfs, which the older program may not be able to allow.
     #[arg(long)]
     old: Option<PathBuf>,
+    /// Workers are apps of `vvm run --warm`, with this `--after-stop`.
+    #[arg(long, value_name = "AFTER_STOP", value_parser = ["restart", "keep"])]
+    warm: Option<String>,
     /// Use DynamoDB Local as the storage, and start it.
     #[cfg(feature = "dynamodb")]
     #[arg(long)]
@@ -127,8 +132,13 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
     println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
-    let setup =
-        Setup { programs, folder: folder.path().to_owned(), storage, ttl: Duration::from_millis(ttl_ms) };
+    let setup = Setup {
+        programs,
+        folder: folder.path().to_owned(),
+        storage,
+        ttl: Duration::from_millis(ttl_ms),
+        after_stop: args.warm.clone(),
+    };
     let plan = Plan {
         setup: Rc::new(setup),
         instances: args.instances,

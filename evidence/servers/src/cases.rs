@@ -171,9 +171,7 @@ const OF_FILES: &[&str] = &["files"];
 const OF_SERVERS: &[&str] = &[
     "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
     "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
-    "exit_statuses::different_slot_count_is_78_and_names_both",
     "exit_statuses::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
-    "exit_statuses::storage_that_was_never_created_is_69_and_names_init_storage",
     "exit_statuses::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
     "exit_statuses::try_takes_over_from_a_crashed_leader",
     "status::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
@@ -188,6 +186,7 @@ const OF_SERVERS: &[&str] = &[
     "operators::storage_credentials_are_removed_from_the_command_without_keep_credentials",
     "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",
     "outages::one_leader_and_all_candidates_survive_outages_of_any_length",
+    "outcomes::refused_run_has_an_outcome_for_each_reason",
     "pause::killed_leader_counts_as_stopped_after_its_ttl",
     "pause::leaders_stop_and_all_candidates_wait_until_the_name_is_resumed",
     "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",

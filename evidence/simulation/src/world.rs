@@ -44,7 +44,7 @@ pub(crate) struct Promises {
     /// Clocks err by up to 10 %. Without it only the fence is promised (I2), and what concerns one process.
     pub(crate) clocks: bool,
     /// The storage forgets nothing. Without it no driver here promises one leader: only the driver of
-    /// PostgreSQL notices a new history. Epochs rise if the wall clocks are right (design §1). A leader that
+    /// PostgreSQL notices a new history. Epochs rise if the wall clocks are right. A leader that
     /// notices is lost, and a candidate that notices gives up.
     pub(crate) storage: bool,
     /// Wall clocks show the date. Otherwise they show anything, which only matters if the storage goes back.

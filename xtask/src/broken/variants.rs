@@ -15,10 +15,11 @@ pub(super) struct Variant {
     pub(super) changes: Vec<Change>,
 }
 
-/// A file below `tests` of a package.
+/// A file below `tests` of a package, or its unit tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Test {
     pub(super) package: &'static str,
+    /// The name of the file, or `--bins` for the unit tests of programs.
     pub(super) file: &'static str,
     /// The only features of the package, or all of them: drivers of servers take minutes to build.
     pub(super) features: Option<&'static str>,

@@ -27,8 +27,8 @@ fn in_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
     for circle in circles(Modules::read(tree, folder).imports()) {
         let parts = circle.parts.join("`, `");
         findings.push(Finding::new(folder, 1, format!("`{parts}` import each other in a circle")));
-        findings.extend(circle.upward.iter().map(|import| {
-            let what = format!("`{}` is imported upward, from `{}`", import.name, import.source());
+        findings.extend(circle.imports.iter().map(|import| {
+            let what = format!("`{}` is imported from `{}`", import.name, import.source());
             Finding::new(import.file, import.line, what)
         }));
     }
@@ -200,10 +200,10 @@ fn module_name(file: &str) -> Option<Vec<&str>> {
 /// Parts of one folder that depend on each other.
 #[derive(Debug)]
 struct Circle<'tree> {
-    /// Their modules, the one that most of the others depend on last.
+    /// Their modules.
     parts: Vec<String>,
-    /// The upward imports: without them there is no circle. A simple order keeps them few.
-    upward: Vec<Import<'tree>>,
+    /// All imports of one part from another.
+    imports: Vec<Import<'tree>>,
 }
 
 /// A child of the folder, with everything below it.
@@ -238,16 +238,11 @@ fn of_folder<'tree>(
         let members: BTreeSet<Part<'_>> =
             left.iter().copied().filter(|other| reaches(part, *other) && reaches(*other, part)).collect();
         left.retain(|other| !members.contains(other));
-        let inside = imports
-            .extract_if(.., |(from, to, _)| members.contains(from) && members.contains(to))
-            .collect::<Vec<_>>();
-        let order = order(members, &inside);
-        let height = |part: &Part<'_>| order.iter().position(|placed| placed == part);
-        let upward = inside.into_iter().filter(|(from, to, _)| height(from) > height(to));
+        let inside = imports.extract_if(.., |(from, to, _)| members.contains(from) && members.contains(to));
         let name = |part: &Part<'_>| [folder, &[*part]].concat().join("::");
         circles.push(Circle {
-            parts: order.iter().map(name).collect(),
-            upward: upward.map(|(_, _, import)| import).collect(),
+            parts: members.iter().map(name).collect(),
+            imports: inside.filter(|(from, to, _)| from != to).map(|(_, _, import)| import).collect(),
         });
     }
     circles
@@ -263,25 +258,6 @@ fn reachable<'tree>(
         open.extend(arrows.get(&part).into_iter().flatten().copied().filter(|next| found.insert(*next)));
     }
     found
-}
-
-/// Orders parts from top to bottom, so that few imports run upward (Eades, Lin and Smyth 1993). The next part
-/// is the one with the most imports, less those of it, among the rest.
-fn order<'tree>(
-    mut left: BTreeSet<Part<'tree>>,
-    imports: &[(Part<'tree>, Part<'tree>, Import<'tree>)],
-) -> Vec<Part<'tree>> {
-    let mut order = Vec::new();
-    while !left.is_empty() {
-        let degree = |part: &Part<'_>| {
-            let among = imports.iter().filter(|(from, to, _)| left.contains(from) && left.contains(to));
-            among.map(|(from, to, _)| i32::from(from == part) - i32::from(to == part)).sum::<i32>()
-        };
-        let Some(next) = left.iter().copied().max_by_key(degree) else { break };
-        left.remove(&next);
-        order.push(next);
-    }
-    order
 }
 
 #[cfg(test)]
@@ -338,10 +314,10 @@ mod tests {
 
     fn found(imports: &[(&'static str, &'static str)]) -> Vec<(String, Vec<String>)> {
         let circles = circles(imports.iter().map(|(from, to)| import(from, to)).collect());
-        let upward = |circle: &Circle<'_>| {
-            circle.upward.iter().map(|import| format!("{} -> {}", import.file, import.name)).collect()
+        let tied = |circle: &Circle<'_>| {
+            circle.imports.iter().map(|import| format!("{} -> {}", import.file, import.name)).collect()
         };
-        circles.iter().map(|circle| (circle.parts.join(" "), upward(circle))).collect()
+        circles.iter().map(|circle| (circle.parts.join(" "), tied(circle))).collect()
     }
 
     #[test]
@@ -352,7 +328,8 @@ mod tests {
     #[test]
     fn folders_that_depend_on_each_other_by_different_files_are_a_circle() {
         let circle = found(&[("a/x", "b/x"), ("a/y", "b/x"), ("b/y", "a/z")]);
-        assert_eq!(circle, [("a b".to_owned(), vec!["b/y -> a/z".to_owned()])]);
+        let tied = ["a/x -> b/x", "a/y -> b/x", "b/y -> a/z"].map(String::from);
+        assert_eq!(circle, [("a b".to_owned(), tied.to_vec())]);
     }
 
     #[test]
@@ -363,8 +340,10 @@ mod tests {
     #[test]
     fn siblings_in_a_folder_that_depend_on_each_other_are_a_circle() {
         let circle = found(&[("a/x", "a/y"), ("a/x", "a/y/z"), ("a/y", "a/x")]);
-        assert_eq!(circle, [("a::x a::y".to_owned(), vec!["a/y -> a/x".to_owned()])]);
+        let tied = ["a/x -> a/y", "a/x -> a/y/z", "a/y -> a/x"].map(String::from);
+        assert_eq!(circle, [("a::x a::y".to_owned(), tied.to_vec())]);
     }
+
     /// The findings in a crate with the module `high`, which imports from `low`, and this text of `low`.
     fn found_with(low: &str) -> Vec<String> {
         let package = Package { manifest: "crates/a/Cargo.toml".into(), ..Package::named("a") };
@@ -381,12 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn upward_import_is_found_with_its_circle() {
+    fn circle_is_found_with_its_imports() {
         assert_eq!(
             found_with("pub fn run(name: crate::high::Name) {}\npub fn stop() {}\n"),
             [
                 "crates/a/src/:1: `high`, `low` import each other in a circle",
-                "crates/a/src/low.rs:1: `Name` is imported upward, from `high`",
+                "crates/a/src/high.rs:1: `run` is imported from `low`",
+                "crates/a/src/high.rs:1: `stop` is imported from `low`",
+                "crates/a/src/low.rs:1: `Name` is imported from `high`",
             ]
         );
         let tests = "pub fn run() {}\npub fn stop() {}\n#[cfg(test)]\nmod tests { use crate::high::Name; }\n";

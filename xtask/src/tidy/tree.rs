@@ -132,8 +132,10 @@ pub(super) struct RustSource {
     /// Every path outside tests.
     pub(super) paths: Vec<Path>,
     tests: Vec<RangeInclusive<usize>>,
+    /// Names of modules in files of their own, but for those that only tests use.
+    modules: BTreeSet<String>,
     /// Names of modules in files of their own that only tests use.
-    test_modules: Vec<String>,
+    test_modules: BTreeSet<String>,
 }
 
 /// One path as it is written.
@@ -164,6 +166,8 @@ impl RustSource {
         let mut source =
             Self { comments: String::from_utf8(comments).unwrap_or_default(), ..Self::default() };
         source.see(&stream.into_iter().collect::<Vec<_>>(), false);
+        // A module that is declared a second time, `pub` for tests.
+        source.test_modules.retain(|name| !source.modules.contains(name));
         Ok(source)
     }
 
@@ -200,6 +204,11 @@ impl RustSource {
                     if let (true, Some(TokenTree::Ident(item))) = (ITEMS.contains(&&*name), rest.get(1)) {
                         self.items.insert(item.to_string());
                     }
+                    if let (false, "mod", [_, TokenTree::Ident(module), end, ..]) = (in_test, &*name, rest)
+                        && is_punct(Some(end), ';')
+                    {
+                        self.modules.insert(module.to_string());
+                    }
                     let is_first = !at.checked_sub(1).is_some_and(|before| {
                         is_punct(trees.get(before), ':') && trees.get(before - 1).is_some_and(is_joint)
                             || is_punct(trees.get(before), '.')
@@ -229,7 +238,7 @@ impl RustSource {
         if let [.., TokenTree::Ident(keyword), TokenTree::Ident(name), TokenTree::Punct(_)] = item
             && keyword == "mod"
         {
-            self.test_modules.push(name.to_string());
+            self.test_modules.insert(name.to_string());
         }
         self.see(item, true);
     }
@@ -358,6 +367,11 @@ mod tests {
     fn files_of_a_test_module_are_tests() {
         let tree = Tree::of(&[
             ("crates/a/src/lib.rs", "#[cfg(test)]\n#[path = \"x.rs\"]\nmod checks;\nmod work;\n"),
+            (
+                "crates/b/src/lib.rs",
+                "#[cfg(feature = \"testing\")]\npub mod a;\n#[cfg(not(feature = \"testing\"))]\nmod a;\n",
+            ),
+            ("crates/b/src/a.rs", "fn work() {}\n"),
             ("crates/a/src/checks.rs", "fn check() {}\n"),
             ("crates/a/src/checks/deep.rs", "fn check() {}\n"),
             ("crates/a/src/work.rs", "#[cfg(test)] mod inner;\n"),
@@ -370,6 +384,7 @@ mod tests {
         assert!(is_test(&tree, "crates/a/src/work/inner.rs"));
         assert!(is_test(&tree, "crates/a/tests/whole.rs"));
         assert!(!is_test(&tree, "crates/a/src/checkstand.rs"));
+        assert!(!is_test(&tree, "crates/b/src/a.rs"));
         assert!(!tree.rust().any(|(path, rust)| path == "crates/a/src/work.rs" && rust.is_test(2)));
     }
 

@@ -1,21 +1,11 @@
 //! [`Lease`]: a record that is held, and renewed or lost.
 
 use crate::{
-    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError, storage::Cause, timing::Jitter,
+    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError, candidacy::RenewalAttempts,
+    storage::Cause, timing::Jitter,
 };
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
-
-/// How often one renewal is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RenewalAttempts {
-    /// As often as there is time before the loss instant, at least three times. A restart of the database
-    /// then costs no leadership.
-    #[default]
-    UntilLoss,
-    /// This many attempts, and then the leadership is lost. The rule of the reference (`maxCASRetries`).
-    Exactly(NonZeroU32),
-}
 
 /// A held record, and the attempts to renew it. Five rules keep I1 on the leader's side:
 ///

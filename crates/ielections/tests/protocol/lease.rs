@@ -5,7 +5,8 @@ use crate::tape::Tape;
 use ielections::{
     Delete, Entry, Epoch, Holder, Incarnation, Loss, ReadError, ReleaseOutcome, Slot, Swap, Timing, Ttl,
     Vacant, Version, WriteError,
-    protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep, RenewalAttempts},
+    elections::RenewalAttempts,
+    protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
     timing::Jitter,
 };
 use proptest::prelude::*;

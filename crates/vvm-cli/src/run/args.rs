@@ -35,13 +35,23 @@ pub(crate) struct RunArgs {
     /// Start the command at once, as a standby: it connects to the socket VVM_SOCKET, says when it could lead, and
     /// is told when it leads
     ///
-    /// The messages are lines of JSON. After each leadership all processes of the command are killed, the record
-    /// is released, and the command is started again.
+    /// The messages are lines of JSON. docs/warm.md lists them.
     #[arg(long)]
     pub(crate) warm: bool,
+    /// With --warm: when the command has said that its work has stopped, kill all of its processes, release, and start it
+    /// again; or release and keep it as a standby
+    ///
+    /// With keep, nothing but the command's word shows that the work has stopped. A process that the work has started
+    /// may run beside the next leader.
+    #[arg(long, value_enum, default_value = "restart")]
+    pub(crate) after_stop: AfterStop,
     /// With --warm: how long the command may take to answer that it leads
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) start_timeout: Duration,
+    /// With --warm: while the command leads, it says "alive" at least this often. Otherwise it is stopped, and the
+    /// record is released
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval)]
+    pub(crate) alive_within: Option<Duration>,
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,
@@ -87,6 +97,13 @@ Example:
   Terminal: Ctrl-Z stops CMD and vvm. If they are not continued before the kill deadline (0.8 TTL), the kernel
   kills both, because another process may lead soon.";
     format!("{EXAMPLE}\n\n{}", exit::HELP)
+}
+
+/// What follows when a warm app has said that its work has stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum AfterStop {
+    Restart,
+    Keep,
 }
 
 /// What follows a loss.

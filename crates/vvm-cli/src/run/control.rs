@@ -148,6 +148,14 @@ impl Control {
         self.stop.cancel();
     }
 
+    /// Waits for a stop request, and never returns unless the storage is not open yet: then nothing is held.
+    pub(super) async fn stopped_while_opening(&self) {
+        self.stop.cancelled().await;
+        if !matches!(self.status.role(), Role::Opening) {
+            future::pending::<()>().await;
+        }
+    }
+
     /// Returns the signal of the first stop request, or TERM if there was none.
     pub(super) fn stop_signal(&self) -> Signal {
         self.stop_signal.get().copied().unwrap_or(Signal::TERM)

@@ -8,6 +8,7 @@ mod protocol;
 mod socket;
 
 use super::{
+    args::AfterStop,
     command::{Backoff, CommandRunner},
     control::Control,
     outcome::{Cause, LeadershipRun},
@@ -22,13 +23,16 @@ use futures_util::FutureExt as _;
 use ielections::{Standing, Timing};
 use machine::{Effect, Ending, Event, Limits, Machine, Term, Times};
 use protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION};
+use rustix::process::Pid;
 pub(super) use socket::NoSocket;
 use socket::{Heard, Socket};
-use std::{ffi::OsString, future::pending, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet, ffi::OsString, fs, future::pending, io, pin::pin, sync::Arc, time::Duration,
+};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Instant, Span};
-use vvm_containment::{Controls, Supervised, Supervision, Unproven};
+use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
 use vvm_host::{
     Host, NotReady,
     status::{HostStatus, Role, WhyStopping},
@@ -172,25 +176,34 @@ impl WarmApp {
         Ok((app, WarmHandle(requesting)))
     }
 
-    /// Runs the app beside `host`, until the host has ended and no process of the app is left.
+    /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
+    /// storage opens, `host` waits for the storage (I10): then it ends this process once the app has ended.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn beside(self, host: impl Future) {
         let over = CancellationToken::new();
+        let runner = self.runner.clone();
+        let mut host = pin!(host);
         let hosting = async {
-            host.await;
+            let is_opening = tokio::select! {
+                biased;
+                () = runner.control.stopped_while_opening() => true,
+                _ = &mut host => false,
+            };
             over.cancel();
+            is_opening
         };
-        let control = Arc::clone(&self.runner.control);
         let running = async {
             if let Err(refusal) = self.run(&over).await {
                 // The first one counts.
-                let _ = control.not_started.set(Arc::new(refusal));
-                control.stop.cancel();
+                let _ = runner.control.not_started.set(Arc::new(refusal));
+                runner.control.stop.cancel();
             }
         };
-        tokio::join!(hosting, running);
+        if let (true, ()) = tokio::join!(hosting, running) {
+            runner.end_while_opening();
+        }
     }
 
     /// Runs one tree after another. A new one starts only after the old one is proven gone.
@@ -262,13 +275,15 @@ impl WarmApp {
         let mut in_force = supervision.in_force();
         let mut deadline = starter.deadline.clone();
         let mut tree = Tree {
-            machine: Machine::new(self.limits()),
+            machine: Machine::new(self.limits(), self.runner.args.after_stop),
+            keeper,
             socket: &mut self.socket,
             ready: &self.ready,
             runner: &self.runner,
             stop: stop.clone(),
             kill,
             led: None,
+            standbys: HashSet::new(),
             ending: None,
         };
         let mut supervised = pin!(supervision.run());
@@ -310,6 +325,9 @@ impl WarmApp {
                         is_warned = false;
                         let term = Term { slot: led.leadership.slot, epoch: led.leadership.epoch };
                         tree.led = Some(*led);
+                        if self.runner.args.after_stop == AfterStop::Keep {
+                            tree.standbys = tree.processes().into_iter().collect();
+                        }
                         Event::Won(term, self.runner.times(at))
                     }
                     Request::Stop(reason) => Event::Stop(reason),
@@ -362,7 +380,7 @@ impl WarmApp {
     fn limits(&self) -> Limits {
         let args = &self.runner.args;
         let least_to_stop = self.runner.starter.timeouts().least_to_stop;
-        Limits { start: args.start_timeout, stop: args.stop_timeout, least_to_stop }
+        Limits { start: args.start_timeout, alive: args.alive_within, stop: args.stop_timeout, least_to_stop }
     }
 }
 
@@ -418,6 +436,18 @@ impl CommandRunner {
     }
 }
 
+/// So many processes are named.
+const NAMED: usize = 8;
+
+/// Returns the number and the name of a process; none if it has ended.
+fn living(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain parentheses (proc(5)).
+    let (head, tail) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    (!tail.starts_with(" Z")).then(|| format!("{pid} ({name})"))
+}
+
 /// A tree of processes, and what the host does about it.
 struct Tree<'a> {
     machine: Machine,
@@ -428,8 +458,11 @@ struct Tree<'a> {
     stop: CancellationToken,
     /// Kills the tree.
     kill: CancellationToken,
+    keeper: Pid,
     /// The leadership that is not over yet.
     led: Option<Led>,
+    /// The processes before `lead`, if they live on after `stopped`.
+    standbys: HashSet<Pid>,
     /// Why the tree ends.
     ending: Option<Ending>,
 }
@@ -446,12 +479,14 @@ impl Tree<'_> {
         let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
+                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let hello = ToApp::Hello {
                     version: VERSION,
                     name: name.into(),
                     holder: holder.into(),
-                    ttl_ms: u64::try_from(args.candidate.ttl.get().as_millis()).unwrap_or(u64::MAX),
+                    ttl_ms: millis(args.candidate.ttl.get()),
                     now: clock.now().into(),
+                    alive_within_ms: args.alive_within.map(millis),
                 };
                 self.socket.send(connection, hello.to_line(), false);
             }
@@ -478,6 +513,7 @@ impl Tree<'_> {
                     led.progress.send_replace(Progress::Over);
                 }
             }
+            Effect::Keeps => self.keeps(),
             Effect::TermTree => self.stop.cancel(),
             Effect::KillTree => self.kill.cancel(),
         }
@@ -496,6 +532,36 @@ impl Tree<'_> {
         if ending.is_of_the_app() {
             status.stops(WhyStopping::GivenUp(reason.into()));
         }
+    }
+
+    /// Reports that the app lives on. What the work may have left behind is named: nothing else ends it.
+    fn keeps(&mut self) {
+        self.ending = None;
+        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
+        let began: Vec<_> = began.filter_map(living).collect();
+        let (holder, slot, epoch, count) =
+            (self.runner.reporter.holder.as_str(), *slot, epoch.get(), began.len());
+        let more = began.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let processes = began[..began.len().min(NAMED)].join(", ") + &more;
+        let event = "warm_stopped";
+        if began.is_empty() {
+            say_text!("{name} slot {slot}: the app has stopped its work, and stands by");
+            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count);
+        } else {
+            say_text!(
+                "{name} slot {slot}: the app has stopped its work, and stands by. Started since it leads, and still \
+                 running: {processes}"
+            );
+            tracing::warn!(target: "vvm", event, name, holder, slot, epoch, count, processes);
+        }
+    }
+
+    /// Returns the processes of the app.
+    fn processes(&self) -> Vec<Pid> {
+        let family = Family::of_this_process().map(|family| family.tree_of(self.keeper));
+        family.unwrap_or_default().into_iter().map(|member| member.pid).collect()
     }
 
     /// Returns the event that was heard, if it is one for the machine.
@@ -523,7 +589,8 @@ impl Tree<'_> {
             Heard::Foreign(_, pid) => {
                 let pid = pid.as_raw_pid();
                 say_text!(
-                    "{name}: process {pid} has sent a message over a connection of another process: ignored;                      close the socket in forked children"
+                    "{name}: process {pid} has sent a message over a connection of another process: ignored; \
+                     close the socket in forked children"
                 );
                 tracing::warn!(target: "vvm", event = "warm_foreign", name, holder, pid);
                 return None;

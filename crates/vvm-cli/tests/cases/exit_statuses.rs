@@ -37,27 +37,6 @@ fn missing_dev_null_is_71_and_named() {
     }
 }
 
-#[test]
-fn acquire_timeout_is_75_or_the_configured_status() {
-    let trial = VVM.trial();
-    let ttl = harness::SHORT_TTL;
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
-    leader.stdout.wait_for("up");
-    let standby = || trial.run(["echo", "never"]);
-    for (run, code) in [
-        (standby().with(["--acquire-timeout", "0"]), 75),
-        (standby().with(["--acquire-timeout", "300ms", "--exit-code-timeout", "42"]), 42),
-        (standby().with(["--try", "--ttl", ttl]), 75),
-    ] {
-        let line = run.command_line().join(" ");
-        let finished = run.finish();
-        assert_eq!(finished.code(), code, "{line}: {:#?}", finished.stderr);
-        assert_eq!(finished.stdout, Vec::<String>::new(), "{line}");
-    }
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
 /// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a
 /// crash.
 #[test]
@@ -71,15 +50,6 @@ fn try_takes_over_from_a_crashed_leader() {
     let finished = trial.run(["echo", "took over"]).with(["--ttl", ttl, "--try"]).finish();
     assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["took over"]);
-}
-
-#[test]
-fn different_slot_count_is_78_and_names_both() {
-    let trial = VVM.trial();
-    assert_eq!(trial.run(["true"]).with(["--slots", "2"]).finish().code(), 0);
-    let finished = trial.run(["true"]).with(["--slots", "3"]).finish();
-    assert_eq!(finished.code(), 78);
-    assert!(finished.says("has 2 slots in this storage, not 3"), "{:#?}", finished.stderr);
 }
 
 /// The host outlives the worker, so it can log the reason.
@@ -125,16 +95,6 @@ fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
         assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
         assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
     }
-}
-
-/// A file in a missing folder, or a server without the keyspace or table.
-#[test]
-fn storage_that_was_never_created_is_69_and_names_init_storage() {
-    let trial = VVM.trial();
-    let (url, hint) = trial.storage_that_was_never_made();
-    let finished = trial.run(["true"]).with(["--storage", &url]).finish();
-    assert_eq!(finished.code(), 69, "{:#?}", finished.stderr);
-    assert!(finished.says(hint), "{:#?}", finished.stderr);
 }
 
 mod timed {

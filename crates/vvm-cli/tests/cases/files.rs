@@ -12,28 +12,6 @@ use std::{
     time::Duration,
 };
 
-#[test]
-fn unusable_storage_is_69() {
-    let trial = VVM.trial();
-    std::fs::write(
-        trial.folder().join("text"),
-        "not a database, but long enough to be looked at".repeat(100),
-    )
-    .unwrap();
-    let text = format!("sqlite:{}?allow=overlay", trial.folder().join("text").display());
-    let missing = format!("sqlite:{}?allow=overlay", trial.folder().join("missing/leader.db").display());
-    let folder = format!("sqlite:{}?allow=overlay", trial.folder().display());
-    for (url, hint) in [
-        (text, "not a database: name another file"),
-        (missing, "create it (mkdir -p)"),
-        (folder, "is not a file"),
-    ] {
-        let finished = trial.run(["true"]).with(["--storage", &url]).finish();
-        assert_eq!(finished.code(), 69, "{url}: {:#?}", finished.stderr);
-        assert!(finished.says(hint), "{url}: {:#?}", finished.stderr);
-    }
-}
-
 /// Raises the limit by one file at a time, until `vvm` and its command can run.
 #[test]
 fn too_low_open_file_limit_is_71_and_named() {
@@ -128,49 +106,6 @@ fn doctor_reports_a_locked_storage() {
     drop(lock);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("problem  writes"), "{said}");
-}
-
-#[test]
-fn doctor_shows_the_sqlite_version_and_settings() {
-    let trial = VVM.trial();
-    trial.run(["true"]).finish();
-    let (code, out, error) = trial.ask("doctor", &["--name", "payroll", "--ttl", "1m", "--json"]);
-    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(code, 0, "{found:#}{error}");
-    let about = |about: &str| {
-        found["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap()
-    };
-    assert_eq!(about("storage")["software"], format!("SQLite {}", rusqlite::version()));
-    let settings = about("settings");
-    assert_eq!((&settings["journal_mode"], &settings["synchronous"]), (&"wal".into(), &"full".into()));
-}
-
-/// Another process keeps the storage locked.
-#[test]
-fn storage_locked_too_long_ends_the_leadership() {
-    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
-        let trial = VVM.trial();
-        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let mut running = trial
-            .run_script(worker)
-            .with(["--ttl", harness::SHORT_TTL])
-            .with(options.iter().copied())
-            .start();
-        running.stdout.wait_for("up");
-        let lock = trial.lock_storage();
-        // Before the last calls to the storage, which hang.
-        running.stderr.wait_for("stopping the command: leadership lost: no renewal");
-        running.stdout.wait_for("told");
-        running.wait();
-        drop(lock);
-        let finished = running.finish();
-        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
-        assert!(
-            finished.says("leadership lost, the command has been stopped: no renewal"),
-            "{:#?}",
-            finished.stderr
-        );
-    }
 }
 
 /// Mounts an overlay at `$1/merged`, runs the rest, and lists the files in the overlay. The overlay is on a

@@ -39,12 +39,6 @@ fn file_is_created_once_and_then_left_alone() {
 }
 
 #[test]
-fn obstacle_is_named() {
-    refused("leader.db", 64, "`sqlite:leader.db`");
-    refused("sqlite:/no/such/folder/leader.db", 69, "/no/such/folder");
-}
-
-#[test]
 fn storage_on_a_server_exists_after_the_first_init() {
     let trial = VVM.trial();
     let storage = trial.storage();
@@ -84,31 +78,4 @@ fn largest_ttl_is_for_storages_that_have_one() {
         assert_eq!(output.status.code(), Some(status), "{said}");
         assert!(said.contains(hint), "{said}");
     }
-}
-
-#[cfg(feature = "scylla")]
-#[test]
-fn unreachable_cluster_is_named() {
-    refused("scylla://host", 64, "the keyspace is missing");
-    refused("scylla://127.0.0.1:1/elections", 69, "no node answers at 127.0.0.1:1");
-}
-
-#[cfg(feature = "dynamodb")]
-#[test]
-fn unreachable_table_is_named() {
-    refused("dynamodb://eu-west-1", 64, "the table is missing");
-    refused("dynamodb://key:secret@eu-west-1/elections", 64, "AWS_SECRET_ACCESS_KEY");
-    // Only the environment is searched for credentials.
-    let refused_with = |credentials: &[(&str, &str)], hint| {
-        let mut command = command("dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1");
-        command.env_clear().envs(credentials.iter().copied());
-        command.envs([("AWS_CONFIG_FILE", "/dev/null"), ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")]);
-        let output = command.env("AWS_EC2_METADATA_DISABLED", "true").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(69), "{said}");
-        assert!(said.contains(hint), "{said}");
-    };
-    refused_with(&[], "no AWS credentials found");
-    let some = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
-    refused_with(&some, "no answer from http://127.0.0.1:1");
 }

@@ -80,22 +80,6 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
 }
 
 #[test]
-fn refusals_do_not_repeat_themselves() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
-    let finished = trial.run(["true"]).with(["--acquire-timeout", "0"]).finish();
-    assert!(finished.says("payroll: not leading: no slot was acquired in time"), "{:#?}", finished.stderr);
-    let (missing, _) = trial.storage_that_was_never_made();
-    let finished = trial.run(["true"]).with(["--storage", &missing]).finish();
-    assert!(!finished.says("refuses: "), "{:#?}", finished.stderr);
-    let finished = trial.run(["true"]).with(["--name", "other"]).finish();
-    assert!(finished.says("other slot 1: ended: the command exited with status 0"), "{:#?}", finished.stderr);
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
-#[test]
 fn lines_of_text_have_a_time_zone_and_events_milliseconds() {
     let trial = VVM.trial();
     for line in trial.run(["true"]).finish().stderr {

@@ -27,6 +27,7 @@ fn result_of_run(trial: &Trial, run: Run) -> Value {
     let finished = run.with(["--result-file", &path]).finish();
     let found = read(&path);
     assert_eq!(found["exit_status"], finished.code(), "{found}");
+    assert_eq!(finished.stdout, [""; 0]);
     found
 }
 
@@ -37,6 +38,10 @@ fn read(path: &str) -> Value {
 /// Whether the result has no leadership.
 fn has_no_leadership(found: &Value) -> bool {
     ["slot", "epoch", "incarnation"].iter().all(|name| found[name].is_null())
+}
+
+fn is_because(found: &Value, hint: &str) -> bool {
+    found["reason"].as_str().unwrap().contains(hint)
 }
 
 #[test]
@@ -58,10 +63,14 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
-    let found = result_of_run(&trial, trial.run(["true"]).with(["--acquire-timeout", "0"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
-    assert!(has_no_leadership(&found), "{found}");
-    let found = result_of_run(&trial, trial.run(["true"]).with(["--try"]));
+    let never = || trial.run(["echo", "never"]);
+    let with_a_status = ["--acquire-timeout", "300ms", "--exit-code-timeout", "42"];
+    for (options, status) in [(&["--acquire-timeout", "0"][..], 75), (&with_a_status, 42)] {
+        let found = result_of_run(&trial, never().with(options.iter().copied()));
+        assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &status.into()));
+        assert!(has_no_leadership(&found), "{found}");
+    }
+    let found = result_of_run(&trial, never().with(["--try", "--ttl", harness::SHORT_TTL]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
 
     let path = trial.folder().join("waiting.json").display().to_string();
@@ -102,15 +111,17 @@ fn failed_check_has_the_outcome_unhealthy() {
 #[test]
 fn refused_run_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
-    let (missing, _) = trial.storage_that_was_never_made();
+    // A file in a missing folder, or a server without the keyspace or table.
+    let (missing, hint) = trial.storage_that_was_never_made();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--storage", &missing]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
-    assert!(has_no_leadership(&found), "{found}");
+    assert!(has_no_leadership(&found) && is_because(&found, hint), "{found}");
     let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
+    assert!(is_because(&found, "has 2 slots in this storage, not 3"), "{found}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -33,6 +34,7 @@ fn app() {
     let ready = mode != "never ready";
     say(json!({ "type": "ready", "ready": ready }));
     println!("\nwarm");
+    let mut held = None;
     for line in lines {
         let message: Value = serde_json::from_str(&line).unwrap();
         let epoch = message["epoch"].clone();
@@ -40,14 +42,15 @@ fn app() {
             "lead" => {
                 let lock = fs::File::create(folder.join("lock")).unwrap();
                 let alone = if lock.try_lock().is_ok() { "alone" } else { "not alone" };
-                // Held by this process, and by what it starts, until the last of them ends.
-                std::mem::forget(lock);
+                // Held until this process ends, or until it has stopped if it is kept.
+                held = Some(lock);
                 println!("\nleads {epoch} {alone}");
                 match mode.as_str() {
                     "leaves" => return println!("\nleaves"),
                     "is deaf" => loop {
                         thread::park();
                     },
+                    "is kept" => drop(Command::new("sleep").arg("1000").spawn().unwrap()),
                     "resigns" => drop(say(json!({ "type": "resign", "epoch": epoch }))),
                     _ => {}
                 }
@@ -60,6 +63,9 @@ fn app() {
             "renewed" => note_deadline(&folder, &message),
             "stop" => {
                 println!("\nstops {}", message["reason"]);
+                if mode == "is kept" {
+                    held = None;
+                }
                 if mode != "hangs" {
                     say(json!({ "type": "stopped", "epoch": epoch }));
                 }
@@ -68,6 +74,7 @@ fn app() {
         }
     }
     // The host has closed the connection, or is gone.
+    let _held = held;
     loop {
         thread::park();
     }
@@ -160,6 +167,34 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     }
 }
 
+/// Shows I6.
+#[test]
+fn kept_app_stands_by_and_leads_again_in_the_same_process() {
+    let trial = VVM.trial();
+    let start = || warm(&trial, "is kept").with(["--ttl", "120s", "--after-stop", "keep"]).start();
+    let mut first = start();
+    first.stdout.wait_for("leads");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+    first.stdout.wait_for("stops \"step_down\"");
+    let line = first.stderr.wait_for("still running: ");
+    let (_, named) = line.split_once("still running: ").unwrap();
+    assert!(named.ends_with(" (sleep)") && !named.contains(','), "{line}");
+    let line = second.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.finish();
+    let line = first.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    first.signal(Signal::TERM);
+    let finished = first.finish();
+    let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
+    assert_eq!(starts, 1, "{:#?}", finished.stdout);
+}
+
 /// It neither stops nor heeds TERM, and the storage does not answer. Shows I4.
 #[test]
 fn app_that_hangs_at_stop_is_dead_by_the_deadline() {
@@ -201,10 +236,13 @@ fn end_without_stopped_kills_the_app_and_releases() {
         ("leaves", "closed its connection"),
         ("is deaf", "did not say \"leading\" within --start-timeout"),
         ("resigns", "the app resigned"),
+        ("obeys", "did not say \"alive\" within --alive-within"),
     ] {
         let trial = VVM.trial();
         let options = ["--ttl", "120s", "--start-timeout", "200ms", "--stop-timeout", "200ms"];
-        let mut running = warm(&trial, mode).with(options).with(["--restart-backoff", "1h"]).start();
+        let options = options.into_iter().chain(["--restart-backoff", "1h"]);
+        let alive = if mode == "obeys" { &["--alive-within", "200ms"][..] } else { &[] };
+        let mut running = warm(&trial, mode).with(options).with(alive.iter().copied()).start();
         running.stdout.wait_for("leads");
         running.stderr.wait_for(says);
         running.stderr.wait_for("starting the app again in");
@@ -273,6 +311,22 @@ fn parent(process: Pid) -> Option<Pid> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     Pid::from_raw(line.trim().parse().ok()?)
+}
+
+/// Opening waits for the lock.
+#[test]
+fn term_while_the_storage_opens_reaches_the_app() {
+    let trial = VVM.trial();
+    let lock = trial.lock_storage();
+    let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(script).with(["--warm"]).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    drop(lock);
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    assert_eq!(finished.stdout, ["up", "got TERM"]);
+    assert!(finished.says("stopped while waiting"), "{:#?}", finished.stderr);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! [`DatabaseThread`]: the thread that owns an embedded database, and the queue of jobs for it.
 
-use super::closed::Closed;
+use super::errors::Closed;
 use std::{
     fmt, io,
     sync::{Arc, Mutex, PoisonError, mpsc},

@@ -86,13 +86,14 @@ mod errors;
 mod open;
 mod requests;
 mod rows;
+
 #[cfg(test)]
 mod tests;
 
 use crate::{
-    drivers::{closed::Closed, seen::is_met},
+    drivers::{errors::Closed, errors::is_met},
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };

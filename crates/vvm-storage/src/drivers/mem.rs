@@ -6,7 +6,7 @@
 
 use crate::{
     document_set::DocumentSet,
-    drivers::closed::Closed,
+    drivers::errors::Closed,
     key::Partition,
     step::{Decision, Done, State, Step, decide},
     sysvvm::{Opened, Provenance, SysVvmStorage},

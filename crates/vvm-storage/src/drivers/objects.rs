@@ -75,9 +75,9 @@ use requests::Requests;
 
 use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
-    drivers::closed::Closed,
+    drivers::errors::Closed,
     key::Partition,
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     sysvvm::{Description, Opened, Provenance},
 };
 use async_trait::async_trait;

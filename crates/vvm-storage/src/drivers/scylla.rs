@@ -93,9 +93,9 @@ mod schema;
 mod statements;
 
 use crate::{
-    drivers::closed::Closed,
+    drivers::errors::Closed,
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmStorage},
 };

@@ -33,8 +33,8 @@ pub use open::OpenError;
 
 use crate::{
     drivers::{
-        closed::{Closed, Unanswered},
         database_thread::{DatabaseThread, StartError},
+        errors::{Closed, Unanswered},
     },
     key::Partition,
     step::{Done, Step},

@@ -48,7 +48,6 @@
 
 mod errors;
 mod open;
-mod owner;
 mod queue;
 mod rows;
 
@@ -71,7 +70,7 @@ use vvm_clock::SystemClock;
 
 /// Returns owner and mode of the file at `path`, and whether its folder has another owner.
 pub(crate) fn owners(path: &Path) -> String {
-    owner::owners(path)
+    open::owners(path)
 }
 
 /// Fails if a database would not be opened or created at `path`. Changes nothing.

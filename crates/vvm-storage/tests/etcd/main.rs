@@ -22,6 +22,8 @@ mod driver;
 mod encrypted;
 mod failures;
 mod handles;
+#[path = "../suites/hints.rs"]
+mod hint_suite;
 mod hints;
 
 use driver::{TTL, VACANT, entry, fresh, slot_of};

@@ -16,10 +16,13 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+#[path = "../suites/driver.rs"]
+mod driver;
+#[path = "../suites/hints.rs"]
+mod hint_suite;
 mod hints;
 mod leases;
 mod logins;
-mod suites;
 
 use std::{
     io::Write as _,
@@ -74,13 +77,21 @@ fn kubectl(arguments: &[&str]) -> String {
     try_kubectl(arguments, "").unwrap()
 }
 
-/// A name that no run before had.
+/// A name that no run before had, and that the name of a Lease begins with as it is.
 fn fresh() -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm-test-{}", bytes.map(|byte| format!("{byte:02x}")).concat())
+    driver::fresh("lease").replace('_', "-")
 }
 
 async fn open(url: &str) -> Cells<LeaseStorage> {
     Cells::new(LeaseStorage::open(url).await.unwrap(), Arc::new(SystemClock::start().unwrap()))
+}
+
+/// One namespace for all cases.
+mod suites {
+    use super::{
+        driver::{Driver, all_suites_on_a_server},
+        url,
+    };
+
+    all_suites_on_a_server!(Driver::on_a_server(url()).await);
 }

@@ -15,13 +15,16 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
+#[path = "../suites/driver.rs"]
+mod driver;
 mod handles;
 mod racy;
-mod suites;
 
+use driver::Driver;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 use vvm_clock::SystemClock;
-use vvm_storage::{cells::Cells, objects::ObjectCells};
+use vvm_storage::{cells::Cells, init_storage, objects::ObjectCells};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
 fn server() -> String {
@@ -41,14 +44,25 @@ fn below(server: &str, name: &str) -> String {
     format!("{place}/{name}?{options}")
 }
 
-/// A name that no run before had.
 fn fresh() -> String {
-    let mut bytes = [0; 6];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-    format!("vvm-test-{}", bytes.map(|byte| format!("{byte:02x}")).concat())
+    driver::fresh("objects").replace('_', "-")
 }
 
 async fn opened(url: &str) -> Cells<ObjectCells> {
     let clock = Arc::new(SystemClock::start().unwrap());
     Cells::new(ObjectCells::open(url, clock.clone()).await.unwrap(), clock)
+}
+
+/// One prefix for all cases. Races the server once.
+async fn driver() -> Driver {
+    static DRIVER_IS_READY: OnceCell<()> = OnceCell::const_new();
+    let url = url("suites");
+    DRIVER_IS_READY.get_or_init(async || drop(init_storage(&url).await.unwrap())).await;
+    Driver::at(url).with_ttl(Driver::TTL_ON_A_SERVER)
+}
+
+mod suites {
+    use super::{driver, driver::all_suites_on_a_server};
+
+    all_suites_on_a_server!(driver().await);
 }

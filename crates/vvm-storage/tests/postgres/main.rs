@@ -23,6 +23,8 @@ mod driver;
 mod encrypted;
 mod failover;
 mod handles;
+#[path = "../suites/hints.rs"]
+mod hint_suite;
 mod hints;
 
 use driver::{TTL, VACANT, entry, fresh, slot_of};
@@ -86,25 +88,15 @@ mod suites {
 
 /// Behind a pooler that assigns connections for each transaction.
 mod pooled {
-    use super::{
-        first_database, fresh,
-        hints::{SHORT, claimed, is_hinted, released},
-        url,
-    };
-    use std::sync::Arc;
-    use vvm_storage::{ElectionsTtlStorage, init_storage, postgres::PostgresStorage};
+    use super::{first_database, hint_suite::Scene, url};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn handle_behind_a_pooler_is_not_hinted() {
-        let (name, url) = (fresh("pooled"), url(&first_database()));
-        init_storage(&url).await.unwrap();
-        let open =
-            || async { ElectionsTtlStorage::new(Arc::new(PostgresStorage::open(&url).await.unwrap())) };
-        let (leader, standby) = (open().await, open().await);
-        claimed(&leader, &name, 1).await;
-        assert!(!is_hinted(&standby, &name, SHORT).await, "it listens, on a connection that is not its own");
-        assert!(!standby.listens(&name.as_str().into()), "so it polls");
-        released(&leader, &name, 1).await;
-        assert!(!is_hinted(&standby, &name, SHORT).await);
+        let scene = Scene::without_hints(&url(&first_database())).await;
+        scene.claimed(1).await;
+        assert!(!scene.is_hinted_soon().await, "it listens, on a connection that is not its own");
+        assert!(!scene.listens(), "so it polls");
+        scene.released(1).await;
+        assert!(!scene.is_hinted_soon().await);
     }
 }

@@ -44,12 +44,13 @@ impl Driver {
         Self { clock: Some(clock), ..self }
     }
 
-    fn at(url: String) -> Self {
+    /// On the storage that `url` names.
+    pub(crate) fn at(url: String) -> Self {
         let open = Box::new(move || {
             let url = url.clone();
             Box::pin(async move { opened(&url).await.unwrap() }) as BoxFuture<'static, _>
         });
-        Self { open, names: fresh("case"), ttl: Ttl::DEFAULT, clock: None, folder: None }
+        Self { open, names: fresh("case").replace('_', "-"), ttl: Ttl::DEFAULT, clock: None, folder: None }
     }
 
     pub(crate) fn with_ttl(self, seconds: u64) -> Self {
@@ -64,11 +65,14 @@ impl Driver {
         Self { folder: Some(folder), ..driver }
     }
 
-    /// On a server, which shares the machine with the tests. A write may take half a second, which must be less than a
-    /// tenth of the TTL.
+    /// A server shares the machine with the tests: a write may take half a second, which must be less than a tenth of
+    /// the TTL.
+    pub(crate) const TTL_ON_A_SERVER: u64 = 6;
+
+    /// On a server.
     pub(crate) async fn on_a_server(url: String) -> Self {
         init_storage(&url).await.unwrap();
-        Self::at(url).with_ttl(6)
+        Self::at(url).with_ttl(Self::TTL_ON_A_SERVER)
     }
 }
 

@@ -2,10 +2,7 @@
 //!
 //! A new driver adds a module and a line in [`open`].
 
-#[cfg(any(feature = "postgres", feature = "scylla", feature = "dynamodb"))]
 mod databases;
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "object-store"))]
-mod stores;
 
 use crate::report::Failure;
 use async_trait::async_trait;
@@ -39,29 +36,23 @@ pub(super) trait BareStatements {
     }
 }
 
-/// Returns the statements of the driver that `url` names.
-pub(super) async fn open(url: &str) -> Result<Box<dyn BareStatements>, Failure> {
-    match url.split_once(':') {
-        Some(("sqlite", path)) => Ok(Box::new(Sqlite::beside(path)?)),
-        #[cfg(feature = "sled")]
-        Some(("sled", path)) => Ok(Box::new(Sled::beside(path)?)),
+/// Returns the statements of the driver that `url` names; `None` if there are none to hold it against.
+pub(super) async fn open(url: &str) -> Result<Option<Box<dyn BareStatements>>, Failure> {
+    let bare: Box<dyn BareStatements> = match url.split_once(':') {
+        Some(("sqlite", path)) => Box::new(Sqlite::beside(path)?),
         #[cfg(feature = "scylla")]
-        Some(("scylla", _)) => Ok(Box::new(databases::cql::Scylla::connect(url).await?)),
+        Some(("scylla", _)) => Box::new(databases::cql::Scylla::connect(url).await?),
         #[cfg(feature = "postgres")]
-        Some(("postgres", _)) => Ok(Box::new(databases::sql::Postgres::connect(url).await?)),
+        Some(("postgres", _)) => Box::new(databases::sql::Postgres::connect(url).await?),
         #[cfg(feature = "etcd")]
-        Some(("etcd", _)) => Ok(Box::new(stores::keys::Etcd::new(url)?)),
-        #[cfg(feature = "kubernetes")]
-        Some(("k8s", _)) => Ok(Box::new(stores::leases::Kubernetes::open(url).await?)),
+        Some(("etcd", _)) => Box::new(databases::keys::Etcd::new(url)?),
         #[cfg(feature = "object-store")]
-        Some(("s3", _)) => Ok(Box::new(stores::objects::Objects::open(url)?)),
+        Some(("s3", _)) => Box::new(databases::objects::Objects::open(url)?),
         #[cfg(feature = "dynamodb")]
-        Some(("dynamodb", _)) => Ok(Box::new(databases::items::DynamoDb::connect(url).await?)),
-        _ => {
-            let needs = "it needs a feature of this program, or a file";
-            Err(format!("no bare statements to hold `{url}` against: {needs}").into())
-        }
-    }
+        Some(("dynamodb", _)) => Box::new(databases::items::DynamoDb::connect(url).await?),
+        _ => return Ok(None),
+    };
+    Ok(Some(bare))
 }
 
 /// Makes a folder beside `path`, on the same disk.
@@ -87,7 +78,7 @@ fn key_of_run(slot: u32) -> Vec<u8> {
 }
 
 /// A value with all that a driver keeps in columns.
-#[cfg(any(feature = "etcd", feature = "sled"))]
+#[cfg(feature = "etcd")]
 fn record(write: u64) -> Vec<u8> {
     let (epoch, ttl) = (1_u64.to_be_bytes(), TTL_NANOS.to_be_bytes());
     [&epoch, INCARNATION.as_slice(), &write.to_be_bytes(), &ttl, HOLDER.as_bytes()].concat()
@@ -147,41 +138,5 @@ impl BareStatements for Sqlite {
             Release => transaction.prepare_cached(VACATE)?.execute(params![key, 1])?,
         };
         Ok(transaction.commit()?)
-    }
-}
-
-/// sled: a look-up, an insertion, and a flush of the log and its file.
-#[cfg(feature = "sled")]
-struct Sled {
-    tree: ::sled::Tree,
-    database: ::sled::Db,
-    data: std::fs::File,
-    _folder: TempDir,
-}
-
-#[cfg(feature = "sled")]
-impl Sled {
-    fn beside(path: &str) -> Result<Self, Failure> {
-        let folder = folder_beside(path)?;
-        let database = ::sled::Config::new().path(folder.path().join("bare")).open()?;
-        let data = std::fs::File::open(folder.path().join("bare").join("db"))?;
-        Ok(Self { tree: database.open_tree("leader")?, database, data, _folder: folder })
-    }
-}
-
-#[cfg(feature = "sled")]
-#[async_trait(?Send)]
-impl BareStatements for Sled {
-    async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
-        let value = match verb {
-            Claim => record(0),
-            Renew(number) => record(number),
-            Release => 1_u64.to_be_bytes().to_vec(),
-        };
-        let key = key(slot);
-        let _stands = self.tree.get(&key)?;
-        self.tree.insert(&key, value)?;
-        self.database.flush()?;
-        Ok(self.data.sync_all()?)
     }
 }

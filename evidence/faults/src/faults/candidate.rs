@@ -2,7 +2,7 @@
 
 use super::{
     NAME, SLOTS, TTL,
-    events::{Counts, Event},
+    fault::{Counts, Event},
     leadership_log::LeadershipLog,
     network::{Forged, WriteUnderWay},
 };

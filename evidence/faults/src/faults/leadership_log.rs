@@ -3,8 +3,7 @@
 
 use super::{
     AMBIGUOUS,
-    events::{Counts, Event},
-    fault::Deletion,
+    fault::{Counts, Deletion, Event},
 };
 use crate::faults::SLOTS;
 use ielections::{Entry, Epoch, Incarnation, Leadership, Loss, testing::elections_suite::Process};

@@ -7,7 +7,7 @@
 
 mod answers;
 
-use super::events::{Counts, Event};
+use super::fault::{Counts, Event};
 use answers::Forgery;
 pub(super) use answers::Protocol;
 use ielections::Incarnation;

@@ -3,8 +3,7 @@
 
 use super::{
     NAME, TTL,
-    events::Event,
-    fault::{Deletion, Fault},
+    fault::{Deletion, Event, Fault},
     network::{Protocol, Tls},
 };
 use futures_util::TryStreamExt as _;

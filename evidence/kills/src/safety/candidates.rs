@@ -1,7 +1,10 @@
 //! Candidates: each is a `vvm run`, which is started again after each end. Every second one is on a terminal.
 //! Its command is the worker ([`work`]).
 
-use super::processes::{self, Process};
+use super::{
+    processes::{self, Process},
+    warm,
+};
 use fastrand::Rng;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
@@ -11,7 +14,7 @@ use rustix::{
 use std::{
     env,
     ffi::CString,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -41,6 +44,8 @@ pub(crate) struct Setup {
     /// The URL of the storage.
     pub(crate) storage: String,
     pub(crate) ttl: Duration,
+    /// `restart` or `keep`: the workers are warm apps.
+    pub(crate) after_stop: Option<String>,
 }
 
 pub(crate) struct Instance {
@@ -92,6 +97,12 @@ impl Instance {
             None => {}
         }
         Ok(None)
+    }
+
+    /// Whether this worker works now.
+    pub(crate) fn works(&self, worker: Process) -> bool {
+        let named = fs::read_to_string(self.setup.folder.join(LOCK));
+        named.is_ok_and(|named| named == worker.number.to_string())
     }
 
     /// The guardian. It is not reaped yet, so that its process id can't be reused.
@@ -151,7 +162,13 @@ impl Setup {
         line.args(["run", "--storage", &self.storage, "--name", "safety", "--stop-timeout", "200ms"])
             .args(["--holder", &format!("candidate-{number}"), "--ttl"])
             .arg(format!("{}ms", self.ttl.as_millis()))
-            .args(["--containment", "guardian", "--"])
+            .args(["--containment", "guardian"])
+            .args(
+                self.after_stop
+                    .iter()
+                    .flat_map(|after| WARM.iter().copied().chain(["--after-stop", after.as_str()])),
+            )
+            .arg("--")
             .arg(env::current_exe()?)
             .arg("work")
             .arg(&self.folder)
@@ -209,29 +226,70 @@ impl Terminal {
     }
 }
 
+/// So that candidates whose app has died, or has lost a leadership, are back soon.
+const WARM: [&str; 7] =
+    ["--warm", "--on-loss", "rejoin", "--restart-backoff", "100ms", "--restart-backoff-max", "500ms"];
+
+/// The file below the folder that at most one worker locks.
+const LOCK: &str = "lock";
+
+/// The last line of the log of a worker that has stopped when it was told to.
+pub(crate) const STOPPED: &str = "stopped";
+
 /// Between two lines of the log.
 pub(crate) const BEAT: Duration = Duration::from_millis(5);
 
-/// Works until it is killed.
+/// Works until it is killed, or, as a warm app, while it leads.
 pub(crate) fn work(folder: &Path) -> io::Result<bool> {
-    let lock = File::create(folder.join("lock"))?;
-    let alone = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
-    if epoch.ends_with(['0', '2', '4', '6', '8']) {
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
+    if let Some(socket) = env::var_os("VVM_SOCKET") {
+        return warm::work(folder, &socket);
     }
-    let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?.id();
-    let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
-    let host = processes::parent(keeper).unwrap_or_default();
-    let worker = process::id();
-    let name = format!("worker-{worker}-{epoch}");
-    let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
-    let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-    let lock = if alone { "alone" } else { "OVERLAP" };
-    writeln!(log, "{worker} {host} {background} {program} {epoch} {lock}")?;
+    let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
+    let mut work = Work::begin(folder, &epoch)?;
     loop {
-        writeln!(log, "{}", SystemClock::read().as_nanos())?;
+        work.beat()?;
         SystemClock::block_for(BEAT);
+    }
+}
+
+/// What a worker does while it leads.
+pub(super) struct Work {
+    /// Exclusive. Has the number of the worker that works.
+    lock: File,
+    log: File,
+    background: Child,
+}
+
+impl Work {
+    pub(super) fn begin(folder: &Path, epoch: &str) -> io::Result<Self> {
+        let lock = File::create(folder.join(LOCK))?;
+        let alone = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if epoch.ends_with(['0', '2', '4', '6', '8']) {
+            signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::new(AtomicBool::new(false)))?;
+        }
+        let background = Command::new("setsid").args(["sleep", "1000"]).spawn()?;
+        let keeper = rustix::process::getppid().map_or(0, |keeper| keeper.as_raw_nonzero().get());
+        let host = processes::parent(keeper).unwrap_or_default();
+        let (worker, background_id) = (process::id(), background.id());
+        write!(&lock, "{worker}")?;
+        let name = format!("worker-{worker}-{epoch}");
+        let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
+        let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
+        let shown = if alone { "alone" } else { "OVERLAP" };
+        writeln!(log, "{worker} {host} {background_id} {program} {epoch} {shown}")?;
+        Ok(Self { lock, log, background })
+    }
+
+    pub(super) fn beat(&mut self) -> io::Result<()> {
+        writeln!(self.log, "{}", SystemClock::read().as_nanos())
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.background.kill()?;
+        self.background.wait()?;
+        self.beat()?;
+        writeln!(self.log, "{STOPPED}")?;
+        self.lock.set_len(0)
     }
 }
 

@@ -53,6 +53,8 @@ struct CandidateProcesses {
     host: Option<Process>,
     keeper: Option<Process>,
     worker: Option<Process>,
+    /// Whether its worker works. A warm one waits first.
+    leads: bool,
     has_terminal: bool,
 }
 
@@ -64,7 +66,8 @@ impl CandidateProcesses {
         let host = first(guardian);
         let keeper = host.and_then(first);
         let worker = keeper.and_then(first);
-        Some(Self { index, guardian, host, keeper, worker, has_terminal: instance.has_terminal() })
+        let leads = worker.is_some_and(|worker| instance.works(worker));
+        Some(Self { index, guardian, host, keeper, worker, leads, has_terminal: instance.has_terminal() })
     }
 
     /// Returns the possible targets.
@@ -105,8 +108,8 @@ impl Faults {
         let mut candidates: Vec<CandidateProcesses> =
             instances.iter().enumerate().filter_map(CandidateProcesses::of).collect();
         // A fault of a standby tests little, so every second fault hits the leader.
-        if rng.bool() && candidates.iter().any(|candidate| candidate.worker.is_some()) {
-            candidates.retain(|candidate| candidate.worker.is_some());
+        if rng.bool() && candidates.iter().any(|candidate| candidate.leads) {
+            candidates.retain(|candidate| candidate.leads);
         }
         let Some(candidate) = rng.choice(candidates) else { return };
         let Some(target) = rng.choice(candidate.targets()) else { return };
@@ -138,9 +141,8 @@ impl Faults {
             }
         }
         *self.done.entry((target, action)).or_default() += u64::from(is_done);
-        let is_leader = candidate.worker.is_some();
         if is_done
-            && is_leader
+            && candidate.leads
             && action == Action::Kill
             && !matches!(target, Target::Worker | Target::Terminal)
         {

@@ -1,6 +1,9 @@
 //! The verdict from the workers' logs: which worker ran when, and under which epoch.
 
-use super::{candidates::BEAT, faults::Target};
+use super::{
+    candidates::{BEAT, STOPPED},
+    faults::Target,
+};
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
@@ -16,6 +19,8 @@ pub(crate) struct WorkSpan {
     alone: bool,
     /// Which of the programs started it.
     program: usize,
+    /// Whether it stopped when it was told to.
+    stopped: bool,
     pub(crate) first: Instant,
     last: Instant,
 }
@@ -26,6 +31,7 @@ const FEW: usize = 20;
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     spans: usize,
+    stopped: usize,
     led: f64,
     longest_gap: Duration,
     /// The programs of the workers, in their order.
@@ -52,14 +58,16 @@ fn parse(log: &str) -> Option<WorkSpan> {
     let alone = head.next()? == "alone";
     // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
-    Some(WorkSpan { epoch, alone, program, first: beats().next()?, last: beats().max()? })
+    let stopped = log.lines().last() == Some(STOPPED);
+    Some(WorkSpan { epoch, alone, program, stopped, first: beats().next()?, last: beats().max()? })
 }
 
 /// Checks that no two overlap, that epochs rise strictly, and that at least `least` of the time was led.
 pub(crate) fn judge(mut spans: Vec<WorkSpan>, began: Instant, ended: Instant, least: f64) -> Verdict {
     spans.sort_by_key(|span| span.first);
     let turns = spans.iter().map(|span| span.program).collect();
-    let mut verdict = Verdict { spans: spans.len(), turns, ..Verdict::default() };
+    let stopped = spans.iter().filter(|span| span.stopped).count();
+    let mut verdict = Verdict { spans: spans.len(), stopped, turns, ..Verdict::default() };
     for span in spans.iter().filter(|span| !span.alone) {
         verdict
             .violations
@@ -110,6 +118,9 @@ impl fmt::Display for Verdict {
             self.spans,
             self.longest_gap.as_secs_f64()
         )?;
+        if self.stopped > 0 {
+            writeln!(out, "{} of them stopped when they were told", self.stopped)?;
+        }
         self.violations.iter().try_for_each(|violation| writeln!(out, "VIOLATION: {violation}"))?;
         write!(out, "{} violations", self.violations.len())
     }
@@ -169,7 +180,7 @@ mod tests {
     }
 
     fn span(epoch: u64, first: u64, last: u64) -> WorkSpan {
-        WorkSpan { epoch, alone: true, program: 0, first: at(first), last: at(last) }
+        WorkSpan { epoch, alone: true, program: 0, stopped: false, first: at(first), last: at(last) }
     }
 
     fn violations(spans: Vec<WorkSpan>) -> Vec<String> {
@@ -203,6 +214,8 @@ mod tests {
     fn log_with_a_truncated_last_line_is_read() {
         let log = "12 123 124 0 7 alone\n1000000000\n2000000000\n30000";
         assert_eq!(parse(log), Some(span(7, 1, 2)));
+        let log = "12 123 124 0 7 alone\n1000000000\n2000000000\nstopped\n";
+        assert_eq!(parse(log), Some(WorkSpan { stopped: true, ..span(7, 1, 2) }));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A version that is seen was written before. If it stays unchanged for its writer's TTL, then its record has
 //! expired. Only the observer's own clock measures that.
 
-use super::{AcquireError, Campaign, CampaignStep, Scanned, Terms};
-use crate::{Entry, Epoch, ReadError, Slot, Timing, Vacant};
+use super::{AcquireError, Campaign, CampaignStep, Scanned};
+use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
 use vvm_clock::Instant;
 
 /// One slot as one candidate has seen it.

@@ -3,7 +3,8 @@
 //!
 //! - **I6, release.** [`Effect::Over`] allows the release. It follows [`Event::TreeGone`], the keeper's proof
 //!   that no process of the tree is left, or a leadership of which no `lead` was sent. A participant without
-//!   `lead` does not work, so nothing has to stop.
+//!   `lead` does not work, so nothing has to stop. With `--after-stop keep` it also follows `stopped`: then the app's
+//!   word stands for the proof. Every other end needs the proof there, too.
 //! - **I4, arming.** `lead` is sent only after [`Event::InForce`]: guardian and keeper have set their own timers to
 //!   the kill deadline. The tree is older than the leadership, so its keeper may have been stopped since.
 //! - **I1, one participant.** The connection of an [`Armed`](Phase::Arming) leadership is chosen once. If it closes,
@@ -13,8 +14,9 @@
 //! Races of messages: `ready: false`, the end of a connection and a stop request may all arrive between a claim
 //! and `lead`. Each of them leaves the phase `Arming`, so that the later `InForce` finds no one to send `lead`
 //! to. `stopped` and the end of the connection may arrive together: the socket passes on what was buffered
-//! first, and the second of both finds the phase `Ending`.
+//! first, and the second of both finds the phase `Ending`, or a `Standby` that was kept.
 
+use super::super::args::AfterStop;
 use super::protocol::{Decimal, FromApp, Reason, ToApp, VERSION};
 use ielections::Epoch;
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -83,6 +85,8 @@ pub(super) enum Effect {
     Ends(Ending),
     /// The leadership may be released.
     Over,
+    /// The app has said that its work has stopped, and lives on.
+    Keeps,
     /// Stop the tree: TERM, then KILL within the deadline.
     TermTree,
     /// Kill the tree.
@@ -100,6 +104,8 @@ pub(super) enum Ending {
     Gone,
     /// No `leading` within `--start-timeout`.
     NotLeading,
+    /// No `alive` within `--alive-within`.
+    NotAlive,
     /// No `stopped` within `--stop-timeout`.
     NotStopped,
     /// Its keeper or the guardian did not confirm the kill deadline.
@@ -131,6 +137,7 @@ impl fmt::Display for Ending {
             Self::Stopped => "the app stopped its work unasked",
             Self::Gone => "the app closed its connection, or ended, without \"stopped\"",
             Self::NotLeading => "the app did not say \"leading\" within --start-timeout",
+            Self::NotAlive => "the app did not say \"alive\" within --alive-within",
             Self::NotStopped => "the app did not say \"stopped\" within --stop-timeout",
             Self::NotInForce => "the keeper of the app does not confirm the kill deadline (stopped?)",
             Self::Garbled => "the app sent a line that is no message",
@@ -143,6 +150,8 @@ impl fmt::Display for Ending {
 pub(super) struct Limits {
     /// From `lead` to `leading`.
     pub(super) start: Duration,
+    /// From `leading` or `alive` to the next `alive`, while it leads.
+    pub(super) alive: Option<Duration>,
     /// From `stop` to `stopped`.
     pub(super) stop: Duration,
     /// What is left until the kill deadline for TERM, if `stopped` is not said.
@@ -156,7 +165,14 @@ enum Phase {
     /// A slot is won, and `lead` is not sent yet.
     Arming { term: Term, by: Connection },
     /// `lead` is sent.
-    Leading { term: Term, by: Connection, answer_by: Instant },
+    Leading {
+        term: Term,
+        by: Connection,
+        /// Whether it has said `leading`.
+        answered: bool,
+        /// When it has to say `leading` or `alive`.
+        answer_by: Instant,
+    },
     /// `stop` is sent.
     Stopping { term: Term, by: Connection, until: Instant },
     /// The tree is being ended. A leadership is released after it.
@@ -166,6 +182,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Machine {
     limits: Limits,
+    after_stop: AfterStop,
     phase: Phase,
     times: Option<Times>,
     /// Whether each open connection has said `hello`.
@@ -179,9 +196,10 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Returns the machine of a tree that was just started.
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, after_stop: AfterStop) -> Self {
         Self {
             limits,
+            after_stop,
             phase: Phase::Standby,
             times: None,
             connections: BTreeMap::new(),
@@ -269,8 +287,9 @@ impl Machine {
                 }
             }
             Event::Tick => match self.phase {
-                Phase::Leading { term, answer_by, .. } if now >= answer_by => {
-                    self.end(Some(term), Ending::NotLeading, Effect::TermTree, &mut effects);
+                Phase::Leading { term, answered, answer_by, .. } if now >= answer_by => {
+                    let ending = if answered { Ending::NotAlive } else { Ending::NotLeading };
+                    self.end(Some(term), ending, Effect::TermTree, &mut effects);
                 }
                 Phase::Stopping { term, until, .. } if now >= until => {
                     self.end(Some(term), Ending::NotStopped, Effect::TermTree, &mut effects);
@@ -327,16 +346,25 @@ impl Machine {
                 }
             }
             FromApp::Leading { epoch: Decimal(of) } => {
-                if let Phase::Leading { term, by, answer_by } = &mut self.phase
+                if let Phase::Leading { term, by, answered, answer_by } = &mut self.phase
                     && (*by, term.epoch) == (from, of)
                 {
-                    *answer_by = Instant::NEVER;
+                    *answered = true;
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
+                }
+            }
+            FromApp::Alive { epoch: Decimal(of) } => {
+                if let Phase::Leading { term, by, answered: true, answer_by } = &mut self.phase
+                    && (*by, term.epoch) == (from, of)
+                {
+                    *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
             FromApp::Resign { epoch: Decimal(of) } => {
                 if let Phase::Leading { term, by, .. } = self.phase
                     && (by, term.epoch) == (from, of)
                 {
+                    self.ready.retain(|ready| *ready != from);
                     self.stop(now, Reason::Resigned, effects);
                 }
             }
@@ -344,7 +372,12 @@ impl Machine {
                 let (Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. }) = self.phase else {
                     return;
                 };
-                if (by, term.epoch) == (from, of) {
+                if (by, term.epoch) != (from, of) {
+                    return;
+                }
+                if self.after_stop == AfterStop::Keep && !self.quits {
+                    self.keep(from, effects);
+                } else {
                     // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
                     let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
                     self.end(Some(term), Ending::Stopped, how, effects);
@@ -359,10 +392,22 @@ impl Machine {
         let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
             return;
         };
-        self.phase = Phase::Leading { term, by, answer_by: now.after(self.limits.start) };
+        self.phase = Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
         let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
         let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
         effects.extend([Effect::Send(by, lead), Effect::Leads]);
+    }
+
+    /// Lets the app stand by again after `stopped`.
+    fn keep(&mut self, by: Connection, effects: &mut Vec<Effect>) {
+        if let Phase::Leading { .. } = self.phase {
+            // Unasked. It would get the next leadership at once.
+            self.ready.retain(|ready| *ready != by);
+            effects.push(Effect::Ends(Ending::Stopped));
+        }
+        self.phase = Phase::Standby;
+        // (I6) By the app's word.
+        effects.extend([Effect::Keeps, Effect::Over]);
     }
 
     /// Ends a leadership of which no `lead` was sent, so that nothing has to stop (I6).

@@ -22,6 +22,9 @@ pub(super) enum ToApp {
         ttl_ms: u64,
         /// By the clock of the deadlines, so that an app with another clock notices.
         now: Millis,
+        /// How often it has to say `alive` while it leads, if it has to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        alive_within_ms: Option<u64>,
     },
     /// This participant leads from now on.
     Lead { slot: u32, epoch: Decimal, stop_by: Millis, kill_at: Millis },
@@ -45,6 +48,8 @@ pub(super) enum FromApp {
     Ready { ready: bool },
     /// It has received `lead`, and works.
     Leading { epoch: Decimal },
+    /// It still works.
+    Alive { epoch: Decimal },
     /// It wants to lead no more, and waits for `stop`.
     Resign { epoch: Decimal },
     /// Its work has stopped.
@@ -154,7 +159,8 @@ mod tests {
             (r#"{"type":"leading","epoch":"7"}"#, FromApp::Leading { epoch }),
             (r#"{"type":"resign","epoch":"7","why":"tired"}"#, FromApp::Resign { epoch }),
             (r#"{"type":"stopped","epoch":"7"}"#, FromApp::Stopped { epoch }),
-            (r#"{"type":"alive"}"#, FromApp::Unknown),
+            (r#"{"type":"alive","epoch":"7"}"#, FromApp::Alive { epoch }),
+            (r#"{"type":"later"}"#, FromApp::Unknown),
         ];
         for (line, message) in table {
             assert_eq!(FromApp::of_line(line.as_bytes()).unwrap(), message, "{line}");

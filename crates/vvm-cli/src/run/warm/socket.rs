@@ -12,6 +12,7 @@
 use super::{machine::Connection, protocol::LONGEST_LINE};
 use rustix::{
     event::epoll::{self, CreateFlags, EventData, EventFlags},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, rmdir, unlinkat},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
@@ -67,6 +68,8 @@ pub(super) struct Socket {
     path: PathBuf,
     /// Removed when this is dropped.
     _folder: TempDir,
+    /// Says that this process lives: a lock on the folder.
+    _lock: OwnedFd,
     listener: OwnedFd,
     epoll: OwnedFd,
     readable: Readable,
@@ -91,6 +94,11 @@ struct Peer {
 
 const LISTENER: u64 = 0;
 
+/// The beginning of the name of each folder.
+const PREFIX: &str = "vvm-warm-";
+
+const NAME: &str = "socket";
+
 impl Socket {
     /// Listens in a new folder. Must be called in the context of a runtime.
     ///
@@ -104,27 +112,31 @@ impl Socket {
         let refused = |cause: io::Error| NoSocket::Refused { path: parent.into(), cause };
         // Others may pass, because processes of the app may have changed their user, and may not list it.
         let mode = Permissions::from_mode(0o711);
-        let folder = tempfile::Builder::new().prefix("vvm-").permissions(mode).tempdir_in(parent);
+        remove_abandoned(parent);
+        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(parent);
         let folder = folder.map_err(refused)?;
-        let path = folder.path().join("socket");
+        let path = folder.path().join(NAME);
         let address = match SocketAddrUnix::new(&path) {
             Ok(address) if path.as_os_str().len() <= LONGEST_PATH => address,
             _ => return Err(NoSocket::TooLong(path)),
         };
         let refused = |errno: Errno| refused(errno.into());
+        // Before the socket, so that no other host takes the folder for an abandoned one.
+        let lock = folder_at(folder.path()).map_err(refused)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(refused)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)?;
         // Before the first connection, whose messages may come before it is accepted.
         sockopt::set_socket_passcred(&listener, true).map_err(refused)?;
         bind(&listener, &address).map_err(refused)?;
-        rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o666)).map_err(refused)?;
+        rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).map_err(refused)?;
         listen(&listener, 64).map_err(refused)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(refused)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN).map_err(refused)?;
         let readable =
             Readable::of(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
         let (peers, heard) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { path, _folder: folder, listener, epoll, readable, peers, next: 1, heard })
+        Ok(Self { path, _folder: folder, _lock: lock, listener, epoll, readable, peers, next: 1, heard })
     }
 
     /// Returns the path, for `VVM_SOCKET`.
@@ -186,6 +198,27 @@ impl Socket {
             self.close(connection);
         }
     }
+}
+
+fn folder_at(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Removes what hosts that were killed have left behind. What can't be removed is of another user.
+fn remove_abandoned(parent: &Path) {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let _ = remove_if_abandoned(&entry.path());
+    }
+}
+
+/// Removes a folder with a socket, unless a host has locked it. A folder without a socket is of a host that is about to
+/// lock it.
+fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
+    let folder = folder_at(path)?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    unlinkat(&folder, NAME, AtFlags::empty())?;
+    rmdir(path)
 }
 
 impl Heard {

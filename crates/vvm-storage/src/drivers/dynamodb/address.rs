@@ -4,11 +4,8 @@
 //! helper that takes longer than a request would be started again and again, and its answer never used.
 
 use crate::{
-    drivers::{
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, request_timeout},
-    },
-    open_error::OpenError,
+    drivers::address::{REQUEST_TIMEOUT, options, request_timeout},
+    opening::OpenError,
 };
 use aws_credential_types::{
     Credentials,

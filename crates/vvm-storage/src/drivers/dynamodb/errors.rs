@@ -1,7 +1,7 @@
 //! Maps errors of DynamoDB and of its client library to errors of the contract. The table in the driver's
 //! documentation has the reasons.
 
-use crate::drivers::http_connection::{chain, never_connected};
+use crate::drivers::errors::{self, chain, described, never_connected};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::{
     config::http::HttpResponse,
@@ -113,11 +113,7 @@ impl DriverError {
 
     pub(super) fn into_read_error(self) -> ReadError {
         match self {
-            Self::Failed(failure) => match failure.into_write_error() {
-                WriteError::Fatal(cause) => ReadError::Fatal(cause),
-                WriteError::Replaced(cause) => ReadError::Replaced(cause),
-                WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
-            },
+            Self::Failed(failure) => errors::of_read(failure.into_write_error()),
             Self::Damaged(damaged) => ReadError::Fatal(damaged.into()),
         }
     }
@@ -226,8 +222,7 @@ where
             (None, _) => format!("HTTP status {status} without a DynamoDB error code"),
         };
     }
-    let words: Vec<_> = chain(error).map(ToString::to_string).collect();
-    words.join(": ")
+    described(error)
 }
 
 /// The outcome of a cancelled transaction.

@@ -7,7 +7,7 @@ use super::{
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-use crate::{drivers::http_connection::chain, open_error::OpenError, sysvvm::Description};
+use crate::{drivers::errors::chain, opening::OpenError, sysvvm::Description};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,

@@ -10,9 +10,9 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    drivers::request_timeout::REQUEST_TIMEOUT,
+    drivers::address::REQUEST_TIMEOUT,
     key::Partition,
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     step::{Done, Shown, Step},
     sysvvm::SysVvmStorage,
 };

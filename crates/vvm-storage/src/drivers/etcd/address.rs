@@ -2,13 +2,10 @@
 
 use crate::{
     drivers::{
-        hosts::{self, Host},
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, request_timeout},
-        tls::Tls,
-        tls_options::TlsFiles,
+        address::{Host, REQUEST_TIMEOUT, options, parse_hosts, request_timeout},
+        tls::{Tls, TlsFiles},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -75,7 +72,7 @@ fn parse(url: &str) -> Result<Address, String> {
         ));
     }
     let mut address = Address {
-        hosts: hosts::parse(hosts, PORT)?,
+        hosts: parse_hosts(hosts, PORT)?,
         prefix: prefix.to_owned(),
         user: None,
         password_file: None,

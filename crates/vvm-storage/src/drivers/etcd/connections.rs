@@ -12,13 +12,12 @@ use super::{
 };
 use crate::{
     drivers::{
-        closed::Closed,
-        hosts::{Host, Next},
-        password::{self, PASSWORD},
-        request_timeout::Room,
-        tls_options,
+        address::{Host, PASSWORD, missing_password, password},
+        connections::{Next, Room},
+        errors::Closed,
+        tls,
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use http::HeaderValue;
 use prost::Message;
@@ -331,8 +330,8 @@ impl Token {
 
 /// The password is read anew for each login, so that it can be changed.
 async fn log_in(session: &mut Session, address: &Address, user: &str) -> Result<HeaderValue, DriverError> {
-    let password = password::password(address.password_file.as_deref(), None)?;
-    let password = password.ok_or_else(password::missing)?;
+    let password = password(address.password_file.as_deref(), None)?;
+    let password = password.ok_or_else(missing_password)?;
     let request = AuthenticateRequest { name: user.to_owned(), password };
     let answer = session.call(AUTHENTICATE, None, address.request_timeout, &request).await;
     let AuthenticateResponse { token } = answer.map_err(|error| match error {
@@ -402,7 +401,7 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
     let error = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned();
     match error.or_else(|| alert(&why)) {
         Some(error) => {
-            let way_out = tls_options::way_out(&error);
+            let way_out = tls::way_out(&error);
             OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"))
         }
         None if cause.kind() == io::ErrorKind::ConnectionRefused => unreachable(host, why),

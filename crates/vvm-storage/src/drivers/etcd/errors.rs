@@ -1,7 +1,7 @@
 //! Which error of etcd or of the connection is which error of the contract: the table in the driver's
 //! documentation, as code.
 
-use crate::open_error::OpenError;
+use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, WriteError};
 
 /// A request failed.
@@ -33,7 +33,7 @@ pub(super) enum DriverError {
     Damaged(#[from] Damaged),
     /// The handle was closed.
     #[error(transparent)]
-    Closed(#[from] crate::drivers::closed::Closed),
+    Closed(#[from] errors::Closed),
 }
 
 /// A value that this driver never wrote.
@@ -126,11 +126,7 @@ impl DriverError {
     }
 
     pub(super) fn of_read(self) -> ReadError {
-        match self.of_write() {
-            WriteError::Fatal(cause) => ReadError::Fatal(cause),
-            WriteError::Replaced(cause) => ReadError::Replaced(cause),
-            WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
-        }
+        errors::of_read(self.of_write())
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     rows::{FORMAT, Keyspace, PROGRAM},
     session::Path,
 };
-use crate::{open_error::OpenError, sysvvm::Description};
+use crate::{opening::OpenError, sysvvm::Description};
 use bytes::Bytes;
 
 /// Connects, and checks that the prefix is ours.

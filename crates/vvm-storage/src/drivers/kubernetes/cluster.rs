@@ -4,11 +4,10 @@
 use super::kubeconfig::{self, Token, unusable};
 use crate::{
     drivers::{
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, request_timeout},
+        address::{REQUEST_TIMEOUT, options, request_timeout},
         tls::{Names, Pem, Tls},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use hyper::Uri;
 use rustls::pki_types::ServerName;

@@ -2,7 +2,10 @@
 //! code.
 
 use super::rows::Damaged;
-use crate::{drivers::closed::Closed, open_error::OpenError};
+use crate::{
+    drivers::errors::{self, Closed},
+    opening::OpenError,
+};
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};
 use serde::Deserialize;
@@ -142,18 +145,8 @@ impl DriverError {
     }
 
     pub(super) fn of_read(self) -> ReadError {
-        match self.of_write() {
-            WriteError::Fatal(cause) => ReadError::Fatal(cause),
-            WriteError::Replaced(cause) => ReadError::Replaced(cause),
-            WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
-        }
+        errors::of_read(self.of_write())
     }
-}
-
-/// An error and its causes: the outermost alone says little.
-pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::{
     drivers::tls::{Names, Pem, Tls},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use data_encoding::BASE64;
 use std::{

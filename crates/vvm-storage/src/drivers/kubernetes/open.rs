@@ -6,7 +6,7 @@ use super::{
     errors::{Answer, DriverError},
     names,
 };
-use crate::{key::Partition, open_error::OpenError};
+use crate::{key::Partition, opening::OpenError};
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;

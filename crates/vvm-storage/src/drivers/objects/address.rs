@@ -2,11 +2,8 @@
 
 use crate::{
     Partition,
-    drivers::{
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
-    },
-    open_error::OpenError,
+    drivers::address::{REQUEST_TIMEOUT, duration, options, request_timeout},
+    opening::OpenError,
 };
 use object_store::path::Path;
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};

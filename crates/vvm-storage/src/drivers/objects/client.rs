@@ -5,7 +5,7 @@ use super::{
     errors::unusable_credentials,
     requests::{Requests, TracedConnector},
 };
-use crate::open_error::OpenError;
+use crate::opening::OpenError;
 use object_store::{
     Certificate, ClientOptions, ObjectStore, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},

@@ -1,7 +1,10 @@
 //! [`Answer`]: what an answer of an object store means; the table in the driver's documentation has the
 //! reasons.
 
-use crate::{drivers::http_connection::chain, open_error::OpenError};
+use crate::{
+    drivers::errors::{described, of_read},
+    opening::OpenError,
+};
 use ielections::{ReadError, WriteError};
 use object_store::HeaderMap;
 use std::{error::Error, fmt::Display};
@@ -83,11 +86,7 @@ impl Failure {
     }
 
     pub(super) fn into_read_error(self) -> ReadError {
-        match self {
-            Self::NotSent(_) | Self::Busy(_) | Self::Unanswered(_) => ReadError::Unavailable(self.into()),
-            Self::Denied(_) | Self::Refused(_) => ReadError::Fatal(self.into()),
-            Self::NoBucket(_) => ReadError::Replaced(self.into()),
-        }
+        of_read(self.into_write_error())
     }
 }
 
@@ -161,10 +160,9 @@ impl Answer {
 
 /// The credentials in the environment are incomplete or unreadable.
 pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
-    let words: Vec<_> = chain(error).map(ToString::to_string).collect();
     OpenError::refused(format!(
         "the object store can't be used with these credentials: {}. Correct them in the environment",
-        words.join(": ")
+        described(error)
     ))
 }
 

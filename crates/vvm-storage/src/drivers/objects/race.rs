@@ -8,7 +8,7 @@
 use super::{address::Address, errors::Failure, requests::Requests};
 use crate::{
     cells::{CellWrite, Expected, Tag},
-    open_error::OpenError,
+    opening::OpenError,
 };
 use bytes::Bytes;
 use futures_util::future::{join, join_all};

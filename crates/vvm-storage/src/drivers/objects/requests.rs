@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cells::{Cell, CellWrite, Expected, Tag},
-    drivers::http_connection::{chain, never_connected},
+    drivers::errors::{chain, never_connected},
 };
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -2,13 +2,12 @@
 
 use crate::{
     drivers::{
-        hosts::{self, Host},
-        options::options,
-        password,
-        request_timeout::{REQUEST_TIMEOUT, duration, request_timeout},
+        address::{
+            Host, REQUEST_TIMEOUT, duration, options, parse_hosts, password, read_passwords, request_timeout,
+        },
         tls::{self, Names, Pem},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use ielections::Ttl;
 use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};
@@ -97,7 +96,7 @@ fn parse(url: &str) -> Result<Address, String> {
     if user.is_empty() || database.is_empty() || database.contains('/') {
         return Err("user and database have names; a `/` in one is written %2F".into());
     }
-    let hosts = hosts::parse(hosts, PORT)?;
+    let hosts = parse_hosts(hosts, PORT)?;
     let mut address = Address {
         tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
         hosts,
@@ -201,13 +200,13 @@ fn connections(value: &str) -> Result<u16, String> {
 /// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
 pub(super) fn password_for(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
     let of_url = address.password.as_ref().map(|password| &*password.0);
-    let told = password::password(address.password_file.as_deref(), of_url)?;
+    let told = password(address.password_file.as_deref(), of_url)?;
     if told.is_some() || address.password_file.is_some() || of_url.is_some() {
         return Ok(told);
     }
     let in_home = || Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"));
     match env::var_os("PGPASSFILE").map(PathBuf::from).or_else(in_home) {
-        Some(path) if path.try_exists().unwrap_or(true) => Ok(listed(&password::read(&path)?, host, address)),
+        Some(path) if path.try_exists().unwrap_or(true) => Ok(listed(&read_passwords(&path)?, host, address)),
         _ => Ok(None),
     }
 }

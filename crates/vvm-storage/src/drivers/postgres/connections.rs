@@ -7,17 +7,17 @@
 
 use super::{
     address::{self, Address},
-    errors::{Answer, DriverError, Statement, described},
+    errors::{Answer, DriverError, Statement},
     history::History,
     session::Session,
 };
 use crate::{
     drivers::{
-        closed::Closed,
-        hosts::{Host, Next},
-        request_timeout::Room,
+        address::Host,
+        connections::{Next, Room},
+        errors::{Closed, described},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use std::{
     fmt,

@@ -9,9 +9,9 @@ use super::{
     rows::{self, SETTINGS},
 };
 use crate::{
-    drivers::seen::is_met,
+    drivers::errors::is_met,
     key::Partition,
-    open_error::OpenError,
+    opening::OpenError,
     step::{Done, Shown, Step},
     sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
 };

@@ -4,7 +4,7 @@
 //! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers
 //! are text, as the simple protocol has them.
 
-use crate::open_error::OpenError;
+use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, Ttl, WriteError};
 use std::{
     fmt::{self, Write as _},
@@ -70,7 +70,7 @@ pub(super) enum DriverError {
     },
     /// The handle was closed.
     #[error(transparent)]
-    Closed(#[from] crate::drivers::closed::Closed),
+    Closed(#[from] errors::Closed),
 }
 
 /// A row that this driver never wrote.
@@ -96,7 +96,7 @@ impl DriverError {
     pub(super) fn of(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(error) => Self::of_server(error),
-            None => Self::Unanswered(described(error)),
+            None => Self::Unanswered(errors::described(error)),
         }
     }
 
@@ -162,18 +162,8 @@ impl DriverError {
     }
 
     pub(super) fn of_read(self) -> ReadError {
-        match self.of_write() {
-            WriteError::Fatal(cause) => ReadError::Fatal(cause),
-            WriteError::Replaced(cause) => ReadError::Replaced(cause),
-            WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
-        }
+        errors::of_read(self.of_write())
     }
-}
-
-/// An error of the client library and its causes: the outermost alone says little.
-pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Bytes in a statement. By `decode` and not as a literal of `bytea`, whose backslash depends on the settings

@@ -8,7 +8,7 @@ use super::{
     history::{History, Shown, history},
     rows::{FORMAT, creation, raise_max_ttl},
 };
-use crate::{open_error::OpenError, sysvvm::Description};
+use crate::{opening::OpenError, sysvvm::Description};
 use ielections::Ttl;
 
 /// Connects, checks the schema, and returns the history that the server has now.

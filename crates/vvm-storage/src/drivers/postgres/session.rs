@@ -1,10 +1,11 @@
 //! [`Session`]: one connection, driven by the request that uses it. No task runs between requests.
 
 use super::{
-    errors::{Answer, DriverError, Statement, described},
+    errors::{Answer, DriverError, Statement},
     history::{self, History, PROCESS},
     rows,
 };
+use crate::drivers::errors::described;
 use futures_util::TryStreamExt as _;
 use std::{
     collections::HashMap,

@@ -3,13 +3,10 @@
 use super::statements::Levels;
 use crate::{
     drivers::{
-        hosts::{self, Host},
-        options::options,
-        request_timeout::{REQUEST_TIMEOUT, request_timeout},
-        tls::Tls,
-        tls_options::TlsFiles,
+        address::{Host, REQUEST_TIMEOUT, options, parse_hosts, request_timeout},
+        tls::{Tls, TlsFiles},
     },
-    open_error::OpenError,
+    opening::OpenError,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -75,7 +72,7 @@ fn parse(url: &str) -> Result<Address, String> {
     }
     let (hosts, keyspace) =
         place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
-    let contact_points = hosts::parse(hosts, PORT)?.iter().map(Host::to_string).collect();
+    let contact_points = parse_hosts(hosts, PORT)?.iter().map(Host::to_string).collect();
     let is_name = |name: &str| {
         (1..=LONGEST_NAME).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

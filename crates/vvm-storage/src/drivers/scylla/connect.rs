@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     drivers::{
-        password::{self, PASSWORD},
-        tls_options,
+        address::{PASSWORD, missing_password, password},
+        tls,
     },
-    open_error::{OpenError, OpenErrorKind},
+    opening::{OpenError, OpenErrorKind},
     sysvvm::Description,
 };
 use ::scylla::{
@@ -92,8 +92,8 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         .keyspaces_to_fetch([address.keyspace.as_str()]);
     if let Some(user) = &address.user {
         builder = {
-            let password = password::password(address.password_file.as_deref(), None)?;
-            builder.user(user, password.ok_or_else(password::missing)?)
+            let password = password(address.password_file.as_deref(), None)?;
+            builder.user(user, password.ok_or_else(missing_password)?)
         };
     }
     if let Some(tls) = &address.tls {
@@ -159,10 +159,9 @@ fn of_connecting(address: &Address, cause: &NewSessionError) -> OpenError {
     }
     let has_tls = address.tls.is_some();
     match of_stream(error) {
-        Some(Stream::Tls(error)) => OpenError::refused(format!(
-            "no TLS with the nodes at {at}: {} ({error})",
-            tls_options::way_out(error)
-        )),
+        Some(Stream::Tls(error)) => {
+            OpenError::refused(format!("no TLS with the nodes at {at}: {} ({error})", tls::way_out(error)))
+        }
         Some(Stream::Version(version)) => {
             protocol(&format!("it answers in version {version} of the protocol"))
         }

@@ -1,7 +1,10 @@
 //! Maps errors of the server and of the client library to those of the contract: the table in the driver's
 //! documentation, as code.
 
-use crate::open_error::{OpenError, OpenErrorKind};
+use crate::{
+    drivers::errors::of_read,
+    opening::{OpenError, OpenErrorKind},
+};
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
 use std::{error::Error, fmt};
@@ -103,14 +106,7 @@ impl DriverError {
     }
 
     pub(super) fn into_read_error(self) -> ReadError {
-        match self {
-            Self::Failed(error) => match outcome(&error) {
-                Outcome::Refused => ReadError::Fatal(Failed(error).into()),
-                Outcome::NotBegun | Outcome::Unknown => ReadError::Unavailable(Failed(error).into()),
-            },
-            Self::Damaged(damaged) => ReadError::Fatal(damaged.into()),
-            Self::Unreadable(cause) => ReadError::Unavailable(cause),
-        }
+        of_read(self.into_write_error())
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
     statements::Levels,
 };
-use crate::open_error::{OpenError, OpenErrorKind};
+use crate::opening::{OpenError, OpenErrorKind};
 use ::scylla::{
     client::session::Session,
     cluster::metadata::Strategy,

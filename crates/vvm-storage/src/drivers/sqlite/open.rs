@@ -2,11 +2,11 @@
 
 mod error;
 mod file_system;
-mod location;
 mod place;
 
 pub use error::OpenError;
-pub(super) use location::Location;
+pub(super) use error::owners;
+pub(super) use place::Location;
 
 use super::{
     errors::DriverError,

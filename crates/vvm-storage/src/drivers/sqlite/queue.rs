@@ -10,8 +10,8 @@ use super::{
     rows::Rows,
 };
 use crate::drivers::{
-    closed::Unanswered,
     database_thread::{DatabaseThread, Room, StartError},
+    errors::Unanswered,
 };
 use ielections::{ReadError, WriteError};
 use std::{

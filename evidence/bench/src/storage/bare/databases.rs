@@ -1,4 +1,4 @@
-//! Databases with tables.
+//! Databases with tables, and stores of keys and of objects.
 
 /// PostgreSQL: one prepared statement for each verb, in a table of the driver's shape.
 #[cfg(feature = "postgres")]
@@ -282,6 +282,108 @@ pub(super) mod items {
                     .expression_attribute_values(":incarnation", binary(&INCARNATION)),
             };
             request.send().await?;
+            Ok(())
+        }
+    }
+}
+
+/// etcd: one transaction on one key for each verb, through the driver's connections.
+#[cfg(feature = "etcd")]
+pub(super) mod keys {
+    use super::super::{BareStatements, Claim, Failure, Release, Renew, Verb, key, record};
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use vvm_storage::etcd::bare::BareEtcd;
+
+    pub(in super::super) struct Etcd {
+        url: String,
+        connection: BareEtcd,
+    }
+
+    impl Etcd {
+        pub(in super::super) fn new(url: &str) -> Result<Self, Failure> {
+            Ok(Self { url: url.to_owned(), connection: BareEtcd::new(url)? })
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for Etcd {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let run = std::process::id().to_be_bytes();
+            let name: Bytes = [b"bench-bare/", key(slot).as_slice(), &run].concat().into();
+            let value = |write| Some(Bytes::from(record(write)));
+            let (from, to) = match verb {
+                Claim => (None, value(0)),
+                Renew(number) => (value(number - 1), value(number)),
+                Release => (value(1), None),
+            };
+            if self.connection.swap(name, from, to).await? {
+                Ok(())
+            } else {
+                Err("a write without a competitor was refused".into())
+            }
+        }
+
+        async fn another(&mut self) -> Result<Option<Box<dyn BareStatements>>, Failure> {
+            Ok(Some(Box::new(Self::new(&self.url)?)))
+        }
+    }
+}
+
+/// Object stores with the interface of S3: one conditional PUT for each verb, through the driver's client library.
+#[cfg(feature = "object-store")]
+pub(super) mod objects {
+    use super::super::{
+        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb,
+    };
+    use async_trait::async_trait;
+    use object_store::{
+        ClientOptions, ObjectStore as _, PutMode, PutOptions, RetryConfig, UpdateVersion,
+        aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
+        path::Path,
+    };
+    use std::collections::HashMap;
+
+    pub(in super::super) struct Objects {
+        bucket: AmazonS3,
+        /// The tag of each object.
+        written: HashMap<u32, UpdateVersion>,
+    }
+
+    impl Objects {
+        /// Credentials are those of the environment. Options of the URL other than the endpoint are not needed
+        /// for a server that this program starts.
+        pub(in super::super) fn open(url: &str) -> Result<Self, Failure> {
+            let (place, options) = url.split_once('?').unwrap_or((url, ""));
+            let (bucket, _prefix) = place.trim_start_matches("s3://").split_once('/').unwrap_or((place, ""));
+            let endpoint = options.split('&').find_map(|option| option.strip_prefix("endpoint="));
+            let bucket = AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_region("us-east-1")
+                .with_endpoint(endpoint.ok_or("bare statements need `endpoint=` in the URL")?)
+                .with_conditional_put(S3ConditionalPut::ETagMatch)
+                .with_client_options(ClientOptions::new().with_http1_only().with_allow_http(true))
+                .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+                .build()?;
+            Ok(Self { bucket, written: HashMap::new() })
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for Objects {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let mut replaced =
+                || self.written.remove(&slot).map(PutMode::Update).ok_or("an object that was not claimed");
+            let (mode, write) = match verb {
+                Claim => (PutMode::Create, 0),
+                Renew(number) => (replaced()?, number),
+                Release => (replaced()?, u64::MAX),
+            };
+            let path = Path::from(format!("bench-bare/{}-{slot}", std::process::id()));
+            let ttl = TTL_NANOS.to_be_bytes();
+            let record = [INCARNATION.as_slice(), &write.to_be_bytes(), &ttl, HOLDER.as_bytes()].concat();
+            let written = self.bucket.put_opts(&path, record.into(), PutOptions::from(mode)).await?;
+            self.written.insert(slot, UpdateVersion { e_tag: written.e_tag, version: written.version });
             Ok(())
         }
     }

@@ -3,8 +3,12 @@
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LIMITS: Limits =
-    Limits { start: SECOND.saturating_mul(10), stop: SECOND.saturating_mul(8), least_to_stop: SECOND };
+const LIMITS: Limits = Limits {
+    start: SECOND.saturating_mul(10),
+    alive: None,
+    stop: SECOND.saturating_mul(8),
+    least_to_stop: SECOND,
+};
 
 fn at(seconds: u64) -> Instant {
     Instant::ORIGIN.after(Duration::from_secs(seconds))
@@ -34,7 +38,7 @@ struct Scene(Machine);
 
 impl Scene {
     fn new() -> Self {
-        Self(Machine::new(LIMITS))
+        Self(Machine::new(LIMITS, AfterStop::Restart))
     }
 
     /// With these connections, ready in this order.
@@ -65,6 +69,11 @@ impl Scene {
         let mut scene = Self::leading(connections);
         scene.on(Event::Stop(Reason::StepDown));
         scene
+    }
+
+    fn kept(mut self) -> Self {
+        self.0.after_stop = AfterStop::Keep;
+        self
     }
 
     fn on(&mut self, event: Event) -> Vec<Effect> {
@@ -149,10 +158,13 @@ fn one_connection_leads_and_no_other_gets_its_epoch() {
         assert_eq!(scene.on(Event::Said(2, message)), [], "of another connection: {message:?}");
     }
     assert_eq!(scene.0.due(), at(10), "the leader has not answered");
-    assert_eq!(scene.on(Event::Closed(2)), [Effect::Close(2)]);
+    assert_eq!(Scene::leading(&[1, 2]).on(Event::Closed(2)), [Effect::Close(2)]);
+    let mut scene = Scene::leading(&[1, 2]);
     let gone = [Effect::Close(1), Effect::Ends(Ending::Gone), Effect::TermTree, Effect::Ready(false)];
     assert_eq!(scene.on(Event::Closed(1)), gone);
+    assert_eq!(scene.on(Event::InForce), [], "connection 2 is ready");
     assert_eq!(scene.on(Event::Won(term(8), times(16))), [Effect::Over], "the tree is ending");
+    assert_eq!(scene.on(Event::InForce), []);
 }
 
 #[test]
@@ -177,8 +189,10 @@ fn every_end_waits_for_the_proof() {
     let said = |message| Event::Said(1, message);
     let leading = || Scene::leading(&[1]);
     let stopping = || Scene::stopping(&[1]);
-    let table: [(Scene, Event, Effect, Option<Effect>); 9] = [
+    let table: [(Scene, Event, Effect, Option<Effect>); 11] = [
         (leading(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (leading().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (stopping().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
         (leading(), Event::Garbled(1, "?".into()), Effect::Ends(Ending::Garbled), Some(Effect::TermTree)),
         (
             leading(),
@@ -270,4 +284,61 @@ fn end_of_vvm_stops_the_work_and_then_the_tree_by_term() {
     assert_eq!(leader.on(stopped()), [Effect::TermTree]);
     assert_eq!(leader.on(stopped()), [], "said twice");
     assert_eq!(leader.on(Event::TreeGone), [Effect::Over]);
+}
+
+/// Shows I4 and I6.
+#[test]
+fn kept_app_stands_by_after_stopped_and_leads_again_once_its_new_deadline_is_in_force() {
+    let mut scene = Scene::stopping(&[1]).kept();
+    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    assert_eq!(scene.on(stopped()), [Effect::Keeps, Effect::Over, Effect::Ready(true)]);
+    assert_eq!(scene.on(stopped()), [], "said twice");
+    assert_eq!(scene.on(Event::Won(term(8), times(40))), []);
+    assert_eq!(scene.on(stopped()), [], "of an earlier epoch");
+    let Times { stop_by, kill_at } = times(40);
+    let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
+    let lead = ToApp::Lead { slot: 1, epoch: decimal(8), stop_by, kill_at };
+    assert_eq!(scene.on(Event::InForce), [Effect::Send(1, lead), Effect::Leads]);
+    assert_eq!(scene.on(Event::Closed(1))[1..3], [Effect::Ends(Ending::Gone), Effect::TermTree]);
+}
+
+#[test]
+fn kept_app_that_gives_up_leads_again_only_when_it_is_ready_again() {
+    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    let mut resigned = Scene::leading(&[1]).kept();
+    resigned.on(Event::Said(1, FromApp::Resign { epoch: decimal(7) }));
+    assert_eq!(resigned.on(stopped()), [Effect::Keeps, Effect::Over]);
+    let mut done = Scene::leading(&[1]).kept();
+    let ends = Effect::Ends(Ending::Stopped);
+    assert_eq!(done.on(stopped()), [ends, Effect::Keeps, Effect::Over, Effect::Ready(false)]);
+    for mut scene in [resigned, done] {
+        assert_eq!(scene.on(Event::Said(1, READY)), [Effect::Ready(true)]);
+    }
+}
+
+#[test]
+fn end_of_vvm_ends_a_kept_app_too() {
+    let mut scene = Scene::leading(&[1]).kept();
+    scene.on(Event::Quit);
+    assert_eq!(scene.on(Event::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::TermTree]);
+}
+
+#[test]
+fn app_that_has_to_say_alive_and_does_not_is_ended() {
+    let says = |message| Event::Said(1, message);
+    let alive = |number| FromApp::Alive { epoch: decimal(number) };
+    let mut scene = Scene::leading(&[1, 2]);
+    scene.0.limits.alive = Some(SECOND.saturating_mul(3));
+    scene.0.on(at(1), says(alive(7)));
+    assert_eq!(scene.0.due(), at(10), "it has not said that it leads");
+    scene.0.on(at(5), says(FromApp::Leading { epoch: decimal(7) }));
+    assert_eq!(scene.0.due(), at(8));
+    scene.0.on(at(7), says(alive(7)));
+    assert_eq!(scene.0.due(), at(10));
+    for event in [says(alive(6)), Event::Said(2, alive(7))] {
+        scene.0.on(at(9), event);
+        assert_eq!(scene.0.due(), at(10), "of an earlier epoch, or of another connection");
+    }
+    let ends = [Effect::Ends(Ending::NotAlive), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(scene.0.on(at(10), Event::Tick), ends);
 }

@@ -181,3 +181,22 @@ fn path_that_is_too_long_for_a_socket_is_refused_with_the_way_out() {
         assert!(std::fs::read_dir(&deep).unwrap().next().is_none(), "it leaves nothing behind");
     });
 }
+
+#[test]
+fn socket_of_a_killed_host_is_removed_by_the_next_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _entered = runtime.enter();
+    let listen = || Socket::listen_below(parent.path()).unwrap();
+    let (living, killed) = (listen(), listen());
+    // The end of a process closes its descriptors, and removes nothing.
+    let Socket { path, _folder, _lock, .. } = killed;
+    let abandoned = _folder.keep();
+    drop(_lock);
+    let unbound = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent.path()).unwrap();
+    let next = listen();
+    assert!(!path.exists() && !abandoned.exists());
+    assert!(living.path().exists() && unbound.path().exists());
+    drop((living, next, unbound));
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,138 @@
+//! What the addresses of drivers share: options (`?name=value&name=value`), hosts, time limits and passwords. Each driver has
+//! options of its own.
+#![allow(dead_code, reason = "each driver has some of them")]
+
+use crate::opening::OpenError;
+use std::{env, fmt, fs, path::Path, time::Duration};
+
+/// Iterates over the options.
+pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
+    text.split('&').filter(|option| !option.is_empty()).map(|option| {
+        option
+            .split_once('=')
+            .filter(|(_, value)| !value.is_empty())
+            .ok_or_else(|| format!("option `{option}` has no value: write {option}=VALUE, or leave it out"))
+    })
+}
+
+/// The default time limit of a request. It equals the time of an attempt at the default TTL of 20 s, and
+/// exceeds the time that nodes of Cassandra wait for each other (1.8 s for a contended transaction).
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// With a shorter limit, a normal network would never answer in time.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// With a longer limit, a program would seem to hang.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Parses the value of `request_timeout`.
+pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
+    duration(value).filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
+        format!("`{value}` is not a valid request timeout: write request_timeout=5s, from 100ms to 60s")
+    })
+}
+
+/// Parses whole seconds or milliseconds.
+pub(crate) fn duration(value: &str) -> Option<Duration> {
+    let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
+    match value.strip_suffix("ms") {
+        Some(millis) => number(millis).map(Duration::from_millis),
+        None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
+    }
+}
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Host {
+    /// A name or an address without brackets.
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(out, "[{name}]:{port}") } else { write!(out, "{name}:{port}") }
+    }
+}
+
+impl Host {
+    /// Whether it is this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        let address = self.name.parse::<std::net::IpAddr>();
+        self.name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Parses hosts with commas between them; `default` is the port of those without one.
+pub(super) fn parse_hosts(text: &str, default: u16) -> Result<Vec<Host>, String> {
+    text.split(',').map(|text| host(text, default)).collect()
+}
+
+fn host(text: &str, default: u16) -> Result<Host, String> {
+    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, "")) => (name, None),
+        Some((name, port)) => (name, Some(port.strip_prefix(':').unwrap_or_default())),
+        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+    };
+    if name.is_empty() {
+        return Err(format!("`{text}` is no host: write host, host:{default} or [address]:{default}"));
+    }
+    let port = port.map_or(Some(default), |port| port.parse().ok().filter(|port| *port > 0));
+    let port =
+        port.ok_or_else(|| format!("`{text}` has no port: write host:{default} or [address]:{default}"))?;
+    Ok(Host { name: name.to_owned(), port })
+}
+
+/// The environment variable with the password.
+pub(super) const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
+
+/// The first line of `file`, else that of the URL, else the environment variable; `None` if it is empty or
+/// missing. Read anew for each login, so that it can be changed.
+pub(super) fn password(file: Option<&Path>, of_url: Option<&str>) -> Result<Option<String>, OpenError> {
+    let password = match (file, of_url) {
+        (Some(path), _) => read_passwords(path)?.lines().next().map(str::to_owned),
+        (None, Some(password)) => Some(password.to_owned()),
+        (None, None) => env::var(PASSWORD).ok(),
+    };
+    Ok(password.filter(|password| !password.is_empty()))
+}
+
+/// Reads a file with passwords.
+pub(super) fn read_passwords(path: &Path) -> Result<String, OpenError> {
+    fs::read_to_string(path).map_err(|cause| {
+        OpenError::refused(format!("the password can't be read from {}: {cause}", path.display()))
+    })
+}
+
+/// There is a user without a password.
+pub(super) fn missing_password() -> OpenError {
+    OpenError::refused(format!(
+        "there is no password: put it into the environment ({PASSWORD}) or a file (password_file=PATH)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_a_name_and_a_value() {
+        assert_eq!(options("a=1&&b=2=3").collect::<Result<Vec<_>, _>>(), Ok(vec![("a", "1"), ("b", "2=3")]));
+        assert_eq!(options("").count(), 0);
+        for empty in ["a", "a=", "b=1&a"] {
+            let refusal = options(empty).collect::<Result<Vec<_>, _>>().unwrap_err();
+            assert!(refusal.contains("=VALUE"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn request_timeout_needs_a_unit_and_has_bounds() {
+        for (text, millis) in [("5s", 5_000), ("100ms", 100), ("60s", 60_000)] {
+            assert_eq!(request_timeout(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in ["", "5", "s", "ms", "0s", "99ms", "61s", "-1s", "1.5s", "1m", "99999999999s"] {
+            assert!(request_timeout(text).unwrap_err().contains("request_timeout=5s"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What the connections of drivers share: [`Room`] for requests, and [`Next`], the host to try.
+
+use super::errors::Closed;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, time::Duration};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use vvm_clock::{Clock as _, Span, SystemClock};
+
+/// The requests of one handle: how long each may take, and how many may be under way at once.
+pub(super) struct Room {
+    pub(super) clock: SystemClock,
+    request_timeout: Duration,
+    /// Closed with the handle.
+    requests: Semaphore,
+}
+
+impl Room {
+    pub(super) fn new(request_timeout: Duration, most: usize) -> io::Result<Self> {
+        let (clock, requests) = (SystemClock::start()?, Semaphore::new(most));
+        Ok(Self { clock, request_timeout, requests })
+    }
+
+    /// Waits until a request may begin, and fails once the handle is closed.
+    pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, Closed> {
+        self.requests.acquire().await.map_err(|_| Closed)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    pub(super) fn close(&self) {
+        self.requests.close();
+    }
+
+    /// [`within`](Self::within) the time that a request may take.
+    pub(super) async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, String> {
+        self.within(self.request_timeout, request).await
+    }
+
+    /// Drops the request after `limit`, and fails with what to say then.
+    ///
+    /// Dropping a request is its time-out: its connection goes with it, and the outcome is unknown (I7).
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        request: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            answer = request => Ok(answer),
+            () = self.clock.sleep(limit) => Err(format!("no answer within {}", Span(limit))),
+        }
+    }
+}
+
+/// The host to try first: the last one that worked, or the one after one that did not answer.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[derive(Default)]
+pub(super) struct Next(AtomicUsize);
+
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+impl Next {
+    /// Returns the numbers of the hosts in the order in which they are to be tried.
+    pub(super) fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
+        let first = self.0.load(Ordering::Relaxed);
+        (first..first + hosts).map(move |at| {
+            // If this attempt is dropped because its host is silent, the next one begins at another host.
+            self.0.store((at + 1) % hosts, Ordering::Relaxed);
+            at % hosts
+        })
+    }
+
+    /// This one works.
+    pub(super) fn works(&self, at: usize) {
+        self.0.store(at, Ordering::Relaxed);
+    }
+
+    /// This one does not answer, and another one is to be tried, unless another one works by now.
+    #[cfg(feature = "etcd")]
+    pub(super) fn is_silent(&self, at: usize, hosts: usize) {
+        let after = (at + 1) % hosts;
+        let _is_another_by_now = self.0.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the errors of all drivers share: [`Closed`] and [`Unanswered`]; whether a refusal makes sense; and what a failed
+//! request over HTTP says.
+#![allow(dead_code, reason = "each driver needs some of it")]
+
+use crate::step::{Decision, State, Step, decide};
+use ielections::{DocumentId, DocumentVersion, FenceState, ReadError, Slot, WriteError};
+use std::{convert::Infallible, error::Error, iter::successors};
+
+/// The handle was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this handle of the storage is closed: open another one")]
+pub(super) struct Closed;
+
+/// The thread that owns the database is gone, and the answer with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the thread that owns the database ended before it answered")]
+pub(super) struct Unanswered;
+
+impl From<Closed> for WriteError {
+    fn from(closed: Closed) -> Self {
+        Self::Fatal(closed.into())
+    }
+}
+
+impl From<Closed> for ReadError {
+    fn from(closed: Closed) -> Self {
+        Self::Fatal(closed.into())
+    }
+}
+
+/// The error of a read that failed as a write with this error would.
+pub(super) fn of_read(error: WriteError) -> ReadError {
+    match error {
+        WriteError::Fatal(cause) => ReadError::Fatal(cause),
+        WriteError::Replaced(cause) => ReadError::Replaced(cause),
+        WriteError::NotApplied(cause) | WriteError::Unknown(cause) => ReadError::Unavailable(cause),
+    }
+}
+
+/// A slot without documents and without a setting.
+struct Seen<'slot>(&'slot Slot);
+
+impl State for Seen<'_> {
+    type Error = Infallible;
+
+    fn slot(&self) -> Result<Slot, Infallible> {
+        Ok(self.0.clone())
+    }
+
+    fn fence(&self) -> Result<FenceState, Infallible> {
+        Ok(FenceState { slot: self.0.clone(), last: DocumentVersion::NONE })
+    }
+
+    fn version(&self, _: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
+        Ok(None)
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(None)
+    }
+}
+
+/// Whether a claim, a renewal or a release is applied to this slot. A server that refused it and shows this slot
+/// is damaged.
+pub(super) fn is_met(step: &Step, stands: &Slot) -> bool {
+    let Ok(decision) = decide(&Seen(stands), step);
+    !matches!(decision, Decision::Refuse(_))
+}
+
+/// Whether the connection for a request was never made. Connecting includes the look-up of the host name and
+/// the TLS handshake. The system's error "connection refused" proves nothing: an established connection may
+/// end with it, too.
+#[cfg(any(feature = "dynamodb", feature = "object-store"))]
+pub(super) fn never_connected(error: &(dyn Error + 'static)) -> bool {
+    chain(error)
+        .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
+        .any(hyper_util::client::legacy::Error::is_connect)
+}
+
+/// Iterates over an error and its causes.
+pub(super) fn chain<'error>(
+    error: &'error (dyn Error + 'static),
+) -> impl Iterator<Item = &'error (dyn Error + 'static)> {
+    successors(Some(error), |&error| error.source())
+}
+
+/// An error and its causes: the outermost alone says little.
+pub(super) fn described(error: &(dyn Error + 'static)) -> String {
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
