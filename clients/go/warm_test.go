@@ -199,6 +199,8 @@ func TestRenewalMovesTheEndAndOtherMessagesChangeNothing(t *testing.T) {
 	p.say(`{"type":"of a later version","epoch":7,"slot":"other"}`)
 	p.say(fmt.Sprintf(`{"type":"renewed","epoch":"7","stop_by":%d,"more":{}}`, now(t)+120000))
 	until(t, func() bool { return term.Remaining() > time.Minute })
+	term.Alive()
+	p.hears(`{"type":"alive","epoch":"7"}`)
 	term.Resign()
 	p.hears(`{"type":"resign","epoch":"7"}`)
 	// NEVER of the host: no Duration is so long.

@@ -137,6 +137,8 @@ test("a renewal moves the end, and other messages change nothing", limits, async
   while (taken.remaining() <= 60_000) {
     await sleep(1);
   }
+  taken.alive();
+  await played.hears({ type: "alive", epoch: "7" });
   taken.resign();
   await played.hears({ type: "resign", epoch: "7" });
 });

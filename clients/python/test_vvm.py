@@ -141,6 +141,8 @@ class ClientTest(unittest.TestCase):
             os._exit(0 if term.is_over() and host.next_term() is None else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertFalse(term.is_over())
+        term.alive()
+        self.assertEqual(played.hears(), ("alive", {"epoch": "7"}))
         term.resign()
         self.assertEqual(played.hears(), ("resign", {"epoch": "7"}))
 
