@@ -59,11 +59,9 @@ type term struct {
 	client *client
 	slot   int
 	epoch  int64
-	// Done once the work has to stop. The first reason stands.
-	ctx    context.Context
+	ctx    context.Context // done once the work has to stop: the first reason stands
 	cancel context.CancelCauseFunc
-	// A time.Duration of the clock.
-	stopBy atomic.Int64
+	stopBy atomic.Int64 // a time.Duration of the clock
 	atRisk atomic.Bool
 }
 
@@ -75,6 +73,9 @@ func (t Term) Slot() int { return t.slot }
 
 // AtRisk reports whether no renewal was confirmed for half a TTL.
 func (t Term) AtRisk() bool { return t.atRisk.Load() }
+
+// Alive says that the work goes on. With --alive-within, call it from the work, often enough.
+func (t Term) Alive() { t.say("alive") }
 
 // Resign asks the host to end this leadership. Go on until the context is done.
 func (t Term) Resign() { t.say("resign") }
@@ -139,8 +140,7 @@ type client struct {
 	socket  net.Conn
 	lines   *bufio.Reader
 	sending sync.Mutex
-	// The goroutines of this package.
-	running sync.WaitGroup
+	running sync.WaitGroup // the goroutines of this package
 	leads   chan Term
 	// Closed once no message follows, because of err.
 	closed chan struct{}

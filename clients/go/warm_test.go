@@ -155,6 +155,12 @@ func TestTermEndsAtStopByWithoutAMessageAndNeverComesBack(t *testing.T) {
 }
 
 func TestSuspendCountsAndTheContextEndsSoonAfterIt(t *testing.T) {
+	t.Run("by the clock", func(t *testing.T) { suspends(t, "") })
+	const renewed = `{"type":"renewed","epoch":"7","stop_by":%d}`
+	t.Run("though a renewal comes first", func(t *testing.T) { suspends(t, fmt.Sprintf(renewed, now(t)+240000)) })
+}
+
+func suspends(t *testing.T, says string) {
 	real := clock
 	var slept atomic.Int64
 	clock = func() (time.Duration, error) {
@@ -171,6 +177,9 @@ func TestSuspendCountsAndTheContextEndsSoonAfterIt(t *testing.T) {
 	t.Cleanup(func() { p.closed(); clock = real })
 	term := <-terms
 	slept.Store(int64(2 * time.Minute))
+	if says != "" {
+		p.say(says)
+	}
 	p.hears(`{"type":"stopped","epoch":"7"}`)
 	if _, err := term.Fence(); !errors.Is(err, ErrOver) {
 		t.Fatal(err)
@@ -190,6 +199,8 @@ func TestRenewalMovesTheEndAndOtherMessagesChangeNothing(t *testing.T) {
 	p.say(`{"type":"of a later version","epoch":7,"slot":"other"}`)
 	p.say(fmt.Sprintf(`{"type":"renewed","epoch":"7","stop_by":%d,"more":{}}`, now(t)+120000))
 	until(t, func() bool { return term.Remaining() > time.Minute })
+	term.Alive()
+	p.hears(`{"type":"alive","epoch":"7"}`)
 	term.Resign()
 	p.hears(`{"type":"resign","epoch":"7"}`)
 	// NEVER of the host: no Duration is so long.
@@ -234,7 +245,7 @@ func TestEndOfTheContextEndsTheWaitForHello(t *testing.T) {
 }
 
 func TestWhatIsNoMessageEndsTheTerm(t *testing.T) {
-	long := `{"type":"at_risk","epoch":"7","more":"` + strings.Repeat("x", longestLine) + `"}`
+	long := `{"type":"at_risk","epoch":"7","more":"` + strings.Repeat("x", 4096) + `"}`
 	for _, line := range []string{"[]", "{}", `{"type":"stop","epoch":7}`, `{"type":"lead","epoch":"x"}`, long} {
 		p := leads(t, time.Minute, func(ctx context.Context, _ Term) error {
 			<-ctx.Done()

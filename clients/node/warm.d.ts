@@ -12,6 +12,8 @@ export interface Term {
   fence(): bigint;
   /** The milliseconds until the work has to stop if no renewal is confirmed. Zero once it has to. */
   remaining(): number;
+  /** Says that the work goes on. With `--alive-within`, call it from the work, often enough. */
+  alive(): void;
   /** Asks the host to end this leadership. Go on until `signal` is aborted. */
   resign(): void;
 }
@@ -27,7 +29,6 @@ export interface Options {
  * Connects to the host that started this program, calls `ready`, and calls `lead` for each leadership. When the
  * promise of `lead` is settled, its work must have stopped: the host then has this process killed, and starts a new one
  * as a standby.
- *
  * Resolves after `signal` was aborted. Rejects with what `ready` or `lead` fails with, or with an error of this module.
  */
 export function run(options: Options, lead: (term: Term) => unknown): Promise<void>;

@@ -23,12 +23,10 @@ export class Closed extends Named {}
 export class TermOver extends Named {}
 
 let uptime;
-
 // Returns the milliseconds of CLOCK_BOOTTIME, the clock of the host's deadlines: it counts suspend, as no clock of
 // Node's does. Never earlier than it is, so that no term lasts too long.
 function now() {
-  // Open from the first time on: a process may have no descriptor left.
-  uptime ??= fs.openSync("/proc/uptime");
+  uptime ??= fs.openSync("/proc/uptime"); // Once: a process may have no descriptor left.
   const text = Buffer.alloc(64);
   fs.readSync(uptime, text, 0, text.length, 0);
   return Math.round(Number.parseFloat(text.latin1Slice()) * 1000) + RESOLUTION;
@@ -65,6 +63,7 @@ class Leadership {
         }
         return epoch;
       },
+      alive: () => this.say("alive"),
       resign: () => this.say("resign"),
     };
     this.#look();

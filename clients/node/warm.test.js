@@ -98,15 +98,21 @@ test("a term ends at stop_by without a message, and never comes back", limits, a
   assert.equal(taken.remaining(), 0);
 });
 
-test("suspend counts, and the signal is aborted soon after it", limits, async (t) => {
-  let taken;
-  const played = await leads(t, 60_000, async (term) => {
-    taken = term;
-    await untilStop(term.signal);
-  });
-  t.mock.method(fs, "readSync", (file, into) => into.write(`${now() / 1000 + 120} 0\n`));
-  await played.hears({ type: "stopped", epoch: "7" });
-  assert.throws(() => taken.fence(), TermOver);
+test("suspend counts, and the signal is aborted soon after it, also if a renewal comes first", limits, async (t) => {
+  for (const isRenewed of [false, true]) {
+    let taken;
+    const played = await leads(t, 60_000, async (term) => {
+      taken = term;
+      await untilStop(term.signal);
+    });
+    const clock = t.mock.method(fs, "readSync", (file, into) => into.write(`${now() / 1000 + 120} 0\n`));
+    if (isRenewed) {
+      played.say({ type: "renewed", epoch: "7", stop_by: now() + 240_000 });
+    }
+    await played.hears({ type: "stopped", epoch: "7" });
+    assert.throws(() => taken.fence(), TermOver);
+    clock.mock.restore();
+  }
 });
 
 test("a loop that never waits is stopped by its fence", limits, async (t) => {
@@ -131,6 +137,8 @@ test("a renewal moves the end, and other messages change nothing", limits, async
   while (taken.remaining() <= 60_000) {
     await sleep(1);
   }
+  taken.alive();
+  await played.hears({ type: "alive", epoch: "7" });
   taken.resign();
   await played.hears({ type: "resign", epoch: "7" });
 });

@@ -99,6 +99,14 @@ class ClientTest(unittest.TestCase):
         eventually(lambda: term.at_risk)
         self.assertEqual(term.remaining(), 0.0)
 
+    def test_renewal_after_stop_by_is_too_late_even_if_the_end_was_not_noticed(self):
+        played = Played()
+        _, term = played.term(for_ms=0)
+        played.say("renewed", epoch="7", stop_by=now_ms() + 60000, kill_at=now_ms() + 63000)
+        played.say("at_risk", epoch="7")
+        eventually(lambda: term.at_risk)
+        self.assertEqual(term.remaining(), 0.0)
+
     def test_renewal_moves_the_end_and_messages_of_another_epoch_change_nothing(self):
         played = Played()
         _, term = played.term(for_ms=60000)
@@ -117,7 +125,7 @@ class ClientTest(unittest.TestCase):
         self.assertIsNone(host.next_term())
 
     def test_what_is_no_message_ends_the_term(self):
-        too_long = json.dumps({"type": "at_risk", "epoch": "7", "more": "x" * vvm.LONGEST_LINE}).encode()
+        too_long = json.dumps({"type": "at_risk", "epoch": "7", "more": "x" * 4096}).encode()
         for line in (b"[]", b'{"type":"renewed","epoch":"7"}', too_long):
             played = Played()
             _, term = played.term()
@@ -133,6 +141,8 @@ class ClientTest(unittest.TestCase):
             os._exit(0 if term.is_over() and host.next_term() is None else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertFalse(term.is_over())
+        term.alive()
+        self.assertEqual(played.hears(), ("alive", {"epoch": "7"}))
         term.resign()
         self.assertEqual(played.hears(), ("resign", {"epoch": "7"}))
 

@@ -74,7 +74,7 @@ class Host:
         self._socket = connection
         self._lines = connection.makefile("rb")
         self._sending, self._changed = threading.Lock(), threading.Condition()
-        self._watchers: list[Callable[[], object]] = []
+        self._watchers: list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = []
         self._term: Optional[Term] = None
         self._taken: Optional[Term] = None
         self._closed = False
@@ -141,16 +141,16 @@ class Host:
 
     def _watch(self, call: Callable[[], object]) -> Callable[[], None]:
         """Have the running event loop call this after each change. Return what ends that."""
-        loop = asyncio.get_running_loop()
-        watcher = lambda: loop.is_closed() or loop.call_soon_threadsafe(call)
+        watcher = (asyncio.get_running_loop(), call)
         with self._changed:
             self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
     def _tell(self) -> None:
         self._changed.notify_all()
-        for watcher in list(self._watchers):
-            watcher()
+        for loop, call in list(self._watchers):
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(call)
 
     def _say(self, **message: Any) -> None:
         line = json.dumps(message).encode() + b"\n"
@@ -222,12 +222,9 @@ class Term:
         self._host = host
         self._stop_by: float = lead["stop_by"] / 1000
         self.slot: int = lead["slot"]
-        #: The fencing token. Stays readable after the term.
-        self.epoch = int(lead["epoch"])
-        #: Why the work has to stop, once it has to.
-        self.reason: Optional[str] = None
-        #: Whether no renewal has been confirmed for half a TTL.
-        self.at_risk = False
+        self.epoch = int(lead["epoch"])  #: The fencing token. Stays readable after the term.
+        self.reason: Optional[str] = None  #: Why the work has to stop, once it has to.
+        self.at_risk = False  #: Whether no renewal has been confirmed for half a TTL.
         self._task: Optional[asyncio.Task[Any]] = None  # Of an `async with` block.
         self._cancels = False
 
@@ -256,8 +253,7 @@ class Term:
     async def __aexit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
         task, self._task = self._task, None
         self._forget()
-        # Python 3.9 and 3.10 do not count what cancels a task.
-        others = task.uncancel() if task and self._cancels and hasattr(task, "uncancel") else 0
+        others = task.uncancel() if task and self._cancels and hasattr(task, "uncancel") else 0  # Python 3.11 counts.
         is_over = self.__exit__(kind, error, trace)
         return is_over or (self._cancels and not others and isinstance(error, asyncio.CancelledError))
 
@@ -288,6 +284,10 @@ class Term:
         if self.is_over():
             raise TermOver(self)
         return self.epoch
+
+    def alive(self) -> None:
+        """Say that the work goes on: with `--alive-within`, often enough, and from the work itself."""
+        self._say("alive")
 
     def resign(self) -> None:
         """Ask the host to end this leadership. Go on until `wait` says that it is over."""

@@ -82,6 +82,7 @@ recipes! {
     client_for_node: "clients/node/README.md#First fail-over" needs "node" "npm",
     gunicorn: "clients/README.md#APScheduler in gunicorn" needs "python3",
     go_scheduler: "clients/README.md#Go scheduler" needs "go" "psql" "initdb" "pg_ctl",
+    node_service: "clients/README.md#Node service" needs "node" "npm" "psql" "initdb" "pg_ctl",
 }
 
 fn page(path: &str) -> String {
@@ -421,7 +422,7 @@ fn run(section: &str, needs: &[&str]) {
         }
         let steps = before.lines().filter(|line| !line.starts_with("pip install"));
         match sandbox.ask(&steps.collect::<Vec<_>>().join("\n")) {
-            Err(error) if before.contains("go get") => {
+            Err(error) if ["go get ", "npm install pg"].iter().any(|fetch| before.contains(fetch)) => {
                 println!("left out: {section}: {error}");
                 return;
             }
