@@ -1,4 +1,5 @@
 //! TLS by rustls, for drivers: trusted authorities, names of certificates, and the client's certificate.
+#![allow(dead_code, reason = "each driver needs some of it")]
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
