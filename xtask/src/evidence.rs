@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 45] = [
+const SMOKES: [(&str, How, Option<Need>); 47] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
@@ -123,9 +123,12 @@ const SMOKES: [(&str, How, Option<Need>); 45] = [
     ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
     ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
     ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
+    ("bench --server postgres --held 1000", Small("bench", &["--server=postgres", "--held=5", QUICK]), JAVA),
+    ("bench --server dynamodb --held 1000", Small("bench", &["--server=dynamodb", "--held=5", QUICK]), JAVA),
     ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
 ];
 
+const QUICK: &str = "--quick";
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
 const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
 const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });

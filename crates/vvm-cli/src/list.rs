@@ -17,8 +17,9 @@ use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
 /// Show the names in a storage: their slots, state and leaders.
 ///
-/// Only sqlite: and postgres: can list names. The state is that of the worst slot: stale, free, held, led. A
-/// slot is held if the storage can't prove how old its record is: vvm status waits for its next renewal.
+/// sqlite:, postgres:, etcd: and scylla: can list names. On scylla: this reads the keys of the whole table. The
+/// state is that of the worst slot: stale, free, held, led. A slot is held if the storage can't prove how old its
+/// record is: vvm status waits for its next renewal.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -49,8 +50,10 @@ struct Line {
 pub(crate) fn main(args: &ListArgs) -> ExitCode {
     let listed: Result<(), Refusal> = inspect((&args.storage, ""), Purpose::Look, async |inspector| {
         let Some(names) = inspector.storage.names().await? else {
-            let text = "--storage: this one can't list its names; ask for one by `vvm status --name NAME`";
-            return Err(Refusal::Misuse(text.to_owned()));
+            return Err(Refusal::Misuse(format!(
+                "--storage: this one can't list its names{}; ask for one by `vvm status --name NAME`",
+                why_not(&args.storage)
+            )));
         };
         let mut lines = Vec::with_capacity(names.len());
         for name in names {
@@ -59,6 +62,16 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
         Ok(show(args, &lines).map_err(InspectError::Output)?)
     });
     listed.map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
+}
+
+/// Says why a storage lists nothing, in a half sentence.
+fn why_not(url: &str) -> &'static str {
+    match url.split(':').next() {
+        Some("dynamodb") => " (a Scan would read and bill the whole table, documents included)",
+        Some("k8s") => " (candidates need no right to list Leases; `kubectl get leases` shows them)",
+        Some("s3" | "gs" | "az") => " (the names of its objects are encoded, and it lists no bucket)",
+        _ => "",
+    }
 }
 
 /// Returns `None` if the name has no slot count any more.

@@ -17,8 +17,11 @@ use vvm_storage::ElectionKey;
 /// How many leaderships are kept.
 const KEPT: usize = 64;
 
-/// The longest reason that is kept, in bytes. A document may have 39 KiB on Kubernetes.
+/// The longest reason that is kept, in bytes.
 pub(crate) const REASON: usize = 200;
+
+/// How many bytes an end may add to an entry: JSON may need six for one of a reason.
+pub(crate) const END: usize = 6 * REASON + 64;
 
 /// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
 const ID: &[u8] = b"vvm-history";
@@ -121,7 +124,9 @@ impl HistoryWriter {
                 return false;
             }
         };
-        if let Err(refusal) = documents.write(vec![put(id, &self.with(known, own))]).await {
+        let mut history = self.with(known, own);
+        fit(&mut history, documents.limits().max_body_bytes);
+        if let Err(refusal) = documents.write(vec![put(id, &history)]).await {
             tracing::debug!(%refusal, "the history can't be written");
             return false;
         }
@@ -145,6 +150,20 @@ impl HistoryWriter {
         history.drain(..surplus);
         history
     }
+}
+
+/// Removes the oldest entries of a history that would not fit into a document of so many bytes: 39 KiB on
+/// Kubernetes, 64 KiB on Cassandra. The end of the last one may still be added, also by another process.
+fn fit(history: &mut Vec<PastLeadership>, most: usize) {
+    let bytes = |past: &PastLeadership| serde_json::to_vec(past).unwrap_or_default().len() + 1;
+    let mut all = 1 + history.iter().map(bytes).sum::<usize>();
+    let too_old = history.iter().take_while(|past| {
+        let is_too_much = all > most.saturating_sub(END);
+        all -= bytes(past);
+        is_too_much
+    });
+    let too_old = too_old.count().min(history.len().saturating_sub(1));
+    history.drain(..too_old);
 }
 
 /// Writes how the leadership of a dead process ended and how long it lasted, unless it has an end already.
@@ -271,6 +290,7 @@ mod tests {
 
     #[test]
     fn history_is_bounded_in_entries_and_bytes() {
+        let bytes = |history: &Vec<PastLeadership>| serde_json::to_vec(history).unwrap().len();
         let mut history = Vec::new();
         for epoch in 1..=200 {
             let mut writer = writer(epoch);
@@ -280,7 +300,19 @@ mod tests {
         assert_eq!((history.len(), history[0].epoch), (KEPT, 137));
         let end = history[0].end.as_deref().unwrap();
         assert!(end.len() <= REASON && end.ends_with('…'), "{end}");
-        // Far below the limits of Cassandra and DynamoDB for one document.
-        assert!(serde_json::to_vec(&history).unwrap().len() < 200_000);
+        let unbounded = history.clone();
+        fit(&mut history, bytes(&unbounded) + END);
+        assert_eq!(history, unbounded);
+        // The smallest documents of a storage that hosts use, those of Kubernetes, and an end that is added.
+        let most = 39 << 10;
+        for most in [most, bytes(&unbounded) + END - 1] {
+            fit(&mut history, most);
+            history.last_mut().unwrap().end = None;
+            let open = bytes(&history);
+            history.last_mut().unwrap().end = Some(shortened(&"\u{1}".repeat(10_000)));
+            assert!(bytes(&history) <= most && bytes(&history) - open < END, "{most}");
+            assert!(history.len() > 10 && history.last().is_some_and(|past| past.epoch == 200));
+            history.clone_from(&unbounded);
+        }
     }
 }

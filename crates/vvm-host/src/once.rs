@@ -23,7 +23,9 @@ use ielections::{
 };
 use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
+use vvm_orch::BoxError;
 use vvm_storage::ElectionKey;
 
 /// The document's id. It lacks the byte that ends a collection's name, so no instance has the same id.
@@ -161,7 +163,7 @@ impl Periods {
         let surplus = self.periods.len().saturating_sub(keep as usize);
         self.remove(surplus);
         // The text of an end may follow.
-        while self.periods.len() > 1 && self.body().len() > bytes.saturating_sub(2 * crate::history::REASON) {
+        while self.periods.len() > 1 && self.body().len() > bytes.saturating_sub(crate::history::END) {
             self.remove(1);
         }
     }
@@ -245,10 +247,61 @@ pub struct PeriodWriter {
     end_timeout: Duration,
 }
 
+/// The work that a [`PeriodWriter`] runs.
+pub trait OnceWork: Sync {
+    /// Waits before the attempt that follows `last`, which did not succeed and whose end is known.
+    fn pause_after(&self, last: &PastPeriod) -> impl Future<Output = ()> + Send;
+
+    /// Runs the work as attempt `number`. Nothing of it runs afterwards (I6).
+    fn attempt(&self, number: u32) -> impl Future<Output = Result<AttemptEnd, BoxError>> + Send;
+
+    /// Completes when the leader must not wait for the mark any longer.
+    fn no_time_is_left(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// How an attempt ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttemptEnd {
+    /// Whether the work ended before it was asked to stop. Work that was stopped may report success, too, without
+    /// having been done.
+    pub by_itself: bool,
+    /// Whether the work reports success.
+    pub succeeded: bool,
+    /// How it failed, for operators. `None` if nothing is noted, so that the next leader runs the work without a
+    /// pause, as after the death of this one.
+    pub how: Option<String>,
+}
+
+/// What a leadership did for its period.
+#[derive(Debug)]
+pub enum Settled {
+    /// Nothing, by this decision, which is no [`Decision::Run`].
+    Nothing(Decision),
+    /// Nothing, because it was stopped. An attempt may have been counted.
+    Stopped,
+    /// The work could not be started. The attempt was counted.
+    NotStarted(BoxError),
+    /// The work did not succeed.
+    Failed {
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// The work has succeeded, and the period is marked as done.
+    Marked,
+    /// The work has succeeded, and the period may not be marked as done.
+    NotMarked {
+        /// The number of the attempt.
+        attempt: u32,
+        /// Why it may not be.
+        why: String,
+    },
+}
+
 /// An attempt whose count is confirmed.
 #[derive(Clone, Debug)]
-pub struct CountedAttempt {
+struct CountedAttempt {
     periods: Periods,
+    number: u32,
     began: Instant,
 }
 
@@ -272,6 +325,62 @@ impl PeriodWriter {
         Ok(Self { documents, id, once, holder, clock, retry_pause, end_timeout })
     }
 
+    /// Does the work if its period is not done and an attempt is left: counts the attempt, runs the work, and marks
+    /// the period as done if the work has succeeded.
+    ///
+    /// # Errors
+    /// [`PeriodError`], before the work was started.
+    ///
+    /// # Cancel safety
+    /// As that of [`OnceWork::attempt`].
+    pub async fn run(&self, work: &impl OnceWork, stop: &CancellationToken) -> Result<Settled, PeriodError> {
+        let begun = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Settled::Stopped),
+            begun = self.begin(work) => begun?,
+        };
+        let counted = match begun {
+            Ok(counted) => counted,
+            Err(decision) => return Ok(Settled::Nothing(decision)),
+        };
+        let attempt = counted.number;
+        let ended = work.attempt(attempt).await;
+        let end = match ended {
+            Ok(end) => end,
+            Err(refusal) => {
+                self.note_end(&counted, &refusal.to_string()).await;
+                return Ok(Settled::NotStarted(refusal));
+            }
+        };
+        if end.by_itself && end.succeeded {
+            let marked = tokio::select! {
+                biased;
+                marked = self.mark(&counted) => marked.map_err(|error| error.to_string()),
+                () = work.no_time_is_left() => Err("the storage did not confirm it in time".to_owned()),
+            };
+            return Ok(match marked {
+                Ok(()) => Settled::Marked,
+                Err(why) => Settled::NotMarked { attempt, why },
+            });
+        }
+        if let Some(how) = end.how {
+            self.note_end(&counted, &how).await;
+        }
+        Ok(Settled::Failed { attempt })
+    }
+
+    /// Returns the attempt, once its count is confirmed, or why no attempt is made.
+    async fn begin(&self, work: &impl OnceWork) -> Result<Result<CountedAttempt, Decision>, PeriodError> {
+        // After the claim, even if it was read before: an earlier leader may have done the period meanwhile.
+        let periods = self.read().await?;
+        let decision = periods.decide(&self.once.period, self.once.attempts);
+        let Decision::Run { attempt, last } = decision else { return Ok(Err(decision)) };
+        if let Some(last) = last.filter(|last| last.end.is_some()) {
+            work.pause_after(&last).await;
+        }
+        Ok(Ok(self.count(periods, attempt).await?))
+    }
+
     /// Reads the periods. Shows what all earlier leaders have written.
     ///
     /// # Errors
@@ -279,7 +388,7 @@ impl PeriodWriter {
     ///
     /// # Cancel safety
     /// May be dropped at will.
-    pub async fn read(&self) -> Result<Periods, PeriodError> {
+    async fn read(&self) -> Result<Periods, PeriodError> {
         let mut is_logged = false;
         loop {
             let cause = match self.documents.get(&self.id).await {
@@ -307,7 +416,7 @@ impl PeriodWriter {
     ///
     /// # Cancel safety
     /// Dropped, the attempt is counted or not.
-    pub async fn count(&self, mut periods: Periods, attempt: u32) -> Result<CountedAttempt, PeriodError> {
+    async fn count(&self, mut periods: Periods, attempt: u32) -> Result<CountedAttempt, PeriodError> {
         let own = PastPeriod {
             period: self.once.period.clone(),
             done: false,
@@ -320,7 +429,7 @@ impl PeriodWriter {
         };
         periods.count(own, self.once.keep.get(), self.documents.limits().max_body_bytes);
         self.write(&periods).await?;
-        Ok(CountedAttempt { periods, began: self.clock.now() })
+        Ok(CountedAttempt { periods, number: attempt, began: self.clock.now() })
     }
 
     /// Marks the period as done. To be called after the work has succeeded and nothing of it runs, and before the
@@ -331,7 +440,7 @@ impl PeriodWriter {
     ///
     /// # Cancel safety
     /// Dropped, the period is marked or not.
-    pub async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
+    async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
         self.write(&self.ended(attempt, None)).await
     }
 
@@ -340,7 +449,7 @@ impl PeriodWriter {
     ///
     /// # Cancel safety
     /// Dropped, the end is noted or not.
-    pub async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
+    async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
         let periods = self.ended(attempt, Some(shortened(how)));
         tokio::select! {
             biased;

@@ -131,7 +131,7 @@ type Started = (Box<dyn Any>, String);
 
 impl Server {
     /// Starts the server, and this program again with credentials for it and `options`.
-    pub(crate) fn measure(self, options: &[&str]) -> Result<(), Failure> {
+    pub(crate) fn measure(self, options: &[String]) -> Result<(), Failure> {
         let (_server, url) = self.start()?;
         let mut bench = Command::new(env::current_exe()?);
         // DynamoDB Local accepts any.

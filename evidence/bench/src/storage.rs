@@ -4,6 +4,7 @@
 
 mod bare;
 mod documents;
+mod held;
 
 use crate::{
     report::{Failure, Figure, Unit},
@@ -46,6 +47,17 @@ pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, F
         vvm_storage::init_storage(url).await?;
         let scene = Scene::open(url).await?;
         let figures = documents::measure(&scene, quick).await?;
+        scene.storage.close().await;
+        Ok(figures)
+    })
+}
+
+/// Measures many names led at once, alone.
+pub(crate) fn measure_held(url: &str, names: u32, quick: bool) -> Result<Vec<Figure>, Failure> {
+    runtime()?.block_on(async {
+        vvm_storage::init_storage(url).await?;
+        let scene = Scene::open(url).await?;
+        let figures = held::measure(&scene, names, quick).await?;
         scene.storage.close().await;
         Ok(figures)
     })

@@ -165,4 +165,10 @@ counts! {
     operator_pauses: "pauses that an operator was told are in force",
     takeovers: "records taken over from a dead leader",
     releases: "records released",
+    once_runs: "runs of a job that is done once per period",
+    once_after_a_death: "runs after one that was killed",
+    once_after_a_failure: "runs after one that failed or was stopped",
+    once_without_a_mark: "runs after one that had succeeded, whose process died before the mark",
+    once_done: "starts that end because their period is done",
+    once_given_up: "starts that end because no attempt is left",
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod guardian;
+mod once;
 mod service;
 
 use crate::{
@@ -22,6 +23,7 @@ use std::{
 };
 use testing_time::MockClock;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, WallClock};
 use vvm_host::{Ended, Host, HostSettings, Next};
 use vvm_orch::{Acquisition, Problem, RunningVvm, Service, Vvm, VvmConfig};
@@ -73,6 +75,7 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
         Kind::Vvm => Box::pin(started.run_to_exit(run)),
         Kind::Host => Box::pin(started.run_to_exit(run_host)),
         Kind::Many => Box::pin(started.run_to_exit(service::run)),
+        Kind::Once => Box::pin(started.run_to_exit(once::run)),
     };
     world.spawn(process, "main", main);
 }
@@ -170,25 +173,34 @@ async fn hints(
     }
 }
 
-/// Runs a host, which campaigns again after a loss and heeds pauses.
-async fn run_host(started: &Started) {
-    let Started { world, process, profile, env, storage, stop, .. } = started;
+/// Returns the host of a process, which reports its claims to its guardian.
+fn host_of(started: &Started) -> Option<Host> {
+    let Started { world, process, profile, env, storage, .. } = started;
     let mut settings = HostSettings::new("simulated", NAME);
     settings.slots = profile.slots;
     settings.ttl = profile.ttl;
     settings.holder = Holder::new("10.0.0.9").ok();
-    let Ok(mut host) = Host::on_storage(settings, env.clone(), Arc::clone(storage)) else { return };
+    let mut host = Host::on_storage(settings, env.clone(), Arc::clone(storage)).ok()?;
     let (told, claimant) = (Arc::clone(world), *process);
     host.report_claims(move |claim| send_ticket(&told, claimant, claim));
-    let token = host.stop();
-    let stops = async {
-        stop.notified().await;
-        world.count(|counts| counts.stops += 1);
-        token.cancel();
-        std::future::pending::<()>().await;
-    };
+    Some(host)
+}
+
+/// Stops the host when the process is asked to stop.
+async fn stops(started: &Started, host: CancellationToken) -> Infallible {
+    started.stop.notified().await;
+    started.world.count(|counts| counts.stops += 1);
+    host.cancel();
+    std::future::pending().await
+}
+
+/// Runs a host, which campaigns again after a loss and heeds pauses.
+async fn run_host(started: &Started) {
+    let Started { world, process, .. } = started;
+    let Some(host) = host_of(started) else { return };
+    let stops = stops(started, host.stop());
     let services = || {
-        let work: Box<dyn Service<_>> = match profile.service.is_command {
+        let work: Box<dyn Service<_>> = match started.profile.service.is_command {
             true => Box::new(Command::of(started)),
             false => Box::new(Worker::of(started)),
         };
@@ -213,7 +225,7 @@ async fn run_host(started: &Started) {
     tokio::select! {
         biased;
         ended = runs => world.note(format_args!("{process}: {ended}")),
-        () = stops => {}
+        never = stops => match never {},
     }
 }
 
@@ -227,6 +239,10 @@ pub(crate) struct ProcessProfile {
     pub(crate) wall: Option<Duration>,
     pub(crate) service: ServiceProfile,
     pub(crate) seed: u64,
+    /// For [`Kind::Once`]: the number of the period.
+    pub(crate) period: u32,
+    /// For [`Kind::Once`]: how often its job may be started.
+    pub(crate) attempts: NonZeroU32,
 }
 
 /// Which program a process runs.
@@ -238,6 +254,8 @@ pub(crate) enum Kind {
     Host,
     /// Several leaderships on one engine.
     Many,
+    /// A host that does a job once per period, as `vvm once`.
+    Once,
 }
 
 /// How its service behaves.
@@ -259,6 +277,8 @@ pub(crate) struct ServiceProfile {
 pub(crate) struct Surroundings {
     pub(crate) slots: NonZeroU32,
     pub(crate) only_hosts: bool,
+    /// All processes do a job once per period, which may be started so often.
+    pub(crate) once: Option<NonZeroU32>,
     pub(crate) drift: Drift,
     pub(crate) walls: Walls,
 }
@@ -290,6 +310,7 @@ impl ProcessProfile {
             is_command: rng.bool(),
         };
         let kind = match rng.u32(..4) {
+            _ if world.once.is_some() => Kind::Once,
             _ if world.only_hosts => Kind::Host,
             0 => Kind::Host,
             1 => Kind::Many,
@@ -301,7 +322,8 @@ impl ProcessProfile {
             Walls::Unset => None,
         };
         let clock = SimClock::draw(time, world.drift, rng);
-        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
+        let (period, attempts) = (0, world.once.unwrap_or(NonZeroU32::MIN));
+        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..), period, attempts }
     }
 
     /// Whether a guardian may start it: as every host that leads for one command, it leads once at a time.

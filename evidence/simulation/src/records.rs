@@ -298,11 +298,6 @@ impl Token {
     }
 }
 
-/// Whether the document is of the simulated services, and not a host's history.
-pub(crate) fn is_of_service(id: &DocumentId) -> bool {
-    id.as_bytes().starts_with(PREFIX)
-}
-
 /// Returns the id of a document of the simulated services.
 pub(crate) fn document(number: u32) -> Option<DocumentId> {
     DocumentId::new([PREFIX, &number.to_be_bytes()].concat()).ok()

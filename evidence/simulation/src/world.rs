@@ -4,9 +4,12 @@
 //! [`storage`]. [`World::check`] has those that must hold all the time; it runs between any two steps of
 //! tasks.
 
+mod once;
 mod storage;
 mod work;
 
+pub(crate) use once::OnceAnswer;
+use once::Periods;
 pub(crate) use storage::{LAST_SLOT, Sent};
 use work::{Guarding, ReleaseRun, Work};
 pub(crate) use work::{Told, end_of};
@@ -97,6 +100,8 @@ pub(crate) struct State {
     pub(crate) backup: Option<Backup>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.
     paused: bool,
+    /// The periods of jobs that are done once.
+    pub(crate) periods: Periods,
     /// When the storage went back last.
     went_back_at: Option<Instant>,
     /// For the executor.

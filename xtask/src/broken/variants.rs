@@ -8,8 +8,6 @@ pub(super) struct Variant {
     pub(super) in_simulation: bool,
     /// The test that has to find it.
     pub(super) by_test: Option<Test>,
-    /// Its tests take minutes.
-    pub(super) only_if_named: bool,
     /// The cases of the public suites that have to find it, each of them.
     pub(super) by_cases: Vec<&'static str>,
     pub(super) changes: Vec<Change>,
@@ -72,9 +70,6 @@ fn parse(list: &'static str) -> Result<Vec<Variant>, Unreadable> {
             ("bug", _) => variants.push(Variant { name: rest, ..Variant::default() }),
             ("simulation", Some(variant)) => variant.in_simulation = true,
             ("test", Some(variant)) => variant.by_test = Test::parse(rest),
-            ("end-to-end", Some(variant)) => {
-                (variant.by_test, variant.only_if_named) = (Test::parse(rest), true);
-            }
             ("cases", Some(variant)) => variant.by_cases.extend(rest.split(' ')),
             ("-", Some(variant)) => match variant.changes.last_mut() {
                 Some(change) if change.broken.is_empty() => change.good += &format!("\n{rest}"),

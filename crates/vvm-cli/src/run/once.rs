@@ -1,28 +1,19 @@
-//! What a leader of `vvm once` does around its command: it reads the periods again, counts the attempt before the
-//! command starts, and marks the period as done after the command has succeeded, before the release.
+//! What a leader of `vvm once` does around its command. `vvm_host::once` says when an attempt is counted, and when
+//! its period is marked as done.
 
-use super::{
-    command::LeadershipWork,
-    outcome::{WorkEnd, Worked},
-};
+use super::{command::LeadershipWork, outcome::WorkEnd};
 use crate::{
     contained::describe,
     once::{OnceArgs, OnceEnd},
 };
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_containment::{Ended, Supervised};
+use vvm_containment::Ended;
 use vvm_host::{
-    once::{CountedAttempt, Decision, PastPeriod, PeriodError, PeriodWriter},
+    once::{AttemptEnd, OnceWork, PastPeriod, PeriodError, PeriodWriter, Settled},
     status::IdleUntil,
 };
 use vvm_orch::BoxError;
-
-/// An attempt that is counted, and its number.
-struct Attempt {
-    counted: CountedAttempt,
-    number: u32,
-}
 
 impl LeadershipWork {
     /// Runs the command if the period is not done, and an attempt is left.
@@ -41,14 +32,19 @@ impl LeadershipWork {
             Err(refusal) => return self.runs_nothing(refusal.into()),
         };
         runner.status.works();
-        let begun = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Ok(()),
-            begun = self.begin(&writer, &args) => begun,
-        };
-        let attempt = match begun {
-            Ok(Ok(attempt)) => attempt,
-            Ok(Err(end)) => return self.runs_nothing(end),
+        let of = |attempt| format!("period {}, attempt {attempt} of {}", args.period, args.attempts);
+        let end = match writer.run(&Attempts { work: &self, args: &args }, &self.stop).await {
+            Ok(Settled::Nothing(decision)) => match OnceEnd::of(&decision, &args) {
+                Some(end) => return self.runs_nothing(end),
+                None => return Ok(()),
+            },
+            Ok(Settled::Stopped) => return Ok(()),
+            Ok(Settled::NotStarted(refusal)) => return Err(refusal),
+            Ok(Settled::Failed { attempt }) => OnceEnd::Failed(of(attempt)),
+            Ok(Settled::Marked) => OnceEnd::Marked(format!("period {} is done", args.period)),
+            Ok(Settled::NotMarked { attempt, why }) => {
+                OnceEnd::NotMarked(format!("{}: {why}; it may run again", of(attempt)))
+            }
             Err(PeriodError::Over(_)) => {
                 // The engine finds the same, and stops this work.
                 self.stop.cancelled().await;
@@ -56,18 +52,8 @@ impl LeadershipWork {
             }
             Err(refusal) => return self.runs_nothing(refusal.into()),
         };
-        let variables = [("PERIOD", args.period.clone()), ("ATTEMPT", attempt.number.to_string())];
-        let variables = variables.map(|(name, value)| (format!("VVM_LEADER_{name}").into(), value.into()));
-        let ended = match self.start(self.controls(), &variables).await {
-            Ok(supervision) => self.run(supervision).await,
-            Err(refusal) => {
-                runner.status.work_ended(refusal.to_string());
-                writer.note_end(&attempt.counted, &refusal.to_string()).await;
-                return Err(refusal);
-            }
-        };
-        self.settle(&writer, attempt, &args).await;
-        ended
+        self.ends_once(end);
+        Ok(())
     }
 
     /// Ends this leadership without a command.
@@ -81,30 +67,19 @@ impl LeadershipWork {
         // A leadership has one end.
         let _ = self.runner.run.once.set(end);
     }
+}
 
-    /// Returns the attempt, once its count is confirmed, or why no attempt is made.
-    async fn begin(
-        &self,
-        writer: &PeriodWriter,
-        args: &OnceArgs,
-    ) -> Result<Result<Attempt, OnceEnd>, PeriodError> {
-        // Again, and after the claim: an earlier leader may have done the period while this candidate waited.
-        let periods = writer.read().await?;
-        let decision = periods.decide(&args.period, args.attempts);
-        if let Some(end) = OnceEnd::of(&decision, args) {
-            return Ok(Err(end));
-        }
-        let Decision::Run { attempt: number, last } = decision else { return Err(PeriodError::NoDocuments) };
-        if let Some(last) = last {
-            self.pause_after(&last, args).await;
-        }
-        Ok(Ok(Attempt { counted: writer.count(periods, number).await?, number }))
-    }
+/// The attempts of one leadership.
+struct Attempts<'leadership> {
+    work: &'leadership LeadershipWork,
+    args: &'leadership OnceArgs,
+}
 
-    /// Waits until `--retry-after` is over since an attempt that failed. Wall clocks may differ: the pause is never
-    /// longer than the option says.
-    async fn pause_after(&self, last: &PastPeriod, args: &OnceArgs) {
-        let Some(end) = &last.end else { return };
+impl OnceWork for Attempts<'_> {
+    /// Waits until `--retry-after` is over since the end of `last`. Wall clocks may differ: the pause is never longer
+    /// than the option says.
+    async fn pause_after(&self, last: &PastPeriod) {
+        let Self { work, args } = self;
         let ended = Duration::from_millis(last.ended_ms.unwrap_or_default());
         let left = args.retry_after.saturating_sub(SystemWallClock.since_unix_epoch().saturating_sub(ended));
         if left.is_zero() {
@@ -113,55 +88,42 @@ impl LeadershipWork {
         // In whole seconds, for people.
         let left = Duration::from_secs(left.as_secs() + 1).min(args.retry_after);
         let limit = Some(args.attempts.get().saturating_sub(1));
+        let end = last.end.as_deref().unwrap_or_default();
         let how = end.strip_prefix("the command ").unwrap_or(end).into();
-        self.idles(IdleUntil::Restart { number: last.attempts, limit }, left, how);
-        self.runner.clock.sleep(left).await;
-        self.runner.status.works();
+        work.idles(IdleUntil::Restart { number: last.attempts, limit }, left, how);
+        work.runner.clock.sleep(left).await;
+        work.runner.status.works();
     }
 
-    /// Marks the period as done if the command has succeeded, or notes how it ended. Nothing of the command runs.
-    async fn settle(&self, writer: &PeriodWriter, attempt: Attempt, args: &OnceArgs) {
-        let OnceArgs { period, attempts, .. } = args;
-        let Attempt { counted, number } = attempt;
-        let of = format!("period {period}, attempt {number} of {attempts}");
-        let Some(worked) = self.runner.run.worked.get() else { return };
-        if !has_succeeded(worked) {
-            let how = match self.runner.run.unhealthy.get() {
-                Some(unhealthy) => unhealthy.to_string(),
-                None => describe(&worked.last),
-            };
-            // The command has not failed if the guardian died: as after the death of the host, the next candidate
-            // runs it at once.
-            if !self.runner.control.guardian_died.is_cancelled() {
-                writer.note_end(&counted, &how).await;
-            }
-            return self.ends_once(OnceEnd::Failed(of));
-        }
-        let marked = tokio::select! {
-            biased;
-            marked = writer.mark(&counted) => marked.map_err(|error| error.to_string()),
-            () = self.no_time_is_left() => Err("the storage did not confirm it in time".to_owned()),
-        };
-        self.ends_once(match marked {
-            Ok(()) => OnceEnd::Marked(format!("period {period} is done")),
-            Err(why) => OnceEnd::NotMarked(format!("{of}: {why}; it may run again")),
-        });
+    async fn attempt(&self, number: u32) -> Result<AttemptEnd, BoxError> {
+        let Self { work, args } = self;
+        let variables = [("PERIOD", args.period.clone()), ("ATTEMPT", number.to_string())];
+        let variables = variables.map(|(name, value)| (format!("VVM_LEADER_{name}").into(), value.into()));
+        let started = work.start(work.controls(), &variables).await;
+        let supervision =
+            started.inspect_err(|refusal| work.runner.status.work_ended(refusal.to_string()))?;
+        work.run(supervision).await?;
+        let run = &work.runner.run;
+        let worked = run.worked.get();
+        let how = run.unhealthy.get().map(ToString::to_string);
+        let how = how.or_else(|| worked.map(|worked| describe(&worked.last)));
+        // The command has not failed if the guardian died.
+        let is_failure = !work.runner.control.guardian_died.is_cancelled();
+        Ok(AttemptEnd {
+            by_itself: worked.is_some_and(|worked| worked.end == WorkEnd::Finished && worked.last.by_itself),
+            succeeded: worked.is_some_and(|worked| worked.last.ended == Some(Ended::Exited(0))),
+            how: how.filter(|_| is_failure),
+        })
     }
 
     /// Waits until `--stop-timeout` is over since a stop, or until a second stop request.
     async fn no_time_is_left(&self) {
-        self.stop.cancelled().await;
+        let runner = &self.work.runner;
+        self.work.stop.cancelled().await;
         tokio::select! {
             biased;
-            () = self.runner.control.kill.cancelled() => {}
-            () = self.runner.clock.sleep(self.runner.args.stop_timeout) => {}
+            () = runner.control.kill.cancelled() => {}
+            () = runner.clock.sleep(runner.args.stop_timeout) => {}
         }
     }
-}
-
-/// Whether the command has ended by itself with status 0. One that was stopped may end with 0, too, without having
-/// done its work.
-fn has_succeeded(worked: &Worked) -> bool {
-    let Supervised { ended, by_itself, .. } = worked.last;
-    worked.end == WorkEnd::Finished && by_itself && ended == Some(Ended::Exited(0))
 }

@@ -125,6 +125,10 @@ impl SysVvmStorage for SledStorage {
         self.queue()?.read(move |rows| rows.setting(&at)).await
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.queue()?.read(|rows| rows.settings()).await.map(Some)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             // 17 of the largest fit into a page that sled does not move into a file of its own, which it

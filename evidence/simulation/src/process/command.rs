@@ -17,7 +17,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
-use vvm_containment::{Controls, Ended, Order, SimulatedKeeper, StopTimeouts};
+use vvm_containment::{Controls, Ended, Order, SimulatedKeeper, StopTimeouts, Supervised};
 use vvm_deadman::{Deadman, Subject, Trigger};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -52,33 +52,62 @@ impl Service<ElectionKey> for Command {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { world, process, clock, deadline, service, seed } = *self;
+        let supervised = self.begin(&cx, None);
+        Ok(Box::pin(async move {
+            supervised.await;
+            Ok(())
+        }))
+    }
+}
+
+impl Command {
+    /// Starts a command, and returns how it ends, once nothing of it is left. It does `job` if there is one.
+    pub(super) fn begin(
+        &self,
+        cx: &ServiceContext<ElectionKey>,
+        job: Option<Job>,
+    ) -> impl Future<Output = Supervised> + Send + use<> {
+        let (world, process) = (Arc::clone(&self.world), self.process);
         let (epoch, incarnation) = (cx.standing.epoch(), cx.standing.incarnation());
         world.work_begins(process, cx.slot.slot.get().get(), epoch, incarnation);
         let (signals, received) = broadcast::channel(1);
-        let controls =
-            Controls { signals: received, stop: cx.stop, kill: CancellationToken::new(), deadline };
+        let controls = Controls {
+            signals: received,
+            stop: cx.stop.clone(),
+            kill: CancellationToken::new(),
+            deadline: self.deadline.clone(),
+        };
         let timeouts = StopTimeouts {
             pre_stop_timeout: Duration::ZERO,
             least_to_stop: Duration::ZERO,
             stop_timeout: Duration::from_secs(3),
             killing: Duration::from_millis(500),
         };
-        let (keeper, supervision) = SimulatedKeeper::start(clock, timeouts, controls);
-        let rng = Rng::with_seed(seed ^ epoch.get());
-        let family = Family { world: Arc::clone(&world), process, incarnation, service, rng };
+        let (keeper, supervision) = SimulatedKeeper::start(Arc::clone(&self.clock), timeouts, controls);
+        let rng = Rng::with_seed(self.seed ^ epoch.get());
+        let service = self.service;
+        let family = Family { world: Arc::clone(&world), process, incarnation, service, job, rng };
         world.spawn(Process::WORLD, "keeper", Box::pin(family.live(keeper)));
-        Ok(Box::pin(async move {
+        async move {
             let _signals = signals;
-            if supervision.run().await.is_err() {
-                // As `vvm run`: without proof it ends, and its guardian kills what is left.
-                world.count(|counts| counts.unproven += 1);
-                world.died(process, "ends without proof that its command has");
-                std::future::pending::<()>().await;
+            match supervision.run().await {
+                Ok(supervised) => supervised,
+                Err(_) => {
+                    // As `vvm run`: without proof it ends, and its guardian kills what is left.
+                    world.count(|counts| counts.unproven += 1);
+                    world.died(process, "ends without proof that its command has");
+                    std::future::pending().await
+                }
             }
-            Ok(())
-        }))
+        }
     }
+}
+
+/// What a command does that ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) takes: Duration,
+    pub(super) succeeds: bool,
 }
 
 /// The processes of one command.
@@ -87,6 +116,7 @@ struct Family {
     process: Process,
     incarnation: Incarnation,
     service: ServiceProfile,
+    job: Option<Job>,
     rng: Rng,
 }
 
@@ -96,15 +126,21 @@ impl Family {
         let now = self.world.clock.now();
         let within_faults = |at: &Instant| *at < FAULTS_END;
         // When the command ends, when the processes that it leaves behind do, and when the keeper dies.
-        let mut ends_at = self.service.ends_after.map(|after| now.after(after)).filter(within_faults);
+        let mut ends_at = match self.job {
+            Some(job) => Some(now.after(job.takes)),
+            None => self.service.ends_after.map(|after| now.after(after)).filter(within_faults),
+        };
         let mut rest_ends_at = None;
         let dies_at = self.service.panics_after.map(|after| now.after(after)).filter(within_faults);
-        let mut is_running = true;
+        let (mut is_running, mut is_stopped) = (true, false);
         let leaves_processes = self.rng.bool();
         loop {
             if is_running && ends_at.is_some_and(|at| at <= self.world.clock.now()) {
                 is_running = false;
-                keeper.command_ended(Ended::Exited(0));
+                // A job that is stopped ends with 0, too.
+                let succeeds = self.job.is_none_or(|job| job.succeeds);
+                self.world.job_ends(self.incarnation, succeeds && !is_stopped);
+                keeper.command_ended(Ended::Exited(if succeeds || is_stopped { 0 } else { 3 }));
                 let stays = self.service.stop_takes.mul_f64(self.rng.f64());
                 let rest = if leaves_processes { Duration::from_secs(60) + stays } else { Duration::ZERO };
                 // An order to kill may have come before.
@@ -134,6 +170,7 @@ impl Family {
             let after_term = self.world.clock.now().after(self.service.stop_takes);
             let sooner =
                 |at: &mut Option<Instant>, end: Instant| *at = Some(at.map_or(end, |at| at.min(end)));
+            is_stopped |= matches!(order, Some(Order::Signal(_) | Order::Kill));
             match order {
                 // The supervision was dropped: its process is dead, and everything of it.
                 None => return,

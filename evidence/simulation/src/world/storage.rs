@@ -145,6 +145,7 @@ impl World {
         if write.key() <= LAST_SLOT {
             self.check_applied(now, sent, write, replaced.as_ref());
             self.check_guardian(sent.process, write, &before);
+            self.check_marks(sent.process, write);
         }
         None
     }

@@ -6,7 +6,7 @@ use crate::{
     records::{self, Outcome, Token, Write},
 };
 use ielections::{DocumentVersion, DocumentWrite, Entry, Fence, Holder, OnlyIf, Vacant, Version};
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 const P1: Process = Process(1001);
 const P2: Process = Process(2001);
@@ -309,4 +309,79 @@ fn guardian_that_does_not_know_the_leadership_of_its_host_violates_the_ticket() 
     let _host_died = world.guards(P2, true);
     world.work_begins(P2, 1, entry.epoch, entry.incarnation());
     assert!(violation(&world).starts_with("ticket"), "{}", violation(&world));
+}
+
+fn most(attempts: u32) -> NonZeroU32 {
+    NonZeroU32::new(attempts).unwrap()
+}
+
+/// Applies the document of periods under `of`.
+fn stores(world: &World, of: &Entry, after: &mut DocumentVersion, (done, attempts): (bool, u32)) {
+    let own =
+        serde_json::json!({ "period": "4", "done": done, "attempts": attempts, "epoch": of.epoch.get() });
+    let body = serde_json::json!({ "periods": [own] }).to_string();
+    let id = ielections::DocumentId::new(&b"vvm-once"[..]).unwrap();
+    let put = DocumentWrite::Put { id, body: body.into(), only_if: OnlyIf::Always };
+    let fence = Fence { epoch: of.epoch, incarnation: of.incarnation(), after: *after };
+    assert!(apply(world, P1, &Write::Batch(1, fence, [put].into())).is_none());
+    *after = after.next();
+}
+
+/// A world in which P1 leads, has counted attempt 1 of period 4, and runs it.
+fn at_period() -> (Arc<World>, Entry, DocumentVersion) {
+    let (world, entry, mut after) = (world(), entry(1, 1), DocumentVersion::NONE);
+    assert!(apply(&world, P1, &Write::Insert(1, Vacant::default(), entry.clone())).is_none());
+    stores(&world, &entry, &mut after, (false, 1));
+    world.job_begins(P1, (4, most(2)), 1, (entry.epoch, entry.incarnation()));
+    world.work_begins(P1, 1, entry.epoch, entry.incarnation());
+    assert_eq!(violation(&world), "");
+    (world, entry, after)
+}
+
+#[test]
+fn period_that_is_marked_without_success_violates_once() {
+    for succeeded in [true, false] {
+        let (world, entry, mut after) = at_period();
+        world.job_ends(entry.incarnation(), succeeded);
+        stores(&world, &entry, &mut after, (true, 1));
+        assert_eq!(violation(&world).starts_with("once"), !succeeded, "{}", violation(&world));
+    }
+    let (world, entry, mut after) = at_period();
+    stores(&world, &entry, &mut after, (true, 1));
+    assert!(violation(&world).starts_with("once"), "its job still runs: {}", violation(&world));
+}
+
+#[test]
+fn run_after_the_end_of_its_period_or_beyond_its_attempts_violates_once() {
+    let (world, entry, mut after) = at_period();
+    world.job_ends(entry.incarnation(), true);
+    stores(&world, &entry, &mut after, (true, 1));
+    world.tells(P1, 4, OnceAnswer::Done);
+    assert_eq!(violation(&world), "");
+    world.job_begins(P2, (4, most(2)), 2, (entry.epoch, entry.incarnation()));
+    assert!(violation(&world).contains("after its end"), "{}", violation(&world));
+
+    let (world, entry, mut after) = at_period();
+    stores(&world, &entry, &mut after, (false, 2));
+    world.job_begins(P1, (4, most(1)), 2, (entry.epoch, entry.incarnation()));
+    assert!(violation(&world).contains("has run 1 times"), "{}", violation(&world));
+}
+
+#[test]
+fn run_that_was_not_counted_violates_once() {
+    let (world, entry, _) = at_period();
+    world.job_begins(P1, (4, most(2)), 2, (entry.epoch, entry.incarnation()));
+    assert!(violation(&world).contains("stored is"), "{}", violation(&world));
+}
+
+#[test]
+fn answer_that_is_not_true_violates_once() {
+    let (world, ..) = at_period();
+    world.tells(P2, 4, OnceAnswer::Done);
+    assert!(violation(&world).contains("which it is not"), "{}", violation(&world));
+
+    let (world, entry, _) = at_period();
+    world.job_ends(entry.incarnation(), false);
+    world.tells(P2, 4, OnceAnswer::NoAttemptLeft);
+    assert!(violation(&world).contains("while the last one runs"), "{}", violation(&world));
 }

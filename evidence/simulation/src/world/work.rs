@@ -3,7 +3,7 @@
 use super::World;
 use crate::{
     clock::Process,
-    records::{self, Records, Token, Write},
+    records::{Records, Token, Write},
 };
 use ielections::{DocumentVersion, DocumentWriteError, Epoch, Incarnation};
 use std::{collections::BTreeMap, sync::Arc};
@@ -400,8 +400,11 @@ impl World {
     }
 }
 
+/// The id of the document with the history.
+const HISTORY: &[u8] = b"vvm-history";
+
 /// Returns the history of a slot as it stands.
 pub(super) fn history(records: &Records, key: u32) -> Vec<PastLeadership> {
-    let document = records.documents(key).find(|document| !records::is_of_service(&document.id));
+    let document = records.documents(key).find(|document| document.id.as_bytes() == HISTORY);
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }

@@ -99,6 +99,10 @@ impl Rows {
         Ok(self.settings.get(at.as_bytes())?.map(|value| value.to_vec()))
     }
 
+    pub(super) fn settings(&self) -> Result<Vec<Partition>, DriverError> {
+        self.settings.iter().keys().map(|key| Ok(Partition::from_bytes(&*key?))).collect()
+    }
+
     fn insert(&self, tree: &::sled::Tree, at: &Partition, value: &[u8]) -> Result<(), WriteError> {
         tree.insert(at.as_bytes(), value).map_err(|error| DriverError::from(error).while_writing())?;
         Ok(())

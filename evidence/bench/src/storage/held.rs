@@ -1,0 +1,92 @@
+//! Many names led at once by one process, through one engine and one pool of connections, as a program with a
+//! leadership for each customer or queue.
+
+use super::{REFUSED, Scene};
+use crate::{
+    process,
+    report::{Failure, Figure, Unit},
+};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use ielections::{Candidacy, Elections, Leadership, ReleaseOutcome, Terms, Ttl, TtlStorage as _};
+use std::{future::ready, num::NonZeroU32};
+use vvm_clock::{Instant, SystemClock};
+use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
+
+/// How many TTLs the writes are counted for.
+const SPAN: u32 = 3;
+
+/// How many names are claimed, read or released at once: no more than a server on a busy machine answers in time.
+const AT_ONCE: usize = 16;
+
+/// Leads `names` names for a while. Deadlines have no effect: a leadership that is lost is counted.
+pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Vec<Figure>, Failure> {
+    let elections = scene.elections();
+    let keys: Vec<ElectionKey> = (1..=names)
+        .map(|number| ElectionKey {
+            cluster: ClusterName::from(format!("{}-{number}", scene.cluster).as_str()),
+            slot: SlotNumber::FIRST,
+        })
+        .collect();
+    let empty = process::resident_bytes()?;
+    let began = SystemClock::read();
+    let led: Vec<Leadership> = stream::iter(keys.clone())
+        .map(|key| lead(scene, &elections, key))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let until_led = SystemClock::read().since(began);
+
+    let (before, writes_before, cpu_before) =
+        (SystemClock::read(), writes(scene, &keys).await?, process::cpu_time()?);
+    scene.clock.sleep(Ttl::DEFAULT.get() * if quick { 1 } else { SPAN }).await;
+    let (cpu, resident) = (process::cpu_time()?.saturating_sub(cpu_before), process::resident_bytes()?);
+    let (after, writes_after) = (SystemClock::read(), writes(scene, &keys).await?);
+    let lost = led.iter().filter(|leadership| leadership.standing().loss().is_some()).count();
+
+    let span = seconds(before, after);
+    let releasing = SystemClock::read();
+    let releases = stream::iter(led).map(Leadership::release).buffer_unordered(AT_ONCE);
+    let released = releases.filter(|outcome| ready(*outcome == ReleaseOutcome::Released)).count().await;
+    let until_released = SystemClock::read().since(releasing);
+    elections.cleanup().await;
+    let name = |what| format!("{names} names: {what}");
+    Ok(vec![
+        Figure::new(name("until all are led"), Unit::Seconds, vec![until_led.as_secs_f64()]),
+        Figure::new(name("writes"), Unit::PerSecond, vec![(writes_after - writes_before) as f64 / span]),
+        Figure::new(name("CPU time of this process"), Unit::Ratio, vec![cpu.as_secs_f64() / span]),
+        Figure::new(
+            name("memory of each"),
+            Unit::Bytes,
+            vec![resident.saturating_sub(empty) as f64 / f64::from(names)],
+        ),
+        Figure::new(name("memory of this process"), Unit::Bytes, vec![resident as f64]),
+        Figure::new(name("leaderships lost"), Unit::Count, vec![lost as f64]).max_at_most(0.0),
+        Figure::new(name("records released"), Unit::Count, vec![released as f64]),
+        Figure::new(name("until all are released"), Unit::Seconds, vec![until_released.as_secs_f64()]),
+    ])
+}
+
+/// Leads a name, as `vvm run` with one slot.
+async fn lead(
+    scene: &Scene,
+    elections: &Elections<ElectionKey>,
+    key: ElectionKey,
+) -> Result<Leadership, Failure> {
+    scene.storage.settle_slot_count(&key.cluster, NonZeroU32::MIN).await?;
+    let terms = Terms::new(scene.holder.clone(), Ttl::DEFAULT);
+    let (_, leadership) = elections.acquire(Candidacy { slots: vec![key], terms }).await?;
+    Ok(leadership)
+}
+
+/// How often all records were written since their claims.
+async fn writes(scene: &Scene, keys: &[ElectionKey]) -> Result<u64, Failure> {
+    let reads = stream::iter(keys).map(async |key: &ElectionKey| {
+        let slot = scene.storage.get(key).await?;
+        slot.entry().map(|entry| entry.version.write).ok_or_else(|| Failure::from(REFUSED))
+    });
+    reads.buffer_unordered(AT_ONCE).try_fold(0, async |sum, writes| Ok(sum + writes)).await
+}
+
+fn seconds(from: Instant, until: Instant) -> f64 {
+    until.since(from).as_secs_f64()
+}
