@@ -13,8 +13,8 @@
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead.
 //! Opening tries three writes that must be refused: with a wrong tag, of an absent object and of a present
 //! one; and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor` race 16
-//! writers that hold one condition, and `doctor` does so four times as long. They name the server that fails, and leave eight small objects
-//! below `PREFIX/probe/race/`. A prefix is opened only after `init_storage` has left a mark there: so no
+//! writers that hold one condition, then watch one writer by readers, and `doctor` does so four times as long.
+//! They name the server that fails, and leave eight small objects below `PREFIX/probe/race/`. A prefix is opened only after `init_storage` has left a mark there: so no
 //! server is used that was not raced, and a mistyped prefix does not lead beside the intended one.
 //!
 //! **URL.** `s3://bucket/prefix?region=…`, `gs://bucket/prefix`, `az://container/prefix?account=…`. No place

@@ -33,20 +33,27 @@ const READERS: usize = 12;
 /// How many objects are created, each of which is then replaced in turn. They are left there.
 const OBJECTS: usize = 8;
 
-/// How much is tried on each object: replacements by many writers, and by one beside readers. No round begins
-/// after `enough`.
+/// How much is tried on each object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
+    /// Replacements by many writers, which take half of the time at most.
     contended: usize,
+    /// Replacements by one writer beside readers.
     watched: usize,
+    /// As many of them are tried however long it takes. A busy machine would otherwise try none, and a server
+    /// that only readers see to fail would be accepted.
+    watched_at_least: usize,
+    /// After this time, no other round begins.
     enough: Duration,
 }
 
 /// Of `init_storage`, for which a person waits.
-pub(super) const INIT: Effort = Effort { contended: 8, watched: 64, enough: Duration::from_secs(10) };
+pub(super) const INIT: Effort =
+    Effort { contended: 8, watched: 64, watched_at_least: 64, enough: Duration::from_secs(10) };
 
 /// Of `doctor`.
-pub(super) const DOCTOR: Effort = Effort { contended: 32, watched: 256, enough: Duration::from_secs(30) };
+pub(super) const DOCTOR: Effort =
+    Effort { contended: 32, watched: 256, watched_at_least: 64, enough: Duration::from_secs(30) };
 
 /// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
 pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
@@ -159,7 +166,7 @@ impl Raced {
 /// Of a round of creations in which every write failed.
 pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, Failure> {
     let began_at = requests.clock.now();
-    let is_enough = || requests.clock.now().since(began_at) >= effort.enough;
+    let took = || requests.clock.now().since(began_at);
     let run = OsEntropy::default().next_u64();
     let mut raced = Raced::default();
     let mut objects: Vec<_> = (0..OBJECTS)
@@ -168,20 +175,27 @@ pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, F
     // Each object in turn: some stores take one write a second to an object.
     for round in 0..=effort.contended {
         for object in &mut objects {
-            if is_enough() || raced.is_seen_to_fail() {
+            if raced.is_seen_to_fail() {
                 return Ok(raced);
             }
-            object.contend(requests, round, &mut raced).await?;
+            if took() < effort.enough / 2 {
+                object.contend(requests, round, &mut raced).await?;
+            }
         }
     }
     // The most at a time that still ends soon on a slow server.
     const AT_A_TIME: usize = 8;
-    for first in (0..effort.watched).step_by(AT_A_TIME).map(|first| effort.contended + 1 + first) {
-        for object in &mut objects {
-            if is_enough() || raced.is_seen_to_fail() {
-                return Ok(raced);
-            }
-            object.watch(requests, first..first + AT_A_TIME, &mut raced).await;
+    for watched in (0..effort.watched).step_by(AT_A_TIME) {
+        if raced.is_seen_to_fail() || watched >= effort.watched_at_least && took() >= effort.enough {
+            break;
+        }
+        let first = effort.contended + 1 + watched;
+        // All objects at once, because a slow server takes its time for each.
+        let watching = objects.iter_mut().map(|object| object.watch(requests, first..first + AT_A_TIME));
+        for (replacements, reads, torn) in join_all(watching).await {
+            raced.replacements += replacements;
+            raced.reads += reads;
+            raced.torn += torn;
         }
     }
     Ok(raced)
@@ -230,8 +244,9 @@ impl Object {
         Ok(())
     }
 
-    /// Replaces the object by one writer, in these rounds, beside readers.
-    async fn watch(&mut self, requests: &Requests, rounds: Range<usize>, raced: &mut Raced) {
+    /// Replaces the object by one writer, in these rounds, beside readers. Returns the counts of
+    /// replacements, reads, and torn reads.
+    async fn watch(&mut self, requests: &Requests, rounds: Range<usize>) -> (usize, usize, usize) {
         let is_over = AtomicBool::new(false);
         let name = self.name.clone();
         let writer = async {
@@ -258,10 +273,9 @@ impl Object {
             seen
         });
         let (written, seen) = join(writer, join_all(readers)).await;
-        raced.replacements += written.len();
-        raced.reads += seen.iter().map(Vec::len).sum::<usize>();
         let is_torn = |(tag, round): &&(Tag, usize)| written.get(tag).is_some_and(|written| written > round);
-        raced.torn += seen.iter().flatten().filter(is_torn).count();
+        let torn = seen.iter().flatten().filter(is_torn).count();
+        (written.len(), seen.iter().map(Vec::len).sum(), torn)
     }
 }
 
@@ -273,4 +287,84 @@ fn content(round: usize, writer: usize) -> Bytes {
 fn round_of(value: &Bytes) -> usize {
     let text = String::from_utf8_lossy(value);
     text.split(' ').next().and_then(|round| round.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::objects::client;
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+        net::{TcpListener, TcpStream},
+        task::JoinSet,
+    };
+    use vvm_clock::SystemClock;
+
+    /// The contents that were written, by place.
+    type Objects = Mutex<HashMap<String, Vec<String>>>;
+
+    /// Answers one request: shows the content before the last one with the tag of the last one.
+    async fn answer(connection: TcpStream, objects: &Objects) -> io::Result<()> {
+        let mut connection = BufReader::new(connection);
+        let (mut request, mut length) = (String::new(), 0);
+        connection.read_line(&mut request).await?;
+        loop {
+            let mut header = String::new();
+            connection.read_line(&mut header).await?;
+            match header.trim().to_ascii_lowercase().split_once(": ") {
+                Some(("content-length", value)) => length = value.parse().unwrap(),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut body = vec![0; length];
+        connection.read_exact(&mut body).await?;
+        let place = request.split(' ').nth(1).unwrap().to_owned();
+        let (status, tag, shown) = {
+            let mut objects = objects.lock().unwrap();
+            let contents = objects.entry(place).or_default();
+            let mut shown = String::new();
+            if request.starts_with("PUT") {
+                contents.push(String::from_utf8(body).unwrap());
+            } else if let Some(before) = contents.get(contents.len().saturating_sub(2)) {
+                shown.clone_from(before);
+            } else {
+                shown.push_str("<Error><Code>NoSuchKey</Code></Error>");
+            }
+            (if contents.is_empty() { 404 } else { 200 }, contents.len(), shown)
+        };
+        let answer = format!(
+            "HTTP/1.1 {status} Scripted\r\nETag: \"{tag}\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{shown}",
+            shown.len()
+        );
+        connection.write_all(answer.as_bytes()).await
+    }
+
+    /// The time of `contend` and of the watching is over when it begins.
+    #[tokio::test]
+    async fn server_with_torn_reads_is_seen_to_fail_however_slow_the_machine_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = listener.local_addr().unwrap();
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let objects = Arc::new(Objects::default());
+            let mut connections = JoinSet::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                let objects = Arc::clone(&objects);
+                // A client may close its connection at any time.
+                connections.spawn(async move { answer(connection, &objects).await.is_ok() });
+            }
+        });
+        let address = Address::parse(&format!("s3://bucket/prefix?endpoint=http://{endpoint}")).unwrap();
+        let requests = client::connect_with(&address, Arc::new(SystemClock::start().unwrap()), |name| {
+            matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
+        });
+        let raced = race(&requests.unwrap(), Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
+        assert!(raced.torn > 0 && raced.verdict().is_some(), "{raced:?}");
+    }
 }
