@@ -25,7 +25,10 @@ use vvm_containment::{
     CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
     Unproven, spawn,
 };
-use vvm_host::status::{HostStatus, Idle, IdleUntil, Role, WhyStopping};
+use vvm_host::{
+    StopRequested,
+    status::{HostStatus, Idle, IdleUntil, Role, WhyStopping},
+};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -58,6 +61,18 @@ impl Service<ElectionKey> for CommandRunner {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        let status = Arc::clone(&self.status);
+        self.begin(cx).await.inspect_err(|cause| {
+            if !cause.is::<StopRequested>() {
+                // For the history.
+                status.work_ended(format!("command not started: {cause}"));
+            }
+        })
+    }
+}
+
+impl CommandRunner {
+    async fn begin(self, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
         let work = LeadershipWork {
             acquired_at: self.clock.now(),
@@ -65,7 +80,7 @@ impl Service<ElectionKey> for CommandRunner {
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
             stop: cx.stop.child_token(),
-            runner: *self,
+            runner: self,
         };
         // First, so that no signal is lost while the command starts.
         let controls = work.controls();

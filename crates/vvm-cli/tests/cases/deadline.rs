@@ -72,6 +72,8 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     leader.signal(Signal::KILL);
     leader.finish();
     standby.stderr.wait_for("the guardian does not answer");
+    let history = || trial.ask("history", &["--name", &trial.name()]).1;
+    eventually("the reason", || history().contains("command not started: the guardian does not answer"));
     assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
     standby.signal(Signal::CONT);
     // It has remained a candidate.

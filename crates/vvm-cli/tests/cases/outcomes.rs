@@ -134,6 +134,8 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
         let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
         assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
         assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
+        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        assert!(history.contains(&format!("command not started: {said}")), "{history}");
         // The run led, although its command did not start.
         assert!(!has_no_leadership(&found), "{found}");
     }
