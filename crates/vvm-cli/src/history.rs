@@ -89,12 +89,10 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
     let now = SystemWallClock.since_unix_epoch();
     for Line { slot, leadership } in lines {
         let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
-        let started = Duration::from_millis(*started_ms);
-        let ended = ended_ms.map(Duration::from_millis);
-        let until = ended.or(end.is_none().then_some(now));
         let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let lasted = text(until.map(|until| Span(until.saturating_sub(started)).to_string()));
-        let ended = text(ended.map(|ended| Moment(ended).to_string()));
+        let lasted = text(lasted(leadership, now).map(|lasted| Span(lasted).to_string()));
+        let started = Duration::from_millis(*started_ms);
+        let ended = text(ended_ms.map(|ended| Moment(Duration::from_millis(ended)).to_string()));
         let (holder, how) = (printable(holder), printable(end.as_deref().unwrap_or("-")));
         let (slot, epoch, started) = (slot.to_string(), epoch.to_string(), Moment(started).to_string());
         row([&slot, &started, &ended, &lasted, &epoch, &holder, &how])?;
@@ -102,10 +100,19 @@ fn show(json: bool, lines: &[Line]) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns how long a leadership lasted, or has by now. `None` if that is unknown: its end is, or a wall clock
+/// was stepped backwards.
+fn lasted(leadership: &PastLeadership, now: Duration) -> Option<Duration> {
+    let PastLeadership { started_ms, ended_ms, end, .. } = leadership;
+    let until = ended_ms.map(Duration::from_millis).or(end.is_none().then_some(now))?;
+    until.checked_sub(Duration::from_millis(*started_ms))
+}
+
 /// Show past leaderships: the last 64 of each slot, with their leaders, times and ends.
 ///
 /// Leaders of vvm run, vvm elect and programs with a vvm_host::Host write it beside their record. Programs
-/// that lead without a Host write nothing. Times are those of the leaders' wall clocks.
+/// that lead without a Host write nothing. Times are those of the leaders' wall clocks. For one that lasts,
+/// FOR is counted by the wall clock of this machine: - if that is behind START.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -144,5 +151,23 @@ mod tests {
         assert_eq!(end(7, free).unwrap(), "released; no end was recorded");
         assert_eq!(end(7, held(1)), None);
         assert_eq!(end(7, held(20)).unwrap(), "not renewed for its TTL: its leader is dead or hangs");
+    }
+
+    #[test]
+    fn leadership_lasts_by_the_clock_unless_that_is_behind_its_start() {
+        let shown = |ended_ms, end: Option<&str>| {
+            let leadership = PastLeadership {
+                holder: "a".into(),
+                epoch: 7,
+                started_ms: 5_000,
+                ended_ms,
+                end: end.map(Into::into),
+            };
+            move |now| lasted(&leadership, Duration::from_secs(now))
+        };
+        assert_eq!(shown(None, None)(8), Some(Duration::from_secs(3)));
+        assert_eq!(shown(None, None)(4), None);
+        assert_eq!(shown(Some(6_000), Some("stopped"))(4), Some(Duration::from_secs(1)));
+        assert_eq!(shown(None, Some("no end was recorded"))(8), None);
     }
 }
