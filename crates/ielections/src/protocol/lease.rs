@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::Instant;
 
 /// How often one renewal is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RenewalAttempts {
     /// As often as there is time before the loss instant, at least three times. A restart of the database
     /// then costs no leadership.
@@ -24,7 +24,7 @@ pub enum RenewalAttempts {
 /// 3. The loss instant is `sent + 0.65 TTL`, even while a call is in flight.
 /// 4. A record other than one of our own writes is a loss at once, and so is a replaced storage.
 /// 5. Loss is final: no later answer revives a lease.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Lease {
     timing: Timing,
     held: Entry,
@@ -38,7 +38,7 @@ pub struct Lease {
     last_failure: Option<Arc<str>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// Until this instant.
     Waiting(Instant),
@@ -315,8 +315,24 @@ impl Lease {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Lease {
+    /// Hands on every instant and version, to be shifted and renumbered.
+    pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        let mut last = Version { write: self.last_write, ..self.held.version };
+        to.version(&mut last);
+        self.last_write = last.write;
+        to.entry(&mut self.held);
+        to.since(&mut self.confirmed_sent_at);
+        self.attempts.rebase(to);
+        if let Phase::Waiting(until) = &mut self.phase {
+            to.until(until);
+        }
+    }
+}
+
 /// One write that was sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Attempt {
     /// The record that it writes.
     pub(super) entry: Entry,
@@ -328,7 +344,7 @@ pub(super) struct Attempt {
 ///
 /// Only the *version* of an attempt confirms it. The incarnation proves nothing, since the record that a lost
 /// renewal should have replaced has it, too (I7).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Attempts(Vec<Attempt>);
 
 impl Attempts {
@@ -365,6 +381,14 @@ impl Attempts {
     pub(super) fn shown_by(&self, slot: &Slot) -> Option<&Attempt> {
         let version: Version = slot.entry()?.version;
         self.0.iter().find(|attempt| attempt.entry.version == version)
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        for attempt in &mut self.0 {
+            to.entry(&mut attempt.entry);
+            to.since(&mut attempt.sent_at);
+        }
     }
 
     pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
