@@ -7,19 +7,22 @@
 //! the use of an assumption does not show, and if rebasing changes what happens.
 #![forbid(unsafe_code)]
 
+mod event;
 mod observer;
 mod process;
 mod rebase;
 mod scenarios;
 mod search;
+mod settings;
 mod world;
 
 use clap::{Parser, ValueEnum};
+use event::What;
 use scenarios::Scenario;
 use search::{Found, Limits};
+use settings::{Assumption, Settings};
 use std::{collections::BTreeSet, panic, process::ExitCode, thread};
 use vvm_clock::SystemClock;
-use world::{Assumption, Fault, Settings};
 
 /// Searches the protocol in all orders of events.
 #[derive(Debug, Parser)]
@@ -81,7 +84,7 @@ fn search_all(args: &Args, scenarios: &[Scenario], settings: &Settings) -> bool 
     let search = |scenario: &Scenario| {
         let began = SystemClock::read();
         let limits = Limits { depth: scenario.depth, states: args.states, sample: args.sample };
-        let found = search::search(&scenario.world(settings), settings, &limits);
+        let found = search::search(&scenario.world(settings), &limits);
         let incomplete = if found.is_complete { "" } else { ", NOT ALL OF THEM" };
         let took = SystemClock::read().since(began).as_secs_f64();
         println!(
@@ -96,21 +99,25 @@ fn search_all(args: &Args, scenarios: &[Scenario], settings: &Settings) -> bool 
         joined.map(|found| found.unwrap_or_else(|panic| panic::resume_unwind(panic))).collect()
     });
     for (scenario, found) in scenarios.iter().zip(&results) {
-        if let Some((violation, path)) = &found.violation {
-            println!("{}: {violation}, after {} events:", scenario.name, path.len());
-            search::story(&scenario.world(settings), path, settings)
+        if let Some(violation) = &found.notes.violation {
+            println!("{}: {violation}, after {} events:", scenario.name, found.path.len());
+            search::story(&scenario.world(settings), &found.path)
                 .iter()
                 .for_each(|line| println!("  {line}"));
         }
     }
-    let is_held =
-        !results.is_empty() && results.iter().all(|found| found.violation.is_none() && found.is_complete);
+    let is_held = !results.is_empty()
+        && results.iter().all(|found| found.notes.violation.is_none() && found.is_complete);
     let reached: BTreeSet<&str> =
         results.iter().flat_map(|found| found.notes.reached.iter().copied()).collect();
-    let has_to_be = scenarios::REACHED.iter().chain(&Fault::NAMES);
-    let missing: Vec<&str> = has_to_be.copied().filter(|what| !reached.contains(what)).collect();
+    let faults = scenarios.iter().flat_map(Scenario::faults).map(What::told);
+    let has_to_be = scenarios::REACHED.into_iter().chain(faults);
+    let missing: BTreeSet<&str> = has_to_be.filter(|what| !reached.contains(what)).collect();
     if is_held && !missing.is_empty() {
-        println!("not reached, so nothing is shown about it: {}", missing.join("; "));
+        println!(
+            "not reached, so nothing is shown about it: {}",
+            missing.iter().copied().collect::<Vec<_>>().join("; ")
+        );
     }
     is_held && (missing.is_empty() || args.scenario.is_some())
 }
@@ -119,8 +126,8 @@ fn search_all(args: &Args, scenarios: &[Scenario], settings: &Settings) -> bool 
 fn length_of(settings: &Settings, scenario: &str) -> Option<usize> {
     let scenario = scenarios::ALL.into_iter().find(|known| known.name == scenario)?.within(1, 24);
     let limits = Limits { depth: scenario.depth, states: usize::MAX, sample: 0 };
-    let found = search::search(&scenario.world(settings), settings, &limits);
-    found.violation.map(|(_, path)| path.len())
+    let found = search::search(&scenario.world(settings), &limits);
+    found.notes.violation.map(|_| found.path.len())
 }
 
 /// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2
@@ -160,9 +167,9 @@ fn rebasing_changes_nothing(args: &Args) -> bool {
         // More faults than a search affords.
         let scenario = scenario.clone().within(6, 60);
         let world = scenario.world(&settings);
-        if let Err(path) = search::replay(&world, &settings, scenario.depth, &mut random) {
+        if let Err(path) = search::replay(&world, scenario.depth, &mut random) {
             println!("path {number} of {} differs without rebasing:", scenario.name);
-            search::story(&world, &path, &settings).iter().for_each(|line| println!("  {line}"));
+            search::story(&world, &path).iter().for_each(|line| println!("  {line}"));
             return false;
         }
     }

@@ -1,17 +1,16 @@
 //! [`Process`]: one candidate around the shipped values, in place of the engine, the deadman and the work.
 
 use crate::{
-    observer::{Sent, Violation},
-    world::{Draws, Notes, Settings},
+    observer::Sent,
+    settings::{Context, Surroundings},
 };
 use ielections::{
-    Claim, Delete, Entry, Holder, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms, Timing, Ttl,
-    WriteError,
+    Claim, Delete, Entry, Holder, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms, Timing, Ttl, Vacant,
+    Version, WriteError,
     protocol::{
         Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent,
         ReleaseStep, RenewalAttempts, Scanned, Won,
     },
-    timing::Jitter,
 };
 use std::{sync::Arc, time::Duration};
 use testing_time::MockWallClock;
@@ -97,13 +96,13 @@ pub(crate) enum Failure {
 }
 
 impl Process {
-    pub(crate) fn new(name: &'static str, rate: u64, ttl: Ttl, began: Instant) -> Self {
+    pub(crate) fn new(name: &'static str, rate: u64, ttl: Ttl, clock: Instant) -> Self {
         let (actors, sent) = (Vec::new(), Vec::new());
-        Self { name, rate, clock: began, ttl, actors, is_paused: false, is_cut: false, works_on: false, sent }
+        Self { name, rate, clock, ttl, actors, is_paused: false, is_cut: false, works_on: false, sent }
     }
 
     /// Begins a campaign if nothing else is under way, as a host does after a release or a restart.
-    pub(crate) fn begin(&mut self, draws: &Arc<Draws>) {
+    pub(crate) fn begin(&mut self, around: &Arc<Surroundings>) {
         if !self.actors.is_empty() {
             return;
         }
@@ -113,7 +112,7 @@ impl Process {
         let poll = self.ttl.get() * 6 / 25;
         let terms = Terms { poll, ..Terms::new(holder, self.ttl) };
         let wall = Arc::new(MockWallClock::new());
-        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(draws) as _, wall);
+        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, wall);
         let kind = Kind::Campaigning(Box::new(campaign));
         self.actors.push(Actor { kind, wake_at: self.clock, call: None });
     }
@@ -125,8 +124,21 @@ impl Process {
         })
     }
 
-    fn call(&mut self, actor: usize, request: Request, timeout: Duration, notes: &mut Notes) {
-        notes.tell(|| format!("    {} sends {}", self.name, request.told()));
+    pub(crate) fn calls(&mut self) -> impl Iterator<Item = &mut Call> {
+        self.actors.iter_mut().filter_map(|actor| actor.call.as_mut())
+    }
+
+    fn call(&mut self, actor: usize, request: Request, timeout: Duration, cx: &mut Context<'_>) {
+        cx.notes.tell(|| format!("    {} sends {}", self.name, request.told()));
+        cx.notes.reach(match (&self.actors[actor].kind, &request) {
+            (_, Request::Scan) => "a scan",
+            (Kind::Leading(_), Request::Get) => "a read-back of a leader",
+            (_, Request::Get) => "a read-back of a candidate",
+            (Kind::Leading(_), _) => "a renewal of a leader",
+            (_, Request::Write(Step::Renew { .. })) => "a renewal of a candidate",
+            (Kind::Campaigning(_), _) => "a claim",
+            (Kind::Releasing(_), _) => "a release",
+        });
         if let Request::Write(Step::Claim { to, .. } | Step::Renew { to, .. }) = &request {
             self.sent.push(Sent { version: to.version, at: self.clock, applied: false });
         }
@@ -135,200 +147,172 @@ impl Process {
     }
 
     /// Delivers the end of a call.
-    pub(crate) fn answered(
-        &mut self,
-        actor: usize,
-        answer: Result<Answer, Failure>,
-        cx: &mut Context<'_>,
-    ) -> Result<(), Violation> {
-        let Some(call) = self.actors[actor].call.take() else { return Ok(()) };
-        let read = |answer: Result<Answer, Failure>| match answer {
-            Ok(Answer(slot)) => Ok(slot.unwrap_or(Slot::Vacant(Default::default()))),
+    pub(crate) fn answered(&mut self, actor: usize, answer: Result<Answer, Failure>, cx: &mut Context<'_>) {
+        let Some(call) = self.actors[actor].call.take() else { return };
+        let answer = answer.map(|Answer(slot)| slot);
+        let shown = answer.as_ref().ok().and_then(|slot| slot.as_ref()?.entry().cloned());
+        let read = |answer: Result<Option<Slot>, Failure>| match answer {
+            Ok(slot) => Ok(slot.unwrap_or(Slot::Vacant(Vacant::default()))),
             Err(Failure::Replaced) => Err(ReadError::Replaced("replaced".into())),
             Err(Failure::Unanswered | Failure::NotApplied) => Err(ReadError::Unavailable("failed".into())),
         };
-        let written = |answer: Result<Answer, Failure>| match answer {
-            Ok(Answer(refused)) => Ok(refused),
-            Err(Failure::Unanswered) => Err(WriteError::Unknown("failed".into())),
-            Err(Failure::NotApplied) => Err(WriteError::NotApplied("failed".into())),
-            Err(Failure::Replaced) => Err(WriteError::Replaced("replaced".into())),
+        let written = |answer: Result<Option<Slot>, Failure>| {
+            answer.map_err(|failure| match failure {
+                Failure::Unanswered => WriteError::Unknown("failed".into()),
+                Failure::NotApplied => WriteError::NotApplied("failed".into()),
+                Failure::Replaced => WriteError::Replaced("replaced".into()),
+            })
         };
         let swap = |refused: Option<Slot>| refused.map_or(Swap::Swapped, Swap::Mismatch);
-        match (&mut self.actors[actor].kind, &call.request) {
+        let claim = |refused: Option<Slot>| refused.map_or(Claim::Claimed, Claim::Refused);
+        match (&mut self.actors[actor].kind, call.request) {
             (Kind::Campaigning(_), request) => {
                 let event = match request {
-                    Request::Scan => CampaignEvent::Scanned(match read(answer) {
-                        Ok(slot) => Scanned { seen: vec![Some(slot)], outcome: Ok(()), hints_follow: false },
-                        Err(error) => Scanned { seen: vec![None], outcome: Err(error), hints_follow: false },
-                    }),
+                    Request::Scan => {
+                        let (seen, outcome) = match read(answer) {
+                            Ok(slot) => (Some(slot), Ok(())),
+                            Err(error) => (None, Err(error)),
+                        };
+                        CampaignEvent::Scanned(Scanned { seen: vec![seen], outcome, hints_follow: false })
+                    }
                     Request::Get => CampaignEvent::Read(read(answer)),
                     Request::Write(Step::Renew { .. }) => CampaignEvent::Swapped(written(answer).map(swap)),
-                    Request::Write(_) => CampaignEvent::Claimed(
-                        written(answer).map(|refused| refused.map_or(Claim::Claimed, Claim::Refused)),
-                    ),
+                    Request::Write(_) => CampaignEvent::Claimed(written(answer).map(claim)),
                 };
-                self.campaign(actor, event, cx)
+                self.campaign(actor, event, cx);
+                if let Some(entry) = shown.filter(|_| !self.renews_or_leads(actor)) {
+                    self.knows_its_own(&entry, cx);
+                }
             }
-            (Kind::Leading(leading), request) => {
+            (Kind::Leading(leading), _) if leading.is_ending => {
+                self.settle(actor, cx);
+            }
+            (Kind::Leading(_), request) => {
                 let event = match request {
                     Request::Write(_) => LeaseEvent::Swapped(written(answer).map(swap)),
                     Request::Scan | Request::Get => LeaseEvent::Read(read(answer)),
                 };
-                if leading.is_ending {
-                    self.settle(actor, cx);
-                    return Ok(());
-                }
                 self.lease(actor, event, cx)
             }
             (Kind::Releasing(_), _) => {
                 let deleted =
                     written(answer).map(|refused| refused.map_or(Delete::Deleted, Delete::Mismatch));
                 self.release(actor, ReleaseEvent::Deleted(deleted), cx);
-                Ok(())
             }
         }
     }
 
-    pub(crate) fn woken(&mut self, actor: usize, cx: &mut Context<'_>) -> Result<(), Violation> {
+    /// Whether the actor, which may be a candidate, knows that a record is its own.
+    fn renews_or_leads(&self, actor: usize) -> bool {
+        let renews = |sent: &Sent| sent.version.write > 0;
+        self.leading().is_some() || self.actors.get(actor).is_none() || self.sent.iter().any(renews)
+    }
+
+    pub(crate) fn woken(&mut self, actor: usize, cx: &mut Context<'_>) {
         self.actors[actor].wake_at = Instant::NEVER;
         match &self.actors[actor].kind {
             Kind::Campaigning(_) => self.campaign(actor, CampaignEvent::Woken, cx),
             Kind::Leading(_) => self.lease(actor, LeaseEvent::Woken, cx),
             Kind::Releasing(_) => {
                 self.release(actor, ReleaseEvent::Woken, cx);
-                Ok(())
             }
         }
     }
 
-    fn campaign(
-        &mut self,
-        actor: usize,
-        event: CampaignEvent,
-        cx: &mut Context<'_>,
-    ) -> Result<(), Violation> {
-        let mut event = event;
-        loop {
-            let now = self.clock;
-            let Kind::Campaigning(campaign) = &mut self.actors[actor].kind else { return Ok(()) };
-            let (request, timeout) = match campaign.on(now, event) {
-                CampaignStep::Send => {
-                    event = CampaignEvent::MaySend;
-                    continue;
-                }
-                CampaignStep::Sleep(until) => {
-                    cx.notes.reach("campaign: Sleep");
-                    self.actors[actor].wake_at = until;
-                    return Ok(());
-                }
-                CampaignStep::Scan(timeout) => {
-                    cx.notes.reach("campaign: Scan");
-                    (Request::Scan, timeout)
-                }
-                CampaignStep::Read(_, timeout) => {
-                    cx.notes.reach("campaign: Read");
-                    (Request::Get, timeout)
-                }
-                CampaignStep::Insert(_, vacant, to, timeout) => {
-                    cx.notes.reach("campaign: Insert");
-                    (Request::Write(Step::claim(&Slot::Vacant(vacant), &to)), timeout)
-                }
-                CampaignStep::TakeOver(_, entry, to, timeout) => {
-                    cx.notes.reach("campaign: TakeOver");
-                    let from = Slot::Held { entry, proven_age: None };
-                    (Request::Write(Step::claim(&from, &to)), timeout)
-                }
-                CampaignStep::Renew(_, held, to, timeout) => {
-                    cx.notes.reach("campaign: Renew");
-                    (Request::Write(Step::renew(&held, &to)), timeout)
-                }
-                CampaignStep::Won(won) => {
-                    cx.notes.reach("campaign: Won");
-                    return self.won(actor, won, cx);
-                }
-                CampaignStep::Failed(error) => {
-                    cx.notes.reach("campaign: Failed");
-                    cx.notes.tell(|| format!("    {}'s campaign fails: {error}", self.name));
-                    let Kind::Campaigning(campaign) = self.actors.remove(actor).kind else { return Ok(()) };
-                    let left = campaign.abandon().map_or(Vec::new(), |(_, entries)| entries);
-                    for entry in left {
-                        self.begin_release(&entry, cx);
-                    }
-                    self.begin(cx.draws);
-                    return Ok(());
-                }
-            };
-            self.call(actor, request, timeout, cx.notes);
-            return Ok(());
-        }
+    fn campaign(&mut self, actor: usize, event: CampaignEvent, cx: &mut Context<'_>) {
+        let now = self.clock;
+        let Kind::Campaigning(campaign) = &mut self.actors[actor].kind else { return };
+        let held = |entry| Slot::Held { entry, proven_age: None };
+        let (request, timeout) = match campaign.on(now, event) {
+            // A turn comes at once.
+            CampaignStep::Send => return self.campaign(actor, CampaignEvent::MaySend, cx),
+            CampaignStep::Sleep(until) => {
+                self.actors[actor].wake_at = until;
+                return;
+            }
+            CampaignStep::Scan(timeout) => (Request::Scan, timeout),
+            CampaignStep::Read(_, timeout) => (Request::Get, timeout),
+            CampaignStep::Insert(_, vacant, to, timeout) => {
+                (Request::Write(Step::claim(&Slot::Vacant(vacant), &to)), timeout)
+            }
+            CampaignStep::TakeOver(_, entry, to, timeout) => {
+                (Request::Write(Step::claim(&held(entry), &to)), timeout)
+            }
+            CampaignStep::Renew(_, held, to, timeout) => (Request::Write(Step::renew(&held, &to)), timeout),
+            CampaignStep::Won(won) => return self.won(actor, won, cx),
+            CampaignStep::Failed(error) => {
+                cx.notes.reach("a campaign that fails");
+                cx.notes.tell(|| format!("    {}'s campaign fails: {error}", self.name));
+                let Kind::Campaigning(campaign) = self.actors.remove(actor).kind else { return };
+                let left = campaign.abandon().into_iter().flat_map(|(_, entries)| entries);
+                left.for_each(|entry| self.begin_release(&entry, cx));
+                self.begin(cx.around);
+                return;
+            }
+        };
+        self.call(actor, request, timeout, cx);
     }
 
-    fn won(&mut self, actor: usize, won: Won, cx: &mut Context<'_>) -> Result<(), Violation> {
+    fn won(&mut self, actor: usize, won: Won, cx: &mut Context<'_>) {
         let Won { entry, sent_at, .. } = won;
-        let kill_at = cx.settings.kill_at(entry.ttl, sent_at);
-        self.confirmed(&entry, sent_at, kill_at, cx.settings)?;
+        let kill_at = cx.around.kill_at(entry.ttl, sent_at);
+        self.confirmed(&entry, sent_at, kill_at, cx);
+        let left = self.clock.until(kill_at);
         cx.notes.tell(|| {
-            let left = self.clock.until(kill_at).as_secs_f64();
-            format!(
-                "    {} LEADS at {:?}; its kill deadline is in {left} s of its clock",
-                self.name, entry.epoch
-            )
+            format!("    {} LEADS at {:?}, killed in {left:?} of its clock", self.name, entry.epoch)
         });
-        let lease = Lease::begin(entry, sent_at, RenewalAttempts::UntilLoss, cx.draws.jitter());
+        let lease = Lease::begin(entry, sent_at, RenewalAttempts::UntilLoss, cx.around.jitter());
         let wake_at = lease.wake_at();
         let leading = Leading { lease, kill_at, is_lost: false, is_gone: false, is_ending: false };
         self.actors[actor] = Actor { kind: Kind::Leading(Box::new(leading)), wake_at, call: None };
-        Ok(())
     }
 
-    fn lease(&mut self, actor: usize, event: LeaseEvent, cx: &mut Context<'_>) -> Result<(), Violation> {
-        let mut event = event;
-        loop {
-            let now = self.clock;
-            let Kind::Leading(leading) = &mut self.actors[actor].kind else { return Ok(()) };
-            if leading.is_ending {
-                return Ok(());
+    fn lease(&mut self, actor: usize, event: LeaseEvent, cx: &mut Context<'_>) {
+        let now = self.clock;
+        let Kind::Leading(leading) = &mut self.actors[actor].kind else { return };
+        if leading.is_ending {
+            return;
+        }
+        let (wake_at, request) = match leading.lease.on(now, event, cx.around.jitter()) {
+            // A turn comes at once.
+            LeaseStep::Send(_) => return self.lease(actor, LeaseEvent::MaySend, cx),
+            LeaseStep::Sleep(until) => {
+                cx.notes.reach("a leader that waits");
+                (until, None)
             }
-            match leading.lease.on(now, event, cx.draws.jitter()) {
-                LeaseStep::Sleep(until) => {
-                    cx.notes.reach("lease: Sleep");
-                    self.actors[actor].wake_at = until;
-                }
-                LeaseStep::Send(_) => {
-                    event = LeaseEvent::MaySend;
-                    continue;
-                }
-                LeaseStep::Swap { held, entry, timeout, loss_at } => {
-                    cx.notes.reach("lease: Swap");
-                    self.actors[actor].wake_at = loss_at;
-                    self.call(actor, Request::Write(Step::renew(&held, &entry)), timeout, cx.notes);
-                }
-                LeaseStep::ReadBack { timeout, loss_at } => {
-                    cx.notes.reach("lease: ReadBack");
-                    self.actors[actor].wake_at = loss_at;
-                    self.call(actor, Request::Get, timeout, cx.notes);
-                }
-                LeaseStep::Confirmed { sent_at, wake_at } => {
-                    cx.notes.reach("lease: Confirmed");
-                    let held = leading.lease.held().clone();
-                    // The deadman only moves a deadline later, and this one is not final (I4).
-                    leading.kill_at = leading.kill_at.max(cx.settings.kill_at(held.ttl, sent_at));
-                    self.actors[actor].wake_at = wake_at;
-                    self.confirmed(&held, sent_at, cx.settings.kill_at(held.ttl, sent_at), cx.settings)?;
-                }
-                LeaseStep::Lost(loss) => {
-                    cx.notes.reach(name_of(&loss));
-                    cx.notes.tell(|| format!("    {} has lost: {loss}", self.name));
-                    (leading.is_lost, leading.is_gone) = (true, loss.is_mismatch());
-                    if loss.tightens_deadline() {
-                        let stopping = Timing::of(leading.lease.held().ttl).stopping();
-                        leading.kill_at = leading.kill_at.min(now.after(stopping));
-                    }
-                    self.actors[actor].wake_at = Instant::NEVER;
-                }
-                LeaseStep::Over => cx.notes.reach("lease: Over"),
+            LeaseStep::Swap { held, entry, timeout, loss_at } => {
+                (loss_at, Some((Request::Write(Step::renew(&held, &entry)), timeout)))
             }
-            return Ok(());
+            LeaseStep::ReadBack { timeout, loss_at } => (loss_at, Some((Request::Get, timeout))),
+            LeaseStep::Confirmed { sent_at, wake_at } => {
+                cx.notes.reach("a confirmed renewal");
+                let held = leading.lease.held().clone();
+                let kill_at = cx.around.kill_at(held.ttl, sent_at);
+                // The deadman only moves a deadline later, and this one is not final (I4).
+                leading.kill_at = leading.kill_at.max(kill_at);
+                self.confirmed(&held, sent_at, kill_at, cx);
+                (wake_at, None)
+            }
+            LeaseStep::Lost(loss) => {
+                cx.notes.reach(name_of(&loss));
+                cx.notes.tell(|| format!("    {} has lost: {loss}", self.name));
+                let by = if let Loss::Stolen { by } = &loss { Some(by.clone()) } else { None };
+                (leading.is_lost, leading.is_gone) = (true, loss.is_mismatch());
+                if loss.tightens_deadline() {
+                    let stopping = Timing::of(leading.lease.held().ttl).stopping();
+                    leading.kill_at = leading.kill_at.min(now.after(stopping));
+                }
+                by.iter().for_each(|by| self.knows_its_own(by, cx));
+                (Instant::NEVER, None)
+            }
+            LeaseStep::Over => {
+                cx.notes.reach("an answer after a loss");
+                return;
+            }
+        };
+        self.actors[actor].wake_at = wake_at;
+        if let Some((request, timeout)) = request {
+            self.call(actor, request, timeout, cx);
         }
     }
 
@@ -345,11 +329,11 @@ impl Process {
         if self.actors[actor].call.is_some() {
             return;
         }
-        let Kind::Leading(leading) = self.actors.remove(actor).kind else { return };
-        if leading.is_gone {
-            self.begin(cx.draws);
-        } else {
-            self.begin_release(leading.lease.held(), cx);
+        match self.actors.remove(actor).kind {
+            Kind::Leading(leading) if !leading.is_gone => {
+                self.begin_release(leading.lease.held(), cx);
+            }
+            _ => self.begin(cx.around),
         }
     }
 
@@ -360,67 +344,46 @@ impl Process {
     }
 
     fn release(&mut self, actor: usize, event: ReleaseEvent, cx: &mut Context<'_>) {
-        let mut event = event;
-        loop {
-            let now = self.clock;
-            let Kind::Releasing(release) = &mut self.actors[actor].kind else { return };
-            match release.on(now, event) {
-                ReleaseStep::Sleep(until) => {
-                    cx.notes.reach("release: Sleep");
-                    self.actors[actor].wake_at = until;
-                }
-                ReleaseStep::Send => {
-                    event = ReleaseEvent::MaySend;
-                    continue;
-                }
-                ReleaseStep::Delete { incarnation, epoch, timeout } => {
-                    cx.notes.reach("release: Delete");
-                    self.call(actor, Request::Write(Step::release(incarnation, epoch)), timeout, cx.notes);
-                }
-                ReleaseStep::Done(outcome) => {
-                    cx.notes.reach(match outcome {
-                        ReleaseOutcome::Released => "release: Released",
-                        ReleaseOutcome::AlreadyGone => "release: AlreadyGone",
-                        ReleaseOutcome::LeftToExpire | ReleaseOutcome::StillArmed => "release: LeftToExpire",
-                    });
-                    cx.notes.tell(|| format!("    {}: {outcome}", self.name));
-                    self.actors.remove(actor);
-                    self.begin(cx.draws);
-                }
+        let now = self.clock;
+        let Kind::Releasing(release) = &mut self.actors[actor].kind else { return };
+        match release.on(now, event) {
+            ReleaseStep::Sleep(until) => {
+                cx.notes.reach("a release that waits");
+                self.actors[actor].wake_at = until;
             }
-            return;
+            ReleaseStep::Send => self.release(actor, ReleaseEvent::MaySend, cx),
+            ReleaseStep::Delete { incarnation, epoch, timeout } => {
+                self.call(actor, Request::Write(Step::release(incarnation, epoch)), timeout, cx);
+            }
+            ReleaseStep::Done(outcome) => {
+                cx.notes.reach(match outcome {
+                    ReleaseOutcome::Released => "Released",
+                    ReleaseOutcome::AlreadyGone => "AlreadyGone",
+                    ReleaseOutcome::LeftToExpire | ReleaseOutcome::StillArmed => "LeftToExpire",
+                });
+                cx.notes.tell(|| format!("    {}: {outcome}", self.name));
+                self.actors.remove(actor);
+                self.begin(cx.around);
+            }
         }
-    }
-}
-
-/// What the values need from outside.
-pub(crate) struct Context<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) draws: &'a Arc<Draws>,
-    pub(crate) notes: &'a mut Notes,
-}
-
-impl Draws {
-    fn jitter(&self) -> Jitter {
-        Jitter::from_random(ielections::Entropy::next_u64(self))
     }
 }
 
 impl Request {
     pub(crate) fn told(&self) -> String {
         let shown = |entry: &Entry| {
-            let version = entry.version;
-            format!("{:?} {:?} write {}", entry.epoch, version.incarnation, version.write)
+            let Version { incarnation, write } = entry.version;
+            format!("[{:?} {incarnation:?} write {write}]", entry.epoch)
         };
         match self {
             Self::Scan => "a scan".into(),
             Self::Get => "a read".into(),
             Self::Write(Step::Claim { from: Slot::Held { entry, .. }, to }) => {
-                format!("a take-over of [{}] by [{}]", shown(entry), shown(to))
+                format!("a take-over of {} by {}", shown(entry), shown(to))
             }
-            Self::Write(Step::Claim { to, .. }) => format!("a claim [{}]", shown(to)),
+            Self::Write(Step::Claim { to, .. }) => format!("a claim {}", shown(to)),
             Self::Write(Step::Renew { from, to }) => {
-                format!("a renewal [{}], before write {}", shown(to), from.version.write)
+                format!("a renewal {}, before write {}", shown(to), from.version.write)
             }
             Self::Write(Step::Release { incarnation, epoch }) => {
                 format!("a release of [{epoch:?} {incarnation:?}]")
@@ -432,12 +395,12 @@ impl Request {
 
 fn name_of(loss: &Loss) -> &'static str {
     match loss {
-        Loss::Stolen { .. } => "loss: Stolen",
-        Loss::Vanished => "loss: Vanished",
-        Loss::EpochWentBack { .. } => "loss: EpochWentBack",
-        Loss::StorageReplaced { .. } => "loss: StorageReplaced",
-        Loss::StorageUnreachable { .. } => "loss: StorageUnreachable",
-        Loss::Suspended => "loss: Suspended",
-        Loss::Closing | Loss::HandedBack | Loss::EngineEnded | Loss::Dropped => "loss: of the engine",
+        Loss::Stolen { .. } => "Stolen",
+        Loss::Vanished => "Vanished",
+        Loss::EpochWentBack { .. } => "EpochWentBack",
+        Loss::StorageReplaced { .. } => "StorageReplaced",
+        Loss::StorageUnreachable { .. } => "StorageUnreachable",
+        Loss::Suspended => "Suspended",
+        Loss::Closing | Loss::HandedBack | Loss::EngineEnded | Loss::Dropped => "a loss of the engine",
     }
 }

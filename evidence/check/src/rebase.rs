@@ -2,8 +2,9 @@
 //! numbered anew. [`World::fingerprint`] is 128 bits of what is left.
 
 use crate::{
+    event::What,
     process::{Answer, Kind, Request},
-    world::{Fault, World},
+    world::World,
 };
 use foldhash::quality::FixedState;
 use ielections::{Epoch, Incarnation, Slot, Version, protocol::Rebase};
@@ -110,7 +111,7 @@ impl Names {
     }
 
     fn visit(&mut self, world: &mut World) {
-        if world.is_foreign || world.left[Fault::Deleted as usize] > 0 {
+        if world.is_foreign || world.left(What::Deleted) > 0 {
             // After a deletion epochs begin again with 1, and then records of two incarnations in one epoch are
             // ordered by their writes. So both keep their numbers.
             self.least_epoch = Some(1);
@@ -163,7 +164,7 @@ impl World {
         names.visit(self);
         names.renames = true;
         names.visit(self);
-        self.fresh = names.incarnations.len() as u64;
+        self.incarnations = names.incarnations.len() as u64;
     }
 
     /// 128 bits of a rebased state.
@@ -194,7 +195,7 @@ impl Hash for World {
         hash_slot(&self.slot, to);
         self.processes.hash(to);
         self.late.hash(to);
-        (self.left, self.faults, self.last_claim, self.is_foreign).hash(to);
+        (&self.left, self.faults, self.last_claim, self.is_foreign).hash(to);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The search: breadth first, so the first story of a violation is a shortest one.
 
 use crate::{
-    observer::Violation,
+    event::{Event, What},
     rebase::Bytes,
-    world::{Event, Notes, Settings, World},
+    settings::Notes,
+    world::World,
 };
 use std::collections::HashSet;
 
@@ -25,7 +26,8 @@ pub(crate) struct Found {
     pub(crate) depth: usize,
     pub(crate) recovered: u64,
     pub(crate) notes: Notes,
-    pub(crate) violation: Option<(Violation, Vec<Event>)>,
+    /// The events up to the violation, if there is one.
+    pub(crate) path: Vec<Event>,
     /// All states within the depth were met.
     pub(crate) is_complete: bool,
 }
@@ -37,43 +39,43 @@ struct Origin {
 }
 
 /// Searches from `began`, which is not rebased yet.
-pub(crate) fn search(began: &World, settings: &Settings, limits: &Limits) -> Found {
+pub(crate) fn search(began: &World, limits: &Limits) -> Found {
     let mut found = Found { is_complete: true, ..Found::default() };
     let (mut met, mut origins, mut bytes) = (HashSet::new(), Vec::new(), Bytes::default());
     let mut first = began.clone();
     first.rebase();
     met.insert(first.fingerprint(&mut bytes));
-    origins.push(Origin { from: 0, by: Event::Advance });
+    origins.push(Origin { from: 0, by: Event { what: What::TimePasses, process: 0, actor: 0 } });
     let mut level = vec![(0, first)];
     while !level.is_empty() && found.depth < limits.depth {
         let mut next = Vec::new();
         for (at, world) in level.drain(..) {
-            for event in world.events(settings) {
+            for event in world.events() {
                 found.steps += 1;
                 let mut then = world.clone();
-                let mut outcome = then.happen(event, settings, &mut found.notes);
-                if outcome.is_ok() {
-                    then.rebase();
-                    let fingerprint = then.fingerprint(&mut bytes);
-                    if met.contains(&fingerprint) {
-                        continue;
-                    }
-                    if limits.sample > 0 && fingerprint % limits.sample == 0 {
-                        found.recovered += 1;
-                        outcome = then.clone().recovers(settings);
-                    }
-                    if outcome.is_ok() && met.len() >= limits.states {
-                        found.is_complete = false;
-                        continue;
-                    }
-                    met.insert(fingerprint);
+                then.happen(event, &mut found.notes);
+                then.rebase();
+                let fingerprint = then.fingerprint(&mut bytes);
+                let is_broken = found.notes.violation.is_some();
+                if !is_broken && (met.contains(&fingerprint) || met.len() >= limits.states) {
+                    found.is_complete &= met.len() < limits.states;
+                    continue;
                 }
+                met.insert(fingerprint);
                 let number = origins.len() as u32;
                 origins.push(Origin { from: at, by: event });
-                if let Err(violation) = outcome {
+                if !is_broken && limits.sample > 0 && fingerprint % limits.sample == 0 {
+                    found.recovered += 1;
+                    found.notes.reach("a state that recovers");
+                    if !then.clone().recovers() {
+                        found.notes.violation =
+                            Some("progress: no leader within 3 TTL after the faults".into());
+                    }
+                }
+                if found.notes.violation.is_some() {
                     found.states = met.len();
                     found.depth += 1;
-                    found.violation = Some((violation, path(&origins, number)));
+                    found.path = path(&origins, number);
                     return found;
                 }
                 next.push((number, then));
@@ -98,14 +100,10 @@ fn path(origins: &[Origin], mut at: u32) -> Vec<Event> {
 }
 
 /// Tells what happens on a path, with the names and instants that a state keeps if it is not rebased.
-pub(crate) fn story(began: &World, path: &[Event], settings: &Settings) -> Vec<String> {
+pub(crate) fn story(began: &World, path: &[Event]) -> Vec<String> {
     let mut notes = Notes { story: Some(Vec::new()), ..Notes::default() };
     let mut world = began.clone();
-    for event in path {
-        if let Err(violation) = world.happen(*event, settings, &mut notes) {
-            notes.tell(|| format!("{violation}"));
-        }
-    }
+    path.iter().for_each(|event| world.happen(*event, &mut notes));
     notes.story.unwrap_or_default()
 }
 
@@ -114,33 +112,26 @@ pub(crate) fn story(began: &World, path: &[Event], settings: &Settings) -> Vec<S
 ///
 /// # Errors
 /// The path up to the first difference.
-pub(crate) fn replay(
-    began: &World,
-    settings: &Settings,
-    depth: usize,
-    random: &mut fastrand::Rng,
-) -> Result<(), Vec<Event>> {
+pub(crate) fn replay(began: &World, depth: usize, random: &mut fastrand::Rng) -> Result<(), Vec<Event>> {
     let (mut plain, mut rebased) = (began.clone(), began.clone());
     rebased.rebase();
     let (mut path, mut bytes) = (Vec::new(), Bytes::default());
     for _ in 0..depth {
-        let events = plain.events(settings);
-        if events != rebased.events(settings) {
+        let events = plain.events();
+        if events != rebased.events() {
             return Err(path);
         }
         let Some(event) = random.choice(&events) else { break };
         path.push(*event);
-        let outcome = plain.happen(*event, settings, &mut Notes::default());
-        let same = rebased.happen(*event, settings, &mut Notes::default());
+        let (mut notes, mut others) = (Notes::default(), Notes::default());
+        plain.happen(*event, &mut notes);
+        rebased.happen(*event, &mut others);
         rebased.rebase();
         let mut copy = plain.clone();
         copy.rebase();
-        if outcome.is_ok() != same.is_ok() || copy.fingerprint(&mut bytes) != rebased.fingerprint(&mut bytes)
-        {
+        let is_same = copy.fingerprint(&mut bytes) == rebased.fingerprint(&mut bytes);
+        if !is_same || notes.violation != others.violation || notes.reached != others.reached {
             return Err(path);
-        }
-        if outcome.is_err() {
-            break;
         }
     }
     Ok(())
