@@ -19,7 +19,7 @@ pub struct Candidacy<K> {
 }
 
 /// The terms of one campaign.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Terms {
     /// The name of the candidate, for people.
     pub holder: Holder,
@@ -59,7 +59,7 @@ impl Terms {
 }
 
 /// When a campaign gives up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AcquireTimeout {
     /// Never: campaign until a slot is won.
     Forever,
@@ -89,7 +89,7 @@ impl Default for EngineSettings {
 }
 
 /// How often one renewal is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RenewalAttempts {
     /// As often as there is time before the loss instant, at least three times. A restart of the database
     /// then costs no leadership.

@@ -11,3 +11,22 @@ mod release;
 pub use campaign::{Campaign, CampaignEvent, CampaignStep, Scanned, Won};
 pub use lease::{Lease, LeaseEvent, LeaseStep};
 pub use release::{Release, ReleaseEvent, ReleaseOutcome, ReleaseStep};
+
+/// Gives other names to instants and versions, of which only differences and equality matter. Two states that
+/// then are equal have the same future, so an exhaustive search meets each only once.
+#[cfg(feature = "testing")]
+pub trait Rebase {
+    /// An instant from which time is counted.
+    fn since(&mut self, at: &mut vvm_clock::Instant);
+    /// An instant that is only waited for: all that have passed are alike.
+    fn until(&mut self, at: &mut vvm_clock::Instant);
+    /// A version.
+    fn version(&mut self, version: &mut crate::Version);
+    /// An epoch.
+    fn epoch(&mut self, epoch: &mut crate::Epoch);
+    /// A record.
+    fn entry(&mut self, entry: &mut crate::Entry) {
+        self.version(&mut entry.version);
+        self.epoch(&mut entry.epoch);
+    }
+}

@@ -7,7 +7,7 @@ use vvm_clock::Span;
 ///
 /// It has its writer's TTL. An observer must wait for that one: an observer that waits for its own TTL takes
 /// over from a live leader with a longer one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
     /// The name of the leader, for people. Never an identity.
     pub holder: Holder,
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 /// A slot without a record. Its epoch survives every release.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vacant {
     /// The epoch of the last leadership; `None` if there was none.
     pub last_epoch: Option<Epoch>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use vvm_clock::Instant;
 
 /// The protocol's intervals for one TTL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Timing {
     ttl: Ttl,
 }

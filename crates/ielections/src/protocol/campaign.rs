@@ -8,7 +8,12 @@ use crate::{
     AcquireError, AcquireTimeout, Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Terms,
     Timing, Vacant, Version, WriteError, timing::Jitter,
 };
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    hash::{Hash, Hasher},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 use view::{Opening, View};
 use vvm_clock::{Instant, WallClock};
 
@@ -24,12 +29,11 @@ use vvm_clock::{Instant, WallClock};
 /// 6. While hints follow releases, read a held slot when its renewal is due, and then once a poll until the
 ///    renewal shows. So a renewal is seen within a poll, as without hints, unless it came early.
 /// 7. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Campaign {
     terms: Terms,
     timing: Timing,
-    entropy: Arc<dyn Entropy>,
-    wall: Arc<dyn WallClock>,
+    sources: Sources,
     gives_up_at: Instant,
     /// Since when no call of the storage has had a useful answer.
     stuck_since: Option<Instant>,
@@ -48,8 +52,19 @@ pub struct Campaign {
     is_partial: bool,
 }
 
+/// Where draws and dates come from. No part of the state: two campaigns that differ in it alone are alike.
+#[derive(Clone, Debug)]
+struct Sources {
+    entropy: Arc<dyn Entropy>,
+    wall: Arc<dyn WallClock>,
+}
+
+impl Hash for Sources {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
 /// The slot that is being claimed, the condition, and the attempts without an answer.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 struct Target {
     slot: usize,
     basis: Basis,
@@ -62,7 +77,7 @@ struct Target {
 }
 
 /// The state of the slot that an attempt replaces.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Basis {
     Vacant(Vacant),
     Expired(Entry),
@@ -70,7 +85,7 @@ enum Basis {
     Own(Entry),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 enum Phase {
     Waiting(Instant),
     Queued(Intent),
@@ -78,7 +93,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Intent {
     Scan,
     /// A linearizable read of one slot, which seemed to go back in time.
@@ -104,8 +119,7 @@ impl Campaign {
         Self {
             timing: Timing::of(terms.ttl),
             terms,
-            entropy,
-            wall,
+            sources: Sources { entropy, wall },
             gives_up_at,
             stuck_since: None,
             views: vec![View::default(); slots],
@@ -174,6 +188,31 @@ impl Campaign {
             Basis::Vacant(_) | Basis::Expired(_) => target.attempts.into_entries().collect(),
         };
         (!left.is_empty()).then_some((target.slot, left))
+    }
+
+    /// Hands on every instant and version, to be shifted and renumbered.
+    #[cfg(feature = "testing")]
+    pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        to.until(&mut self.gives_up_at);
+        to.until(&mut self.next_scan);
+        to.until(&mut self.hints_allowed_at);
+        self.stuck_since.iter_mut().for_each(|since| to.since(since));
+        self.views.iter_mut().for_each(|view| view.rebase(to));
+        if let Phase::Waiting(until) = &mut self.phase {
+            to.until(until);
+        }
+        let Some(target) = &mut self.target else { return };
+        if let Basis::Own(own) = &target.basis {
+            // Only renewals are numbered. Each attempt to claim has an incarnation of its own.
+            let mut last = Version { write: target.last_write, ..own.version };
+            to.version(&mut last);
+            target.last_write = last.write;
+        }
+        match &mut target.basis {
+            Basis::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
+            Basis::Expired(entry) | Basis::Own(entry) => to.entry(entry),
+        }
+        target.attempts.rebase(to);
     }
 
     /// Waits until the instant, or until a hint causes a scan. While an attempt is unresolved, no hint does
@@ -272,7 +311,7 @@ impl Campaign {
         let is_vacant = |opening: &Opening| matches!(opening, Opening::Vacant(_));
         let vacant = openings().filter(|(_, opening)| is_vacant(opening)).count();
         let candidates = if vacant > 0 { vacant } else { openings().count() };
-        let chosen = if candidates > 1 { self.entropy.next_u64() as usize % candidates } else { 0 };
+        let chosen = if candidates > 1 { self.sources.entropy.next_u64() as usize % candidates } else { 0 };
         openings().filter(|(_, opening)| vacant == 0 || is_vacant(opening)).nth(chosen)
     }
 
@@ -319,8 +358,8 @@ impl Campaign {
 
     fn fresh_entry(&self, last: Option<Epoch>) -> Result<Entry, AcquireError> {
         let mut bytes = [0; 16];
-        self.entropy.fill(&mut bytes);
-        let epoch = Epoch::following(last, self.wall.since_unix_epoch())
+        self.sources.entropy.fill(&mut bytes);
+        let epoch = Epoch::following(last, self.sources.wall.since_unix_epoch())
             .map_err(|error| AcquireError::Refused(Box::new(error)))?;
         let version = Version { incarnation: Incarnation::from_bytes(bytes), write: 0 };
         Ok(Entry { holder: self.terms.holder.clone(), version, ttl: self.terms.ttl, epoch })
@@ -359,7 +398,7 @@ impl Campaign {
     }
 
     fn jitter(&self) -> Jitter {
-        Jitter::from_random(self.entropy.next_u64())
+        Jitter::from_random(self.sources.entropy.next_u64())
     }
 }
 

@@ -14,7 +14,7 @@ use vvm_clock::Instant;
 /// 3. The loss instant is `sent + 0.65 TTL`, even while a call is in flight.
 /// 4. A record other than one of our own writes is a loss at once, and so is a replaced storage.
 /// 5. Loss is final: no later answer revives a lease.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Lease {
     timing: Timing,
     held: Entry,
@@ -28,7 +28,7 @@ pub struct Lease {
     last_failure: Option<Arc<str>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// Until this instant.
     Waiting(Instant),
@@ -305,8 +305,24 @@ impl Lease {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Lease {
+    /// Hands on every instant and version, to be shifted and renumbered.
+    pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        let mut last = Version { write: self.last_write, ..self.held.version };
+        to.version(&mut last);
+        self.last_write = last.write;
+        to.entry(&mut self.held);
+        to.since(&mut self.confirmed_sent_at);
+        self.attempts.rebase(to);
+        if let Phase::Waiting(until) = &mut self.phase {
+            to.until(until);
+        }
+    }
+}
+
 /// One write that was sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Attempt {
     /// The record that it writes.
     pub(super) entry: Entry,
@@ -318,7 +334,7 @@ pub(super) struct Attempt {
 ///
 /// Only the *version* of an attempt confirms it. The incarnation proves nothing, since the record that a lost
 /// renewal should have replaced has it, too (I7).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Attempts(Vec<Attempt>);
 
 impl Attempts {
@@ -355,6 +371,14 @@ impl Attempts {
     pub(super) fn shown_by(&self, slot: &Slot) -> Option<&Attempt> {
         let version: Version = slot.entry()?.version;
         self.0.iter().find(|attempt| attempt.entry.version == version)
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        for attempt in &mut self.0 {
+            to.entry(&mut attempt.entry);
+            to.since(&mut attempt.sent_at);
+        }
     }
 
     pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {

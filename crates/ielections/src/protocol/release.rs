@@ -36,7 +36,7 @@ impl fmt::Display for ReleaseOutcome {
 const ATTEMPTS: u32 = 3;
 
 /// A record that is being deleted.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Release {
     incarnation: Incarnation,
     epoch: Epoch,
@@ -108,6 +108,16 @@ impl Release {
                 ReleaseStep::Sleep(now.after(self.timing.retry_pause()))
             }
         }
+    }
+
+    /// Hands on the record that is deleted, to be renamed.
+    #[cfg(feature = "testing")]
+    pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
+        // Any version of the record is deleted, so none is to be renumbered for this one.
+        let mut version = crate::Version { incarnation: self.incarnation, write: u64::MAX };
+        to.version(&mut version);
+        self.incarnation = version.incarnation;
+        to.epoch(&mut self.epoch);
     }
 
     /// If the slot is vacant at our epoch after a delete without an answer, that delete was applied.

@@ -8,7 +8,7 @@ use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
 use vvm_clock::Instant;
 
 /// One slot as one candidate has seen it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct View {
     state: State,
     /// The storage showed an older state than before. A stale read may do that, a linearizable one must not.
@@ -17,7 +17,7 @@ pub(super) struct View {
     pub(super) alive: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 enum State {
     #[default]
     Unseen,
@@ -61,6 +61,18 @@ impl View {
             }
         }
         true
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn rebase(&mut self, to: &mut dyn crate::protocol::Rebase) {
+        match &mut self.state {
+            State::Unseen => {}
+            State::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
+            State::Held { entry, first_seen } => {
+                to.entry(entry);
+                to.since(first_seen);
+            }
+        }
     }
 
     fn is_older(&self, slot: &Slot) -> bool {

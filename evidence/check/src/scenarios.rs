@@ -1,0 +1,96 @@
+//! What is searched: candidates, their clocks, and which faults may happen. And what has to be reached, or nothing
+//! is shown about it.
+
+use crate::{
+    event::What::{self, *},
+    process::Process,
+    rebase::NOW,
+    settings::{Assumption, Settings, Surroundings},
+    world::World,
+};
+use ielections::Ttl;
+use std::time::Duration;
+
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// Tenths of a second that the clock of each candidate counts in a second, and milliseconds of its TTL.
+    candidates: &'static [(u64, u64)],
+    /// Whether each draw is half of what it may be. Otherwise it is nothing.
+    draws: bool,
+    /// How many faults there may be together.
+    pub(crate) faults: u8,
+    /// The longest story, in events.
+    pub(crate) depth: usize,
+    left: &'static [(What, u8)],
+}
+
+const fn scenario(
+    name: &'static str,
+    candidates: &'static [(u64, u64)],
+    draws: bool,
+    (faults, depth): (u8, usize),
+    left: &'static [(What, u8)],
+) -> Scenario {
+    Scenario { name, candidates, draws, faults, depth, left }
+}
+
+/// Every share of this TTL is whole, also on clocks that run at 9/10 and 11/10. So is every share of its half.
+const TTL: u64 = 9_900;
+const APART: &[(u64, u64)] = &[(9, TTL), (11, TTL)];
+const NETWORK: &[(What, u8)] = &[(Slow, 2), (Late, 1), (Crash, 1), (Pause, 1), (Cut, 1)];
+const FALSE: &[(What, u8)] = &[(Slow, 1), (Late, 1), (Twice, 1), (NotApplied, 1), (Broken, 1), (Replaced, 1)];
+const RELEASES: &[(What, u8)] = &[(Release, 2), (Slow, 2), (Late, 1), (Twice, 1), (Cut, 1)];
+const OTHERS: &[(What, u8)] = &[(Deleted, 1), (Vacated, 1), (Slow, 1), (Late, 1)];
+
+/// The scenario whose kill deadlines are moved.
+pub(crate) const NETWORKED: &str = "two candidates";
+pub(crate) const FOREIGN: &str = "records changed by another program";
+
+pub(crate) const ALL: [Scenario; 8] = [
+    scenario(NETWORKED, APART, false, (2, 26), NETWORK),
+    scenario("equal clocks", &[(10, TTL), (10, TTL)], true, (2, 24), NETWORK),
+    scenario("a longer TTL on the slow clock", &[(9, TTL), (11, TTL / 2)], false, (1, 24), NETWORK),
+    scenario("a shorter TTL on the slow clock", &[(9, TTL / 2), (11, TTL)], true, (1, 24), NETWORK),
+    scenario("answers that are false or doubled", APART, false, (2, 24), FALSE),
+    scenario("releases", APART, false, (2, 20), RELEASES),
+    scenario(FOREIGN, APART, false, (2, 20), OTHERS),
+    scenario("three candidates", &[(9, TTL), (10, TTL), (11, TTL)], false, (1, 20), NETWORK),
+];
+
+/// What has to be reached in some scenario, besides each fault.
+#[rustfmt::skip]
+pub(crate) const REACHED: [&str; 27] = [
+    "a kill while working", "a late write that applies", "a take-over after expiry", "a claim of a vacant slot",
+    "a release after a take-over", "a scan", "a claim", "a read-back of a candidate", "a renewal of a candidate",
+    "a campaign that fails", "a renewal of a leader", "a read-back of a leader", "a confirmed renewal",
+    "a leader that waits", "an answer after a loss", "a release", "a release that waits",
+    "Stolen", "Vanished", "EpochWentBack", "StorageReplaced", "StorageUnreachable", "Suspended",
+    "Released", "AlreadyGone", "LeftToExpire", "a state that recovers",
+];
+
+impl Scenario {
+    /// The same with other bounds.
+    pub(crate) fn within(self, faults: u8, depth: usize) -> Self {
+        Self { faults, depth, ..self }
+    }
+
+    /// The faults that are bounded in it.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = What> {
+        self.left.iter().map(|(what, _)| *what)
+    }
+
+    pub(crate) fn world(&self, settings: &Settings) -> World {
+        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 });
+        let rate = |rate: u64| match (around.drops(Assumption::Clocks), rate) {
+            (true, 9) => 8,
+            (true, 11) => 12,
+            _ => rate,
+        };
+        let candidates = ["A", "B", "C"].into_iter().zip(self.candidates);
+        let processes = candidates.filter_map(|(name, (tenths, ttl))| {
+            Some(Process::new(name, rate(*tenths), Ttl::new(Duration::from_millis(*ttl)).ok()?, NOW))
+        });
+        World::new(processes.collect(), self.left.to_vec(), self.faults, around)
+    }
+}

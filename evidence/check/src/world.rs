@@ -1,0 +1,397 @@
+//! [`World`]: some candidates, one slot and the network between them. What can happen next, and what it does.
+
+use crate::{
+    event::{Event, What},
+    process::{Actor, Answer, Call, Failure, Kind, Process, Request},
+    settings::{Assumption, Context, Notes, Surroundings},
+};
+use ielections::{DocumentId, DocumentVersion, Epoch, FenceState, Incarnation, Slot, Vacant};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use vvm_clock::Instant;
+use vvm_storage::{Decision, Shown, State, Step, decide};
+
+#[derive(Clone)]
+pub(crate) struct World {
+    /// True time in nanoseconds. No part of the state, in which only differences count.
+    pub(crate) now: u64,
+    pub(crate) slot: Slot,
+    pub(crate) processes: Vec<Process>,
+    /// Writes without a waiting sender, which may be applied at any time or never.
+    pub(crate) late: Vec<Request>,
+    /// How often each bounded event may still happen.
+    pub(crate) left: Vec<(What, u8)>,
+    /// How many faults may still happen.
+    pub(crate) faults: u8,
+    /// The last claim that was applied.
+    pub(crate) last_claim: Option<(Epoch, Incarnation)>,
+    /// Another program has changed the record. I1 assumes that none does.
+    pub(crate) is_foreign: bool,
+    /// How many incarnations there are. All have a number up to this.
+    pub(crate) incarnations: u64,
+    pub(crate) around: Arc<Surroundings>,
+}
+
+/// The slot as [`decide`] reads it.
+struct Standing<'a>(&'a Slot);
+
+impl State for Standing<'_> {
+    type Error = Infallible;
+
+    fn slot(&self) -> Result<Slot, Infallible> {
+        Ok(self.0.clone())
+    }
+
+    fn fence(&self) -> Result<FenceState, Infallible> {
+        Ok(FenceState { slot: self.0.clone(), last: DocumentVersion::NONE })
+    }
+
+    fn version(&self, _: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
+        Ok(None)
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(None)
+    }
+}
+
+impl World {
+    pub(crate) fn new(
+        processes: Vec<Process>,
+        left: Vec<(What, u8)>,
+        faults: u8,
+        around: Arc<Surroundings>,
+    ) -> Self {
+        let mut world = Self {
+            now: 0,
+            slot: Slot::Vacant(Vacant::default()),
+            processes,
+            late: Vec::new(),
+            left,
+            faults,
+            last_claim: None,
+            is_foreign: false,
+            incarnations: 0,
+            around,
+        };
+        world.processes.iter_mut().for_each(|process| process.begin(&world.around));
+        world
+    }
+
+    pub(crate) fn left(&self, what: What) -> u8 {
+        self.left.iter().find(|(bounded, _)| *bounded == what).map_or(0, |(_, left)| *left)
+    }
+
+    fn may(&self, what: What) -> bool {
+        !what.is_bounded() || self.left(what) > 0 && (self.faults > 0 || !what.is_fault())
+    }
+
+    fn spend(&mut self, what: What, cx: &mut Context<'_>) {
+        if let Some((_, left)) = self.left.iter_mut().find(|(bounded, _)| *bounded == what) {
+            cx.notes.reach(what.told());
+            *left -= 1;
+            self.faults -= u8::from(what.is_fault());
+        }
+    }
+
+    /// Ends all faults, for good.
+    pub(crate) fn heal(&mut self) {
+        (self.faults, self.late, self.left) = (0, Vec::new(), Vec::new());
+        for process in &mut self.processes {
+            (process.is_paused, process.is_cut) = (false, false);
+            process.calls().for_each(|call| call.is_slow = false);
+        }
+    }
+
+    /// The instants that are waited for: in how much true time, and what happens then.
+    fn due(&self) -> Vec<(u64, Event)> {
+        let mut due = Vec::new();
+        for (number, process) in self.processes.iter().enumerate() {
+            let mut at = |instant: Instant, what, actor| {
+                if instant != Instant::NEVER {
+                    let left = process.clock.until(instant).as_nanos() as u64 * 10;
+                    due.push((left.div_ceil(process.rate), Event { what, process: number, actor }));
+                }
+            };
+            let stands_still = process.is_paused && self.around.drops(Assumption::Suspend);
+            if let Some(leading) = process.leading()
+                && !stands_still
+                && !self.around.drops(Assumption::Deadman)
+            {
+                at(leading.kill_at, What::Killed, 0);
+            }
+            if process.is_paused {
+                continue;
+            }
+            for (index, actor) in process.actors.iter().enumerate() {
+                at(actor.wake_at, What::Woken, index);
+                let waits = |call: &&Call| call.is_slow || process.is_cut;
+                if let Some(call) = actor.call.as_ref().filter(waits) {
+                    at(call.deadline, What::Unanswered, index);
+                }
+            }
+        }
+        due
+    }
+
+    /// What can happen next. The first is fair: answers come before timers.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut add = |what, process, actor| {
+            if self.may(what) {
+                events.push(Event { what, process, actor });
+            }
+        };
+        let (mut is_prompt, mut is_open) = (false, !self.late.is_empty());
+        for (number, process) in self.processes.iter().enumerate() {
+            is_open |= process.is_paused || process.is_cut;
+            if process.is_paused {
+                add(What::Resume, number, 0);
+                continue;
+            }
+            for (index, actor) in process.actors.iter().enumerate() {
+                if let Some(call) = actor.call.as_ref().filter(|_| !process.is_cut) {
+                    (is_prompt, is_open) = (is_prompt || !call.is_slow, is_open || call.is_slow);
+                    messages(actor, call).for_each(|what| add(what, number, index));
+                }
+                if let Kind::Leading(leading) = &actor.kind
+                    && !leading.is_ending
+                {
+                    add(if leading.is_lost { What::HandBack } else { What::Release }, number, index);
+                }
+            }
+            add(if process.is_cut { What::Mend } else { What::Cut }, number, 0);
+            add(What::Pause, number, 0);
+            add(What::Crash, number, 0);
+        }
+        let due = self.due();
+        let next = due.iter().map(|(after, _)| *after).min().unwrap_or(0);
+        // The next instant does not come before prompt messages have arrived.
+        let is_near = |(after, _): &(u64, Event)| *after == next && (next == 0 || !is_prompt);
+        for (_, Event { what, process, actor }) in due.into_iter().filter(is_near) {
+            add(what, process, actor);
+            if what == What::Unanswered
+                && let Some(Call { request: Request::Write(_), answer: None, .. }) =
+                    self.processes[process].actors[actor].call
+            {
+                add(What::Late, process, actor);
+            }
+        }
+        if next > 0 && is_open && !is_prompt {
+            add(What::TimePasses, 0, 0);
+        }
+        (0..self.late.len()).for_each(|index| add(What::Lands, index, 0));
+        if self.slot.entry().is_some() {
+            add(What::Deleted, 0, 0);
+            add(What::Vacated, 0, 0);
+        }
+        events
+    }
+
+    fn advance(&mut self) {
+        let next = self.due().iter().map(|(after, _)| *after).min().unwrap_or(0);
+        self.now += next;
+        let is_exact = |process: &Process| (next * process.rate).is_multiple_of(10);
+        assert!(
+            self.processes.iter().all(is_exact),
+            "{next} ns is no whole number of nanoseconds on each clock"
+        );
+        for process in &mut self.processes {
+            if !process.is_paused || !self.around.drops(Assumption::Suspend) {
+                process.clock = process.clock.after(Duration::from_nanos(next * process.rate / 10));
+            }
+        }
+    }
+
+    /// Applies an event, and observes what follows.
+    pub(crate) fn happen(&mut self, event: Event, notes: &mut Notes) {
+        let Event { what, process: number, actor } = event;
+        if matches!(what, What::TimePasses | What::Woken | What::Killed | What::Unanswered | What::Late) {
+            self.advance();
+        }
+        let around = Arc::clone(&self.around);
+        let cx = &mut Context { around: &around, notes };
+        cx.notes.tell(|| self.told(event));
+        self.spend(what, cx);
+        around.set_incarnations(self.incarnations);
+        match what {
+            What::TimePasses => {}
+            What::Resume => self.processes[number].is_paused = false,
+            What::Mend => self.processes[number].is_cut = false,
+            What::Cut => self.processes[number].is_cut = true,
+            What::Pause => {
+                self.processes[number].is_paused = true;
+                // Its answers wait as long as it does.
+                self.processes[number].calls().for_each(|call| call.is_slow = true);
+            }
+            What::Slow => {
+                let call = &mut self.processes[number].actors[actor].call;
+                call.iter_mut().for_each(|call| call.is_slow = true);
+            }
+            What::Crash => self.die(number, cx),
+            What::Killed => {
+                if self.processes[number].leading().is_some_and(|leading| !leading.is_ending) {
+                    cx.notes.reach("a kill while working");
+                }
+                self.die(number, cx);
+            }
+            What::Deleted | What::Vacated => {
+                let last_epoch = self.slot.last_epoch().filter(|_| what == What::Vacated);
+                self.slot = Slot::Vacant(Vacant { last_epoch });
+                self.is_foreign = true;
+                self.last_claim = self.last_claim.filter(|_| what == What::Vacated);
+            }
+            What::Lands => {
+                let request = self.late.remove(number);
+                if self.arrive(&request, cx).0.is_none() {
+                    cx.notes.reach("a late write that applies");
+                }
+            }
+            What::Arrives => self.arrives(number, actor, cx),
+            What::Answered | What::Twice => {
+                if what == What::Twice {
+                    self.keep(number, actor);
+                }
+                self.arrives(number, actor, cx);
+                let call = &mut self.processes[number].actors[actor].call;
+                if let Some(answer) = call.as_mut().and_then(|call| call.answer.take()) {
+                    self.processes[number].answered(actor, Ok(answer), cx);
+                }
+            }
+            What::NotApplied | What::Replaced | What::Broken | What::Unanswered | What::Late => {
+                if matches!(what, What::Late | What::Broken) {
+                    self.keep(number, actor);
+                }
+                let failure = match what {
+                    What::NotApplied => Failure::NotApplied,
+                    What::Replaced => Failure::Replaced,
+                    _ => Failure::Unanswered,
+                };
+                self.processes[number].answered(actor, Err(failure), cx);
+            }
+            What::Woken => self.processes[number].woken(actor, cx),
+            What::HandBack | What::Release => {
+                self.processes[number].works_on |= around.drops(Assumption::HandedBack);
+                self.processes[number].hand_back(actor, cx);
+            }
+        }
+        self.incarnations = around.incarnations();
+        self.observe(cx);
+    }
+
+    /// The process ends, and is started again. A write that it has sent may still arrive.
+    fn die(&mut self, number: usize, cx: &mut Context<'_>) {
+        let process = &mut self.processes[number];
+        let calls = process.actors.drain(..).filter_map(|actor| actor.call);
+        let sent: Vec<_> = calls.filter(|call| call.answer.is_none()).map(|call| call.request).collect();
+        (process.is_paused, process.works_on) = (false, false);
+        process.begin(&self.around);
+        for request in sent {
+            if matches!(request, Request::Write(_)) && self.may(What::Late) {
+                self.spend(What::Late, cx);
+                self.late.push(request);
+            }
+        }
+    }
+
+    /// Keeps a write under way, which then arrives late or never.
+    fn keep(&mut self, number: usize, actor: usize) {
+        let call = self.processes[number].actors[actor].call.as_ref();
+        let under_way = |call: &&Call| matches!(call.request, Request::Write(_)) && call.answer.is_none();
+        self.late.extend(call.filter(under_way).map(|call| call.request.clone()));
+    }
+
+    /// The request of a call arrives, unless it has before.
+    fn arrives(&mut self, number: usize, actor: usize, cx: &mut Context<'_>) {
+        let call = self.processes[number].actors[actor].call.as_ref();
+        let Some(call) = call.filter(|call| call.answer.is_none()) else { return };
+        let request = call.request.clone();
+        let answer = self.arrive(&request, cx);
+        self.processes[number].actors[actor]
+            .call
+            .iter_mut()
+            .for_each(|call| call.answer = Some(answer.clone()));
+    }
+
+    /// A request reaches the storage.
+    fn arrive(&mut self, request: &Request, cx: &mut Context<'_>) -> Answer {
+        let Request::Write(step) = request else { return Answer(Some(self.slot.clone())) };
+        let Ok(decision) = decide(&Standing(&self.slot), step);
+        let decision = match step {
+            Step::Claim { to, .. } | Step::Renew { to, .. } if self.around.drops(Assumption::Conditions) => {
+                Decision::Hold(to)
+            }
+            _ => decision,
+        };
+        self.slot = match (decision, step) {
+            (Decision::Hold(to), _) => {
+                if let Step::Claim { from, .. } = step {
+                    cx.notes.reach(match from {
+                        Slot::Held { .. } => "a take-over after expiry",
+                        Slot::Vacant(_) => "a claim of a vacant slot",
+                    });
+                    self.claimed(to, cx);
+                } else {
+                    self.landed(to.epoch, to.incarnation(), cx);
+                }
+                for sent in self.processes.iter_mut().flat_map(|process| &mut process.sent) {
+                    sent.applied |= sent.version == to.version;
+                }
+                Slot::Held { entry: to.clone(), proven_age: None }
+            }
+            (Decision::Vacate(epoch), Step::Release { incarnation, .. }) => {
+                self.landed(epoch, *incarnation, cx);
+                Slot::Vacant(Vacant { last_epoch: Some(epoch) })
+            }
+            (Decision::Refuse(Shown::Slot(stands)), _) => {
+                if let (Step::Release { epoch, .. }, Some(entry)) = (step, stands.entry())
+                    && entry.epoch > *epoch
+                {
+                    cx.notes.reach("a release after a take-over");
+                }
+                cx.notes.tell(|| format!("    the storage refuses {}: {stands}", request.told()));
+                return Answer(Some(stands));
+            }
+            // Of documents and settings, which are not checked.
+            _ => return Answer(None),
+        };
+        cx.notes.tell(|| format!("    the storage applies {}", request.told()));
+        Answer(None)
+    }
+
+    fn told(&self, Event { what, process, actor }: Event) -> String {
+        let subject = match what {
+            What::TimePasses | What::Deleted | What::Vacated => String::new(),
+            What::Lands => self.late[process].told(),
+            What::Woken
+            | What::Killed
+            | What::Resume
+            | What::Mend
+            | What::HandBack
+            | What::Release
+            | What::Crash
+            | What::Pause
+            | What::Cut => self.processes[process].name.into(),
+            _ => {
+                let process = &self.processes[process];
+                let call = process.actors[actor].call.as_ref();
+                format!("{} of {}", call.map_or(String::new(), |call| call.request.told()), process.name)
+            }
+        };
+        format!("{:8.4} s  {subject}{}", self.now as f64 / 1e9, what.told())
+    }
+}
+
+/// What may become of a call.
+fn messages(actor: &Actor, call: &Call) -> impl Iterator<Item = What> {
+    let is_new_write = matches!(call.request, Request::Write(_)) && call.answer.is_none();
+    let all = [
+        (What::Answered, true),
+        (What::Slow, !call.is_slow),
+        (What::Arrives, call.is_slow && call.answer.is_none()),
+        (What::Twice, is_new_write),
+        (What::NotApplied, is_new_write),
+        (What::Broken, true),
+        (What::Replaced, !matches!(actor.kind, Kind::Releasing(_))),
+    ];
+    all.into_iter().filter_map(|(what, may)| may.then_some(what))
+}
