@@ -57,7 +57,7 @@ async fn opened(url: &str) -> Cells<ObjectCells> {
 async fn driver() -> Driver {
     static DRIVER_IS_READY: OnceCell<()> = OnceCell::const_new();
     let url = url("suites");
-    DRIVER_IS_READY.get_or_init(async || drop(init_storage(&url).await.unwrap())).await;
+    DRIVER_IS_READY.get_or_init(async || init_storage(&url).await.unwrap()).await;
     Driver::at(url).with_ttl(Driver::TTL_ON_A_SERVER)
 }
 
