@@ -113,13 +113,16 @@ fn search_all(args: &Args, scenarios: &[Scenario], settings: &Settings) -> bool 
     let faults = scenarios.iter().flat_map(Scenario::faults).map(What::told);
     let has_to_be = scenarios::REACHED.into_iter().chain(faults);
     let missing: BTreeSet<&str> = has_to_be.filter(|what| !reached.contains(what)).collect();
+    if args.scenario.is_some() {
+        return is_held;
+    }
     if is_held && !missing.is_empty() {
         println!(
             "not reached, so nothing is shown about it: {}",
             missing.iter().copied().collect::<Vec<_>>().join("; ")
         );
     }
-    is_held && (missing.is_empty() || args.scenario.is_some())
+    is_held && missing.is_empty()
 }
 
 /// Searches one scenario with few faults, and returns the length of the story of a violation.
