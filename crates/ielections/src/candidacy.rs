@@ -1,11 +1,7 @@
 //! What a caller chooses: slots and terms of a candidacy, settings of the engine.
 
 use crate::{Epoch, Holder, Ttl, storage::Cause};
-use std::{
-    fmt::Display,
-    num::{NonZeroU32, NonZeroUsize},
-    time::Duration,
-};
+use std::{fmt::Display, num::NonZeroUsize, time::Duration};
 use vvm_clock::Span;
 use vvm_deadman::ArmError;
 
@@ -76,27 +72,14 @@ pub enum AcquireTimeout {
 pub struct EngineSettings {
     /// How many storage calls may be in flight at once (I11). Renewals go first.
     pub max_in_flight: NonZeroUsize,
-    /// How often one renewal is tried.
-    pub renewal_attempts: RenewalAttempts,
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
         // Enough for 20,000 renewals a second at round trips of 10 ms; few enough not to overload a database.
         const MAX_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
-        Self { max_in_flight: MAX_IN_FLIGHT, renewal_attempts: RenewalAttempts::default() }
+        Self { max_in_flight: MAX_IN_FLIGHT }
     }
-}
-
-/// How often one renewal is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum RenewalAttempts {
-    /// As often as there is time before the loss instant, at least three times. A restart of the database
-    /// then costs no leadership.
-    #[default]
-    UntilLoss,
-    /// This many attempts, and then the leadership is lost.
-    Exactly(NonZeroU32),
 }
 
 /// No leadership was acquired. The campaign left no record in the storage, or one that expires within a TTL.

@@ -1,6 +1,6 @@
 //! [`Elections`]: acquires leaderships, and ends when all of them are handed back.
 
-pub use crate::candidacy::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, RenewalAttempts, Terms};
+pub use crate::candidacy::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, Terms};
 
 use crate::{
     Env, Key, Leadership, TtlStorage,

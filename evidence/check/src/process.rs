@@ -7,7 +7,6 @@ use crate::{
 use ielections::{
     Claim, Delete, Entry, Holder, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms, Timing, Ttl, Vacant,
     Version, WriteError,
-    elections::RenewalAttempts,
     protocol::{
         Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent,
         ReleaseStep, Scanned, Won,
@@ -262,7 +261,7 @@ impl Process {
         cx.notes.tell(|| {
             format!("    {} LEADS at {:?}, killed in {left:?} of its clock", self.name, entry.epoch)
         });
-        let lease = Lease::begin(entry, sent_at, RenewalAttempts::UntilLoss, cx.around.jitter());
+        let lease = Lease::begin(entry, sent_at, cx.around.jitter());
         let wake_at = lease.wake_at();
         let leading = Leading { lease, kill_at, is_lost: false, is_gone: false, is_ending: false };
         self.actors[actor] = Actor { kind: Kind::Leading(Box::new(leading)), wake_at, call: None };

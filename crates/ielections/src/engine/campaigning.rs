@@ -130,7 +130,7 @@ impl<K: Key> Engine<K> {
             }
         };
         let standing = self.standing(id, &key, &entry, sent_at);
-        let lease = Lease::begin(entry, sent_at, self.settings.renewal_attempts, self.jitter());
+        let lease = Lease::begin(entry, sent_at, self.jitter());
         let wake_at = lease.wake_at();
         self.actors[id].kind = Kind::Leading(Box::new(Leading {
             key: key.clone(),

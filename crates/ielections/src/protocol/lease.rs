@@ -1,8 +1,7 @@
 //! [`Lease`]: a record that is held, and renewed or lost.
 
 use crate::{
-    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError, candidacy::RenewalAttempts,
-    storage::Cause, timing::Jitter,
+    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError, storage::Cause, timing::Jitter,
 };
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
@@ -24,7 +23,6 @@ pub struct Lease {
     phase: Phase,
     last_write: u64,
     tried: u32,
-    limit: RenewalAttempts,
     last_failure: Option<Arc<str>>,
 }
 
@@ -97,7 +95,7 @@ pub enum LeaseStep {
 impl Lease {
     /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at
     /// [`Lease::wake_at`].
-    pub fn begin(held: Entry, sent_at: Instant, limit: RenewalAttempts, jitter: Jitter) -> Self {
+    pub fn begin(held: Entry, sent_at: Instant, jitter: Jitter) -> Self {
         let timing = Timing::of(held.ttl);
         Self {
             timing,
@@ -107,7 +105,6 @@ impl Lease {
             attempts: Attempts::default(),
             phase: Phase::Waiting(timing.renew_at(sent_at, jitter)),
             tried: 0,
-            limit,
             last_failure: None,
         }
     }
@@ -281,8 +278,7 @@ impl Lease {
     }
 
     fn pause(&mut self, now: Instant) -> LeaseStep {
-        let spent = matches!(self.limit, RenewalAttempts::Exactly(limit) if self.tried >= limit.get());
-        if spent || now >= self.loss_at() {
+        if now >= self.loss_at() {
             return self.out_of_time();
         }
         let until = now.after(self.timing.retry_pause()).min(self.loss_at());

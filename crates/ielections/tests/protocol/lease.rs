@@ -5,12 +5,11 @@ use crate::tape::Tape;
 use ielections::{
     Delete, Entry, Epoch, Holder, Incarnation, Loss, ReadError, ReleaseOutcome, Slot, Swap, Timing, Ttl,
     Vacant, Version, WriteError,
-    elections::RenewalAttempts,
     protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
     timing::Jitter,
 };
 use proptest::prelude::*;
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 use vvm_clock::Instant;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -62,13 +61,9 @@ fn cause() -> ielections::storage::Cause {
 }
 
 impl LeaseRun {
-    fn begin(mut tape: Tape) -> Self {
+    fn begin(tape: Tape) -> Self {
         let held = entry(1, 7);
-        let limit = match tape.below(4) {
-            0..3 => RenewalAttempts::UntilLoss,
-            _ => RenewalAttempts::Exactly(NonZeroU32::new(1 + tape.below(4) as u32).unwrap()),
-        };
-        let lease = Lease::begin(held.clone(), BEGAN, limit, Jitter::NONE);
+        let lease = Lease::begin(held.clone(), BEGAN, Jitter::NONE);
         Self {
             wake_at: lease.wake_at(),
             applied: vec![(held.version, BEGAN, BEGAN)],
@@ -265,9 +260,9 @@ proptest! {
     }
 }
 
-/// Renews with calls that all time out. Returns their number and the instant of the loss.
-fn attempts_without_an_answer(limit: RenewalAttempts) -> (u32, Instant) {
-    let mut lease = Lease::begin(entry(1, 7), BEGAN, limit, Jitter::NONE);
+#[test]
+fn three_attempts_fit_even_if_each_times_out() {
+    let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
     let mut now = lease.wake_at();
     let mut event = LeaseEvent::Woken;
     let mut sent = 0;
@@ -283,30 +278,17 @@ fn attempts_without_an_answer(limit: RenewalAttempts) -> (u32, Instant) {
                 now = until;
                 LeaseEvent::Woken
             }
-            LeaseStep::Lost(Loss::StorageUnreachable { last_failure: Some(_) }) => return (sent, now),
+            LeaseStep::Lost(Loss::StorageUnreachable { last_failure: Some(_) }) => break,
             other => panic!("{other:?}"),
         };
     }
-}
-
-#[test]
-fn three_attempts_fit_even_if_each_times_out() {
-    let (sent, lost_at) = attempts_without_an_answer(RenewalAttempts::UntilLoss);
     assert_eq!(sent, 3);
-    assert_eq!(lost_at, TIMING.loss_at(BEGAN));
-}
-
-#[test]
-fn exact_number_of_attempts_ends_the_lease() {
-    let limit = RenewalAttempts::Exactly(NonZeroU32::new(2).unwrap());
-    let (sent, lost_at) = attempts_without_an_answer(limit);
-    assert_eq!(sent, 2);
-    assert!(lost_at < TIMING.loss_at(BEGAN));
+    assert_eq!(now, TIMING.loss_at(BEGAN));
 }
 
 #[test]
 fn lease_woken_after_its_loss_instant_is_lost_without_a_call() {
-    let mut lease = Lease::begin(entry(1, 7), BEGAN, RenewalAttempts::UntilLoss, Jitter::NONE);
+    let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
     let step = lease.on(TIMING.loss_at(BEGAN), LeaseEvent::Woken, Jitter::NONE);
     assert!(matches!(step, LeaseStep::Lost(Loss::Suspended)), "{step:?}");
 }
