@@ -50,6 +50,12 @@ fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
         // sender.
         let (_deadlines, deadline) = watch::channel(None);
         let (_signals, signals) = broadcast::channel(1);
+        let timeouts = StopTimeouts {
+            pre_stop_timeout: Duration::ZERO,
+            least_to_stop: Duration::ZERO,
+            stop_timeout: Duration::from_secs(1),
+            killing: Duration::from_millis(200),
+        };
         let spec = CommandSpec {
             command,
             environment: env::vars_os().collect(),
@@ -59,13 +65,8 @@ fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
             group: supervisor.terminal_group,
             containment: &supervisor.containment,
             deadline: deadline.clone(),
+            killing: timeouts.killing,
             on_event: OnEvent::new(|event| println!("{event}")),
-        };
-        let timeouts = StopTimeouts {
-            pre_stop_timeout: Duration::ZERO,
-            least_to_stop: Duration::ZERO,
-            stop_timeout: Duration::from_secs(1),
-            killing: Duration::from_millis(200),
         };
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
         let controls = Controls { signals, stop: stop.clone(), kill, deadline };

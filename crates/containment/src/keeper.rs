@@ -31,11 +31,6 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::{KernelTimer, SECOND_LAYER_BEHIND};
 
-/// How long before the kill deadline a keeper kills without an order. A running supervisor orders it
-/// earlier: it leaves a twentieth of the TTL for killing, at least 50 ms. So this is for a stopped
-/// supervisor. The keeper has this time and [`SECOND_LAYER_BEHIND`] before its own timer kills it.
-const BEFORE_THE_DEADLINE: Duration = Duration::from_millis(25);
-
 /// The name of the stage.
 pub(crate) const STAGE: &str = "stage-keeper";
 
@@ -46,9 +41,9 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
     let Accepted { link, first, descriptors } = launch::accept()?;
     let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
-    if let ToKeeper::Begin { group, deadline } = first {
+    if let ToKeeper::Begin { group, deadline, before_the_deadline } = first {
         let (lines, group) = (&HelperLines::of_environment(), group.map(Some));
-        let task = KeeperTask { lines, command, group, deadline, descriptors };
+        let task = KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors };
         keep(&link, task, signals, Scope::Descendants);
     }
     Ok(0)
@@ -61,6 +56,8 @@ pub(crate) struct KeeperTask<'k> {
     /// The process group to stay in, which has no number in a namespace; `None` for a new one.
     pub(crate) group: Option<Option<Pid>>,
     pub(crate) deadline: Option<Instant>,
+    /// How long before the kill deadline it kills without an order.
+    pub(crate) before_the_deadline: Duration,
     /// The command's standard input, the guardian's process, a control group's folder.
     pub(crate) descriptors: Vec<OwnedFd>,
 }
@@ -116,6 +113,7 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
         containment,
         timer,
         deadline: None,
+        before_the_deadline: order.before_the_deadline,
         command: None,
         shim: None,
         helpers: Vec::new(),
@@ -149,6 +147,9 @@ struct Keeper<'k> {
     timer: Option<KernelTimer>,
     /// The kill deadline.
     deadline: Option<Instant>,
+    /// How long before it this process kills without an order. A running supervisor orders it earlier, so this
+    /// is for a stopped one. It has this time and [`SECOND_LAYER_BEHIND`] before its own timer kills it.
+    before_the_deadline: Duration,
     /// The command, until it is reaped.
     command: Option<ChildHandle>,
     /// The link to its shim, until the command is executed.
@@ -353,7 +354,7 @@ impl Keeper<'_> {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.deadline.map(|deadline| deadline.before(BEFORE_THE_DEADLINE))
+        self.deadline.map(|deadline| deadline.before(self.before_the_deadline))
     }
 
     /// Sets the timer as far behind the deadline as the supervisor's second layer: when the supervisor dies

@@ -11,6 +11,7 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal},
 };
+use std::time::Duration;
 use vvm_clock::Instant;
 
 /// From the guardian to the supervisor.
@@ -145,6 +146,8 @@ pub(crate) enum ToKeeper {
         group: Option<Pid>,
         /// The kill deadline.
         deadline: Option<Instant>,
+        /// How long before the kill deadline the keeper kills without an order.
+        before_the_deadline: Duration,
     },
     /// The first message: only try whether a keeper can start.
     TryOut,
@@ -205,9 +208,10 @@ pub(crate) enum FromKeeper {
 impl Message for ToKeeper {
     fn to_frame(&self) -> Frame {
         match *self {
-            Self::Begin { group, deadline } => {
+            Self::Begin { group, deadline, before_the_deadline } => {
                 let [tag, nanos] = instant_words(deadline);
-                frame(48, [tag, nanos, optional_pid_word(group)])
+                let before_the_deadline = u64::try_from(before_the_deadline.as_nanos()).unwrap_or(u64::MAX);
+                frame(48, [tag, nanos, optional_pid_word(group), before_the_deadline])
             }
             Self::TryOut => frame(49, []),
             Self::Signal(ForwardedSignal { signal, delivered }) => {
@@ -222,9 +226,13 @@ impl Message for ToKeeper {
     }
 
     fn from_frame(frame: &Frame) -> Option<Self> {
-        let [first, second, third, _] = frame.words;
+        let [first, second, third, fourth] = frame.words;
         Some(match frame.kind {
-            48 => Self::Begin { group: pid(third), deadline: instant(frame.words) },
+            48 => Self::Begin {
+                group: pid(third),
+                deadline: instant(frame.words),
+                before_the_deadline: Duration::from_nanos(fourth),
+            },
             49 => Self::TryOut,
             50 => Self::Signal(ForwardedSignal { signal: signal(first)?, delivered: second != 0 }),
             51 => Self::Helper(at(&HELPERS, first)?),
@@ -418,8 +426,16 @@ mod tests {
             assert_eq!(ToSupervisor::from_frame(&message.to_frame()), None);
         }
         let to_keeper = [
-            ToKeeper::Begin { group: Some(pid), deadline: None },
-            ToKeeper::Begin { group: None, deadline: Some(Instant::NEVER) },
+            ToKeeper::Begin {
+                group: Some(pid),
+                deadline: None,
+                before_the_deadline: Duration::from_millis(100),
+            },
+            ToKeeper::Begin {
+                group: None,
+                deadline: Some(Instant::NEVER),
+                before_the_deadline: Duration::ZERO,
+            },
             ToKeeper::TryOut,
             ToKeeper::Signal(ForwardedSignal { signal: Signal::QUIT, delivered: true }),
             ToKeeper::Helper(Helper::PreStop),

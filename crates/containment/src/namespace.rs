@@ -166,7 +166,7 @@ fn serve(
     descriptors: Vec<OwnedFd>,
 ) -> Result<(), NamespaceRefusal> {
     furnish()?;
-    let ToKeeper::Begin { group, deadline } = first else {
+    let ToKeeper::Begin { group, deadline, before_the_deadline } = first else {
         let _ = link.send(&FromKeeper::Ready);
         return Ok(());
     };
@@ -179,7 +179,7 @@ fn serve(
     let group = group.map(|_| None);
     keeper::keep(
         link,
-        KeeperTask { lines, command, group, deadline, descriptors },
+        KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors },
         signals,
         Scope::Namespace,
     );

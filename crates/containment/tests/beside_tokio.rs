@@ -157,6 +157,7 @@ fn spec<'a>(
         group: None,
         containment: &supervisor.containment,
         deadline,
+        killing: AT_ONCE.killing,
         on_event: OnEvent::new(|event| println!("{event}")),
     }
 }

@@ -16,6 +16,7 @@ fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
         containment: Containment::by_family(Family::of_this_process().unwrap()),
         timer: None,
         deadline: None,
+        before_the_deadline: Duration::ZERO,
         command: Some(ChildHandle { pid: Pid::INIT, group: Group::Own }),
         shim: Some(near),
         helpers: Vec::new(),

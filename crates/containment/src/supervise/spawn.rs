@@ -19,9 +19,14 @@ use std::{
     io,
     os::{fd::AsFd, unix::process::CommandExt as _},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::watch;
 use vvm_clock::Instant;
+
+/// The keeper kills without an order when the time for killing is down to this part. Half for each: a busy machine delays
+/// the order of a running supervisor, and the start of the keeper of a stopped one.
+const KEEPER_SHARE: u32 = 2;
 
 /// A command to start.
 #[derive(Debug)]
@@ -42,6 +47,9 @@ pub struct CommandSpec<'a, Input, Guardian> {
     pub containment: &'a Containment,
     /// The kill deadline, as it moves.
     pub deadline: watch::Receiver<Option<Instant>>,
+    /// [`StopTimeouts::killing`](crate::StopTimeouts::killing). If this process is stopped, the keeper kills without an
+    /// order when half of it is left.
+    pub killing: Duration,
     /// Receives events.
     pub on_event: OnEvent,
 }
@@ -107,7 +115,12 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     order.containment.remember_keeper(keeper.process());
     let mut descriptors = vec![order.input.as_fd(), order.guardian.as_fd()];
     descriptors.extend(order.containment.group.as_ref().map(|group| group.as_fd()));
-    keeper.begin(&ToKeeper::Begin { group: order.group, deadline: at_first }, &descriptors);
+    let begin = ToKeeper::Begin {
+        group: order.group,
+        deadline: at_first,
+        before_the_deadline: order.killing / KEEPER_SHARE,
+    };
+    keeper.begin(&begin, &descriptors);
     let keeper = KeeperHandle::of(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
     let command = order.command.first().cloned().unwrap_or_default();
     Ok(Starting { keeper, helpers, on_event, command, process })

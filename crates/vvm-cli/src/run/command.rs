@@ -388,6 +388,7 @@ impl CommandStarter {
             group: self.terminal_group,
             containment: &self.containment,
             deadline: self.deadline.clone(),
+            killing: self.timeouts().killing,
             on_event: self.on_event.clone(),
         };
         Ok(spawn(&order)?)

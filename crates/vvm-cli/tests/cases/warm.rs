@@ -210,6 +210,33 @@ fn app_that_hangs_at_stop_is_dead_by_the_deadline() {
     assert!(beat < kill_at, "it lived at {beat}, after its deadline at {kill_at}");
 }
 
+mod timed {
+    use super::*;
+
+    /// The keeper kills it, half of the time for killing before the deadline. Shows I4.
+    #[test]
+    fn app_of_a_stopped_host_is_dead_by_the_deadline() {
+        /// Half of the 0.2 s for killing.
+        const BEFORE: Duration = Duration::from_millis(100);
+        VVM.timed("the host of an app is stopped", |attempt, trial| {
+            let result = trial.folder().join("result");
+            let run = warm(trial, "hangs").with(["--ttl", SHORT_TTL, "--result-file"]);
+            let mut running = run.with([result.to_str().unwrap()]).start();
+            running.stdout.wait_for("leads");
+            let beats = trial.folder().join("beat");
+            eventually("the app beats", || beats.exists());
+            let since = SystemClock::read();
+            kill_process(running.host(), Signal::STOP).unwrap();
+            running.finish();
+            let result: Value = serde_json::from_str(&fs::read_to_string(&result).unwrap()).unwrap();
+            let deadline = Duration::from_nanos(result["kill_deadline_ns"].as_u64().unwrap());
+            let last = Duration::from_millis(number(&beats));
+            let late = (last + BEFORE).saturating_sub(deadline);
+            attempt.reported("the end of the app", BEFORE, late, since).map(|_| ())
+        });
+    }
+}
+
 #[test]
 fn process_that_is_not_contained_is_refused() {
     let trial = VVM.trial();
