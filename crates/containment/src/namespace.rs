@@ -25,7 +25,10 @@ use rustix::{
 use std::{
     ffi::OsString,
     fs, io,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
     process::{Child, ExitCode, ExitStatus},
 };
 
@@ -37,7 +40,10 @@ pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
         .map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
-    let mut outside = launch::command(OUTSIDE_STAGE, [], far).spawn().map_err(no_process)?;
+    let mut outside = launch::command(OUTSIDE_STAGE, [], far);
+    // In a group of its own. Process 1 would end in the caller's group with a parent outside of it. If that group is
+    // orphaned, as under setsid(1), and has a stopped process, the kernel sends HUP to all of it (setpgid(2)).
+    let mut outside = outside.process_group(0).spawn().map_err(no_process)?;
     // If the process has ended, the link shows it.
     let _ = link.send(&ToKeeper::TryOut);
     link.wait();

@@ -77,6 +77,16 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
 }
 
+/// The kernel sends HUP to an orphaned group with a stopped process when a member ends whose parent is in another
+/// group.
+#[test]
+fn session_leader_with_a_stopped_process_survives_a_start() {
+    let trial = VVM.trial();
+    let script = "sleep 1000 & kill -s STOP $!; \"$@\"; echo lives; kill -s KILL $!";
+    let finished = trial.run(["echo", "ran"]).through(["setsid", "sh", "-c", script, "sh"]).finish();
+    assert_eq!(finished.stdout, ["ran", "lives"], "{:#?}", finished.stderr);
+}
+
 /// Runs a command as the user `nobody`.
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
