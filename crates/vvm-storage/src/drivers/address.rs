@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each driver has some of them")]
 
 use crate::opening::OpenError;
-use std::{env, fmt, fs, path::Path, time::Duration};
+use std::{env, fmt, fs, net::IpAddr, path::Path, time::Duration};
 
 /// Iterates over the options.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
@@ -59,8 +59,23 @@ impl fmt::Display for Host {
 impl Host {
     /// Whether it is this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        let address = self.name.parse::<std::net::IpAddr>();
-        self.name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        is_loopback(&self.name)
+    }
+}
+
+/// Whether a host is this machine: `localhost`, or an address, which may be in brackets.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether the host of `host:port/path`, which may begin with `http://` or `https://`, is this machine.
+pub(super) fn is_on_loopback(place: &str) -> bool {
+    let place = ["http://", "https://"].iter().find_map(|scheme| place.strip_prefix(scheme)).unwrap_or(place);
+    let authority = place.split(['/', '?']).next().unwrap_or_default();
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => is_loopback(host),
+        _ => is_loopback(authority),
     }
 }
 
@@ -112,6 +127,23 @@ pub(super) fn missing_password() -> OpenError {
     ))
 }
 
+/// Runs these tests of `module` again, in an environment with a proxy that no program answers for.
+///
+/// # Panics
+/// One of them fails there.
+#[cfg(test)]
+pub(super) fn behind_a_closed_proxy(module: &str, tests: &[&str]) {
+    let mut again = std::process::Command::new(env::current_exe().expect("a test program"));
+    again.arg("--exact").args(tests.iter().map(|test| format!("{module}::{test}")));
+    for name in ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
+        again.env(name, "http://127.0.0.1:1");
+    }
+    let ran = again.output().expect("it starts");
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let all = format!("test result: ok. {} passed", tests.len());
+    assert!(text.contains(&all), "{text}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +156,16 @@ mod tests {
             let refusal = options(empty).collect::<Result<Vec<_>, _>>().unwrap_err();
             assert!(refusal.contains("=VALUE"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn loopback_is_told_from_names_that_begin_like_it() {
+        let here =
+            ["http://127.0.0.1:8000", "https://[::1]:9/a:b", "localhost", "http://localhost?a=b", "[::1]"];
+        here.iter().for_each(|place| assert!(is_on_loopback(place), "{place}"));
+        let there =
+            ["http://127.0.0.1.example.com", "localhost.example.com:80", "http://10.0.0.1/127.0.0.1", ""];
+        there.iter().for_each(|place| assert!(!is_on_loopback(place), "{place}"));
     }
 
     #[test]

@@ -83,6 +83,7 @@
 
 mod address;
 mod errors;
+mod http;
 mod open;
 mod requests;
 mod rows;

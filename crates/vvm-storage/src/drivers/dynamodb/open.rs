@@ -4,6 +4,7 @@
 use super::{
     address::{Address, LoadedOnce},
     errors::{DriverError, Failure},
+    http,
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
@@ -62,8 +63,9 @@ pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> R
 
 /// Loads the settings that the address leaves open from the SDK's chain: environment, profile, machine.
 async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
-    let mut loader =
-        aws_config::defaults(BehaviorVersion::v2026_01_12()).region(Region::new(address.region.clone()));
+    let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .region(Region::new(address.region.clone()))
+        .http_client(http::client());
     if let Some(endpoint) = &address.endpoint {
         loader = loader.endpoint_url(endpoint);
     }
@@ -86,6 +88,7 @@ pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Cl
     // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
     // credentials are separate and follow the SDK's own rules.
     let configuration = Builder::from(configuration)
+        .http_client(http::client())
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())

@@ -343,6 +343,13 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     assert!(matches!(outcome, Ok(Done::Refused(Shown::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
 
+/// A proxy on another machine would reach its own loopback, and this one reaches nothing.
+#[test]
+fn loopback_is_reached_without_a_proxy() {
+    let cases = ["each_verb_is_one_request", "missing_table_is_created_and_waited_for"];
+    crate::drivers::address::behind_a_closed_proxy("drivers::dynamodb::tests", &cases);
+}
+
 fn id() -> DocumentId {
     DocumentId::new("name").unwrap()
 }

@@ -4,7 +4,7 @@
 use super::kubeconfig::{self, Token, unusable};
 use crate::{
     drivers::{
-        address::{REQUEST_TIMEOUT, options, request_timeout},
+        address::{REQUEST_TIMEOUT, is_loopback, options, request_timeout},
         tls::{Names, Pem, Tls},
     },
     opening::OpenError,
@@ -161,8 +161,6 @@ fn cluster(
     let uri: Uri = server.parse().map_err(|cause| wrong(&format!("{cause}")))?;
     let host = uri.host().ok_or_else(|| wrong("no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let is_loopback =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     let (tls, port) = match uri.scheme_str() {
         Some("https") => {
             let name = server_name.unwrap_or(&host).to_owned();
@@ -170,7 +168,7 @@ fn cluster(
             let tls = tls.read().map_err(|file| unusable(&file.path, file.why))?;
             (Some((TlsConnector::from(Arc::new(tls)), name)), 443)
         }
-        Some("http") if is_loopback => (None, 80),
+        Some("http") if is_loopback(&host) => (None, 80),
         _ => return Err(wrong("write https://HOST; plain http is accepted on loopback alone")),
     };
     Ok(Cluster {

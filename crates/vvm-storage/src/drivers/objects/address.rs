@@ -2,11 +2,11 @@
 
 use crate::{
     Partition,
-    drivers::address::{REQUEST_TIMEOUT, duration, options, request_timeout},
+    drivers::address::{REQUEST_TIMEOUT, duration, is_on_loopback, options, request_timeout},
     opening::OpenError,
 };
 use object_store::path::Path;
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// The interface of an object store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ impl Address {
             _ => {}
         }
         match self.endpoint.as_ref().and_then(|endpoint| endpoint.strip_prefix("http://")) {
-            Some(place) if !self.is_http_allowed && !is_loopback(place) => Err(format!(
+            Some(place) if !self.is_http_allowed && !is_on_loopback(place) => Err(format!(
                 "`http://{place}` is not on this machine, and records and tokens would be sent in clear \
                  text: write https://…, or add allow=http"
             )),
@@ -224,17 +224,6 @@ fn endpoint(value: &str) -> Result<String, String> {
         return Err(wrong());
     }
     Ok(value.trim_end_matches('/').to_owned())
-}
-
-/// Whether the host of `host:port/path` is this machine.
-fn is_loopback(place: &str) -> bool {
-    let authority = place.split('/').next().unwrap_or_default();
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The longest part of a name: servers on files have folders for slashes, and take 255 bytes for each part. With room for the ending.

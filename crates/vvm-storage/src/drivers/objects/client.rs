@@ -82,7 +82,7 @@ pub(super) fn connect_with(
     })
 }
 
-/// Returns the client for objects, and the options of the one for credentials.
+/// Returns the clients for objects, and the options of the one for credentials.
 fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
     let (timeout, connect_timeout) = (address.request_timeout, address.request_timeout / CONNECT_SHARE);
     let mut options = ClientOptions::new()
@@ -90,17 +90,20 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
         .with_timeout(timeout)
         .with_connect_timeout(connect_timeout)
         .with_allow_http(address.is_http_allowed);
-    let mut objects = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .no_deflate()
-        .user_agent(concat!("vvm/", env!("CARGO_PKG_VERSION")))
-        .http1_only()
-        .timeout(timeout)
-        .connect_timeout(connect_timeout)
-        .https_only(!address.is_http_allowed);
+    let builder = || {
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .user_agent(concat!("vvm/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .timeout(timeout)
+            .connect_timeout(connect_timeout)
+    };
+    // A proxy on another machine would reach its own loopback.
+    let (mut objects, mut loopback) = (builder().https_only(!address.is_http_allowed), builder().no_proxy());
     if let Some(file) = &address.tls_ca {
         let unusable = |why: String| OpenError::refused(format!("tls_ca={}: {why}", file.display()));
         let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
@@ -110,10 +113,12 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
         }
         options = authorities.into_iter().fold(options, ClientOptions::with_root_certificate);
         let authorities = reqwest::Certificate::from_pem_bundle(&pem);
-        objects = objects.tls_certs_merge(authorities.map_err(|cause| unusable(cause.to_string()))?);
+        let authorities = authorities.map_err(|cause| unusable(cause.to_string()))?;
+        objects = objects.tls_certs_merge(authorities.clone());
+        loopback = loopback.tls_certs_merge(authorities);
     }
-    let objects = objects.build().map_err(|cause| unusable_credentials(&cause))?;
-    Ok((TracedConnector(objects), options))
+    let build = |client: reqwest::ClientBuilder| client.build().map_err(|cause| unusable_credentials(&cause));
+    Ok((TracedConnector { objects: build(objects)?, loopback: build(loopback)? }, options))
 }
 
 fn s3(

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     cells::{Cell, CellWrite, Expected, Tag},
-    drivers::errors::{chain, never_connected},
+    drivers::{
+        address::is_loopback,
+        errors::{chain, never_connected},
+    },
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -207,12 +210,18 @@ impl Trace {
 /// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
 /// a PUT into a GET, whose answer would count as that of the PUT.
 #[derive(Debug)]
-pub(super) struct TracedConnector(pub(super) reqwest::Client);
+pub(super) struct TracedConnector {
+    pub(super) objects: reqwest::Client,
+    /// For all requests to this machine, without a proxy.
+    pub(super) loopback: reqwest::Client,
+}
 
 impl HttpConnector for TracedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let credentials = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Traced { objects: HttpClient::new(self.0.clone()), credentials }))
+        let (objects, loopback) = (self.objects.clone(), self.loopback.clone());
+        let (objects, loopback) = (HttpClient::new(objects), HttpClient::new(loopback));
+        Ok(HttpClient::new(Traced { objects, credentials, loopback }))
     }
 }
 
@@ -221,6 +230,7 @@ struct Traced {
     objects: HttpClient,
     /// The client of the library, with its options: metadata of a machine are read in clear text.
     credentials: HttpClient,
+    loopback: HttpClient,
 }
 
 #[async_trait]
@@ -228,9 +238,11 @@ impl HttpService for Traced {
     /// # Cancel safety
     /// Dropped, the fate is [`Fate::Sent`] unless there was an answer.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_here = request.uri().host().is_some_and(is_loopback);
+        let by_place = |other| if is_here { &self.loopback } else { other };
         let Some(trace) = request.extensions().get::<Trace>().cloned() else {
             // A request for credentials.
-            return self.credentials.execute(request).await;
+            return by_place(&self.credentials).execute(request).await;
         };
         {
             let mut fate = trace.lock();
@@ -241,7 +253,7 @@ impl HttpService for Traced {
             }
             *fate = Fate::Sent;
         }
-        match self.objects.execute(request).await {
+        match by_place(&self.objects).execute(request).await {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 let (status, headers) = (parts.status, parts.headers.clone());
@@ -451,6 +463,14 @@ mod tests {
         let got = requests.get(&name()).await;
         assert!(matches!(got, Err(Failure::NotSent(_))), "{got:?}");
         assert_eq!(serving.join().unwrap(), 1);
+    }
+
+    /// A proxy on another machine would reach its own loopback, and this one reaches nothing.
+    #[test]
+    fn loopback_is_reached_without_a_proxy() {
+        let cases =
+            ["missing_credentials_are_no_missing_object", "write_is_sent_once_and_mapped_by_its_answer"];
+        crate::drivers::address::behind_a_closed_proxy("drivers::objects::requests::tests", &cases);
     }
 
     mod timed {
