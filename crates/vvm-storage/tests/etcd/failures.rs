@@ -95,15 +95,19 @@ async fn renewals_go_on_when_any_one_member_is_killed() {
 async fn silent_member_leaves_a_write_unknown_and_others_are_asked() {
     let (mut scene, at, held) = Scene::held(3).await;
     let (mut held, mut unknown) = (held, 0);
-    // The handle is connected to one of them.
-    for number in 0..3 {
+    // The handle is connected to one of them. On a busy machine it changes to another one in between, so that each
+    // stop misses it with a probability of two thirds: ninety do in one of 10^15 runs.
+    for (stops, number) in (0..3).cycle().enumerate() {
         scene.cluster.members()[number].stop().unwrap();
         let renewed = entry(1, held.version.write + 1, TTL);
         unknown += scene.renew(&at, &held, &renewed).await;
         scene.cluster.members()[number].go_on().unwrap();
         held = renewed;
+        if stops >= 2 && unknown > 0 {
+            return;
+        }
+        assert!(stops < 90, "no member that the handle was connected to was silent");
     }
-    assert!(unknown > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
