@@ -39,7 +39,7 @@ const SUITES: (&str, &str) = ("ielections", "suite");
 /// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
 
-/// How long one run may take: a bug may also let a test hang, and then it is found.
+/// How long one run of a test may take: a bug may also let it hang, and then it is found.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Why a variant could not be judged.
@@ -196,7 +196,7 @@ impl Copy {
     }
 
     fn build(&self) -> Result<(), BrokenError> {
-        let built = output("cargo", self.cargo("build").args(["--package", "simulation"]))?;
+        let built = output_of_build(self.cargo("build").args(["--package", "simulation"]))?;
         if built.status.success() { Ok(()) } else { Err(BrokenError::Build(said(&built.stderr))) }
     }
 
@@ -230,9 +230,10 @@ impl Copy {
             "--test",
             file,
         ]);
-        let built = output("cargo", &mut build)?;
-        let program = said(&built.stdout).lines().find_map(|line| executable(line, file));
-        let Some(program) = program else { return Err(BrokenError::Build(said(&built.stderr))) };
+        let built = output_of_build(&mut build)?;
+        let Some((program, _)) = test_programs(&built).pop() else {
+            return Err(BrokenError::Build(said(&built.stderr)));
+        };
         let listed = said(&output("suite", Command::new(&program).arg("--list"))?.stdout);
         let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
         let cases = tests.filter_map(|test| Some((test.split_once("::")?.1.to_owned(), test.to_owned())));
@@ -278,30 +279,41 @@ impl Copy {
             found.by.push(variant.by_cases.join(", "));
         }
         if let Some(Test { package, file, features, module }) = variant.by_test {
-            let test = || {
-                let mut command = self.cargo("test");
-                command.args(["--package", package]);
-                match file {
-                    "--bins" => command.arg(file),
-                    file => command.args(["--test", file]),
-                };
-                match features {
-                    Some(features) => command.args(["--no-default-features", "--features", features]),
-                    None => command.arg("--all-features"),
-                };
-                command.args(module.iter().flat_map(|module| ["--", *module]));
-                command
+            let mut build = self.cargo("test");
+            build.args(["--no-run", "--message-format=json", "--package", package]);
+            match file {
+                "--bins" => build.arg(file),
+                file => build.args(["--test", file]),
             };
-            let sound = output("cargo", &mut test())?;
-            let text = said(&sound.stdout);
-            if text.contains("left out, since") {
-                return Err(BrokenError::LeftOut);
+            match features {
+                Some(features) => build.args(["--no-default-features", "--features", features]),
+                None => build.arg("--all-features"),
+            };
+            let built = output_of_build(&mut build)?;
+            // Not through cargo, which would wait for the builds of other variants.
+            let programs = test_programs(&built);
+            if programs.is_empty() {
+                return Err(BrokenError::Build(said(&built.stderr)));
             }
-            if !sound.status.success() {
-                return Err(BrokenError::Unsound(text + &said(&sound.stderr)));
+            let tests = programs.iter().map(|(program, folder)| {
+                let mut command = Command::new(program);
+                command.args(module).current_dir(folder).envs(scratch_variable());
+                command
+            });
+            let mut is_caught = false;
+            for mut test in tests {
+                let sound = output("test", &mut test)?;
+                let text = said(&sound.stdout);
+                if text.contains("left out, since") {
+                    return Err(BrokenError::LeftOut);
+                }
+                if !sound.status.success() {
+                    return Err(BrokenError::Unsound(text + &said(&sound.stderr)));
+                }
+                let broken = ended(output("test", test.env(VARIABLE, variant.name)))?;
+                is_caught |= broken.is_none_or(|ran| !ran.status.success());
             }
-            let broken = ended(output("cargo", test().env(VARIABLE, variant.name)))?;
-            if broken.is_some_and(|ran| ran.status.success()) {
+            if !is_caught {
                 return Ok(Err(format!("the tests of {package}, {file} pass")));
             }
             found.by.push(format!("tests of {package}, {file}"));
@@ -347,11 +359,15 @@ fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError
     }
 }
 
-/// Returns the program of a test file, if this message of cargo names it.
-fn executable(message: &str, file: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    (message["target"]["name"] == file).then_some(())?;
-    Some(message["executable"].as_str()?.into())
+/// Returns the test programs that the messages of a build name, each with the folder of its package. None if it failed.
+fn test_programs(built: &Output) -> Vec<(PathBuf, PathBuf)> {
+    let of = |message: &str| {
+        let message: serde_json::Value = serde_json::from_str(message).ok()?;
+        (built.status.success() && message["profile"]["test"] == true).then_some(())?;
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+        Some((message["executable"].as_str()?.into(), folder.into()))
+    };
+    said(&built.stdout).lines().filter_map(of).collect()
 }
 
 /// A condition that holds in the runs of the variant `name` alone.
@@ -364,6 +380,11 @@ fn condition(name: &str) -> String {
 
 fn output(program: &'static str, command: &mut Command) -> Result<Output, BrokenError> {
     limit::output(command, LIMIT).map_err(|cause| BrokenError::Start { program, cause })
+}
+
+/// Runs a build, whose limit is that of a step: it is no test.
+fn output_of_build(command: &mut Command) -> Result<Output, BrokenError> {
+    limit::output(command, limit::STEP).map_err(|cause| BrokenError::Start { program: "cargo", cause })
 }
 
 fn said(bytes: &[u8]) -> String {
