@@ -96,7 +96,7 @@ impl fmt::Display for Outcome {
             Self::Deadline => "killed at the deadline",
             Self::HostDied => "the host process died",
             Self::KeeperDied => "the keeper of the command died",
-            Self::GuardianDied => "the guardian died, the command has been killed",
+            Self::GuardianDied => "the guardian died",
         })
     }
 }

@@ -144,9 +144,11 @@ impl ExitReason {
                 let text = stopped.text.unwrap_or_default();
                 Self { text: Some(format!("{text}; {WHAT}")), ..stopped }
             }
-            Cause::GuardianDied => {
-                Self { outcome: Outcome::GuardianDied, farewell: Farewell::Exit(exit::KILLED), text: None }
-            }
+            Cause::GuardianDied => Self {
+                outcome: Outcome::GuardianDied,
+                farewell: Farewell::Exit(exit::KILLED),
+                text: end_of_command(run),
+            },
             Cause::GuardianLapsed => Self::exit(Outcome::Deadline, exit::KILLED, GUARDIAN_LAPSED),
             Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
             Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, statuses.timeout, text),
@@ -223,6 +225,23 @@ impl ExitReason {
             None => Self::system(cause),
         }
     }
+}
+
+/// Returns how the command ended beside the death of the guardian; none if it did not lead.
+fn end_of_command(run: &LeadershipRun) -> Option<String> {
+    run.leadership.get()?;
+    Some(match run.worked.get() {
+        // The keeper kills it at the guardian's death.
+        Some(Worked { last: Supervised { ended: Some(Ended::Signalled(number)), .. }, .. })
+            if *number == Signal::KILL.as_raw() =>
+        {
+            "the command has been killed".into()
+        }
+        // It had ended before.
+        Some(Worked { last, .. }) => describe(last),
+        // None was started, or it was a warm app.
+        None => "no process of the command is left".into(),
+    })
 }
 
 /// Returns the status of a shell that could not execute the command; none if that is not the cause.

@@ -74,6 +74,17 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     terminal.close();
 }
 
+/// The leadership is held without work then: nothing is killed.
+#[test]
+fn success_before_the_guardian_is_killed_is_told() {
+    let trial = VVM.trial();
+    let mut running = trial.run(["true"]).with(["--ttl", "60s", "--hold-at-least", "1h"]).start();
+    running.stderr.wait_for("holding the leadership");
+    kill(running.guardian);
+    let finished = running.finish();
+    assert!(finished.says("the guardian died: the command exited with status 0"), "{:#?}", finished.stderr);
+}
+
 mod timed {
     use super::*;
 
@@ -94,7 +105,8 @@ mod timed {
                 eventually("the host is gone", || is_gone(host));
                 let finished = leader.finish();
                 assert_eq!(finished.signal(), 9);
-                assert!(finished.says("the guardian died"), "{:#?}", finished.stderr);
+                let told = "the guardian died: the command has been killed";
+                assert!(finished.says(told), "{:#?}", finished.stderr);
                 leader = standby;
             }
             leader.signal(Signal::TERM);
