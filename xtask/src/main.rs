@@ -6,6 +6,7 @@ mod broken;
 mod ci;
 mod dist;
 mod evidence;
+mod surroundings;
 mod test_timed;
 mod tidy;
 mod workspace;
@@ -55,6 +56,9 @@ enum Command {
     /// The tests of real time: `--repeat N` times. Or `--planted`: deadlines that are missed on purpose, on this
     /// machine as it is and with busy loops.
     TestTimed(test_timed::Options),
+    /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
+    /// as another user, beside busy loops. What this machine can't do is left out by name.
+    TestSurroundings(surroundings::Options),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
@@ -161,6 +165,7 @@ fn main() -> ExitCode {
         Command::Evidence(SmokeOptions { all, .. }) => {
             evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
         }
+        Command::TestSurroundings(options) => surroundings::run(&options),
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)

@@ -27,17 +27,10 @@ const AT_ONCE: usize = 2;
 const CASES_AT_ONCE: &str = "3";
 
 /// Variables of the caller's that would change what tests see or print.
-const REMOVED: [&str; 9] = [
-    "RUST_BACKTRACE",
-    "RUST_LIB_BACKTRACE",
-    "RUST_LOG",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-];
+const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
+
+/// How a case begins its line about what the machine lacks.
+const LEFT_OUT: [&str; 2] = ["left out: ", "not tested: "];
 
 const UNIT_TESTS: &str = ", unit tests";
 
@@ -66,12 +59,13 @@ pub(super) fn run(root: &Path, records: &Path) -> Result<(), String> {
     let queue = Mutex::new(build(root)?.into_iter());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let lane = || {
-        let (mut total, mut failed) = (Counts::default(), Vec::new());
+        let (mut total, mut failed, mut left_out) = (Counts::default(), Vec::new(), Vec::new());
         while let Some(program) = next().filter(|_| !limit::is_interrupted()) {
             let start = SystemClock::read();
             let (cases, verdict) = program.run(records);
             let took = SystemClock::read().since(start).as_secs_f64();
             total.add(cases.counts);
+            left_out.extend(cases.left_out.iter().map(|case| format!("{}: {case}", program.name)));
             match verdict {
                 Ok(()) => println!("{took:7.1} s  {:4} passed  {}", cases.counts.passed, program.name),
                 Err(cause) => {
@@ -80,18 +74,23 @@ pub(super) fn run(root: &Path, records: &Path) -> Result<(), String> {
                 }
             }
         }
-        (total, failed)
+        (total, failed, left_out)
     };
     let ended = thread::scope(|scope| {
         let lanes: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(lane)).collect();
         lanes.into_iter().map(thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
     });
-    let (mut total, mut failed) = (Counts::default(), Vec::new());
-    for (counts, names) in ended.map_err(|_| "panicked")? {
+    let (mut total, mut failed, mut left_out) = (Counts::default(), Vec::new(), Vec::new());
+    for (counts, names, lacking) in ended.map_err(|_| "panicked")? {
         total.add(counts);
         failed.extend(names);
+        left_out.extend(lacking);
     }
     println!("\ntests: {total}");
+    if !left_out.is_empty() {
+        println!("cases that this machine can't run as they are meant: {}", left_out.len());
+        left_out.iter().for_each(|case| println!("  {case}"));
+    }
     if limit::is_interrupted() {
         return Err("interrupted".into());
     }
@@ -157,6 +156,8 @@ impl Program {
     /// Returns what it printed, without the lines of cases that ended, and why it failed.
     fn run(&self, records: &Path) -> (Cases, Result<(), String>) {
         let mut command = Command::new(&self.path);
+        // What a case that passed has left out.
+        command.arg("--show-output");
         command.current_dir(&self.folder).env(records::FOLDER, records);
         command.env("RUST_TEST_THREADS", CASES_AT_ONCE);
         command.envs(scratch_variable());
@@ -182,6 +183,11 @@ struct Cases {
     counts: Counts,
     /// Those that the test runner called slow, after a minute, and that have not ended since.
     slow: Vec<String>,
+    /// Those that left something out because the machine lacks it, with what they said.
+    left_out: Vec<String>,
+    /// The case whose output comes now, if it passed.
+    passed: Option<String>,
+    is_of_passed: bool,
     output: String,
 }
 
@@ -195,8 +201,7 @@ impl Cases {
         }
         let end = case.and_then(|rest| rest.rsplit_once(" ... "));
         let Some((name, end)) = end else {
-            self.output.push_str(line);
-            self.output.push('\n');
+            self.see_output(line);
             return false;
         };
         self.slow.retain(|slow| slow != name);
@@ -206,6 +211,25 @@ impl Cases {
             _ => self.counts.skipped += 1,
         }
         true
+    }
+
+    /// Takes a line that is not the end of a case. The output of those that passed comes first, and is not kept.
+    fn see_output(&mut self, line: &str) {
+        if ["successes:", "failures:"].contains(&line) || line.starts_with("test result: ") {
+            self.is_of_passed = line == "successes:";
+        }
+        if !self.is_of_passed {
+            self.output.push_str(line);
+            self.output.push('\n');
+            return;
+        }
+        let header = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
+        if let Some(name) = header {
+            self.passed = Some(name.to_owned());
+        } else if LEFT_OUT.iter().any(|words| line.starts_with(words)) {
+            let name = self.passed.as_deref().unwrap_or_default();
+            self.left_out.push(format!("{name}: {line}"));
+        }
     }
 }
 
@@ -244,6 +268,30 @@ mod tests {
         assert_eq!(cases.slow, ["a::hangs"]);
         assert_eq!(cases.counts, Counts { passed: 1, failed: 1, skipped: 1 });
         assert_eq!(cases.output, "---- b stdout ----\n");
+    }
+
+    #[test]
+    fn what_a_case_that_passed_left_out_is_named_and_the_rest_of_its_output_is_not_kept() {
+        let mut cases = Cases::default();
+        for line in [
+            "successes:",
+            "---- a::b stdout ----",
+            "noise",
+            "not tested: no namespaces",
+            "successes:",
+            "    a::b",
+            "failures:",
+            "---- c stdout ----",
+            "not tested: said by a case that failed",
+        ] {
+            cases.see(line);
+        }
+        assert_eq!(cases.left_out, ["a::b: not tested: no namespaces"]);
+        assert!(
+            cases.output.starts_with("failures:\n") && !cases.output.contains("noise"),
+            "{}",
+            cases.output
+        );
     }
 
     #[test]
