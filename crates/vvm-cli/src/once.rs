@@ -1,12 +1,11 @@
 //! `vvm once`: its options, what a candidate finds before it campaigns, and the periods as operators see them.
-//! It is a `vvm run` otherwise; the module `run` has what its leader does.
+//! It is a `vvm run` otherwise; the module `run` has its command line and what its leader does.
 
 use crate::{
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
     calendar::Moment,
     exit,
     inspection::{Refusal, operate, printable},
-    run::RunArgs,
 };
 use clap::Args;
 use ielections::{Epoch, TtlStorage as _};
@@ -21,36 +20,6 @@ use vvm_host::{
     once::{Decision, LEAST_KEPT, LONGEST_PERIOD, MOST_KEPT, Once, PastPeriod, PeriodError, Periods, read},
     operate::{InspectError, Purpose, StorageInspector},
 };
-
-/// Run a command once per period, on one of several machines.
-///
-/// Start the same command line on all machines, for example by cron: one of them runs the command. If it succeeds
-/// (status 0), the period is done, and every other start for the period ends at once, with status 0 and without
-/// running it. If it fails, or its machine dies, a candidate that waits or comes later runs it again, at most
-/// --attempts times in all. A machine that dies after the success and before the storage has the mark causes one
-/// more run: at least once, and exactly once as far as the command is idempotent or its writes are fenced.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = HELP, after_long_help = long_help(), override_usage = USAGE)]
-#[command(mut_arg("slots", |arg| arg.hide(true)), mut_arg("try_once", |arg| arg.hide(true)))]
-#[command(mut_arg("hold_at_least", |arg| arg.hide(true)), mut_arg("on_exit", |arg| arg.hide(true)))]
-#[command(mut_arg("restart_backoff", |arg| arg.hide(true)), mut_arg("restart_limit", |arg| arg.hide(true)))]
-#[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
-pub(crate) struct OnceCommand {
-    #[command(flatten)]
-    pub(crate) once: OnceArgs,
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-}
-
-/// The options of a stage of `vvm run` or `vvm once`.
-#[derive(Clone, Debug, Args)]
-#[command(mut_arg("period", |arg| arg.required(false)))]
-pub(crate) struct StageArgs {
-    #[command(flatten)]
-    pub(crate) once: Option<OnceArgs>,
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-}
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OnceArgs {
@@ -81,27 +50,6 @@ impl OnceArgs {
     }
 }
 
-const USAGE: &str = "vvm once --storage URL --name NAME --period TEXT [OPTIONS] -- CMD [ARGS…]";
-
-/// For `vvm once --help`.
-const HELP: &str = "\
-Exit status:
-  0    the period is done, by this command or an earlier one
-  82   no attempt is left             83   CMD succeeded, but the period could
-                                           not be marked as done
-  Otherwise CMD's own, or as vvm run: 64 (also for a period that is older than
-  what is kept), 69, 71, 75, 78, 79, 80, 81, 126, 127, 137, or 128 + n.";
-
-fn long_help() -> String {
-    const EXAMPLE: &str = "\
-Example:
-  vvm once --storage sqlite:/var/lib/backup/leader.db --name backup --period 2026-11-24 --quiet -- ./backup
-
-  In a crontab, write --period \"$(date +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
-  What was done: vvm status and vvm history --periods.";
-    format!("{EXAMPLE}\n\n{HELP}")
-}
-
 fn parse_period(text: &str) -> Result<String, InvalidValue> {
     let fits = (1..=LONGEST_PERIOD).contains(&text.len()) && !text.chars().any(char::is_control);
     if fits {
@@ -116,18 +64,6 @@ fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
     let count = count.filter(|count| (LEAST_KEPT..=MOST_KEPT).contains(&count.get()));
     count.ok_or(InvalidValue("write a number from 32 to 400"))
 }
-
-/// Options that `vvm once` refuses, each with the value that has no effect, and why.
-pub(crate) const REFUSED: [(&str, &str, &str); 4] = [
-    (
-        "try_once",
-        "false",
-        "a candidate that does not wait can't run the command if the leader dies; leave it out",
-    ),
-    ("slots", "1", "a period is done once, so there is one slot; leave it out"),
-    ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
-    ("hold_at_least", "0", "a period that is done is not run again, so nothing has to be held; leave it out"),
-];
 
 /// Why a candidate or leader runs nothing, or how its attempt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -25,6 +25,7 @@ pub(crate) use args::{OnExit, RunArgs};
 use command::{CommandRunner, CommandStarter};
 use control::{Control, GuardianDeadline, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
+pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
 use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{

@@ -8,7 +8,7 @@ use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Holder, Incarnation, OnlyIf,
     Slot, Ttl, Vacant, Version, WriteError,
 };
-use std::{fmt::Display, time::Duration};
+use std::{convert::Infallible, fmt::Display, time::Duration};
 
 /// One conditional write on one partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,6 +156,30 @@ pub trait State {
     fn setting(&self) -> Result<Option<Vec<u8>>, Self::Error>;
 }
 
+/// A slot without documents and without a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotAlone<'slot>(pub &'slot Slot);
+
+impl State for SlotAlone<'_> {
+    type Error = Infallible;
+
+    fn slot(&self) -> Result<Slot, Infallible> {
+        Ok(self.0.clone())
+    }
+
+    fn fence(&self) -> Result<FenceState, Infallible> {
+        Ok(FenceState { slot: self.0.clone(), last: DocumentVersion::NONE })
+    }
+
+    fn version(&self, _: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
+        Ok(None)
+    }
+
+    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(None)
+    }
+}
+
 /// What becomes of a state. All of it is one write, and nothing else of the partition changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision<'step> {
@@ -298,7 +322,6 @@ impl Columns<'_> {
 mod tests {
     use super::*;
     use ielections::DocumentId;
-    use std::convert::Infallible;
 
     /// A partition with one document, `a` of batch 6, after 7 batches.
     struct Stands(Slot, Option<&'static [u8]>);

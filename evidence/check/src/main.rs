@@ -1,32 +1,28 @@
-//! The protocol in all orders of events, within a bound. The values are the shipped ones (`ielections::protocol`),
-//! and so are the conditions of the storage (`vvm_storage::decide`). Engine, deadman, network and work are modelled
-//! around them.
+//! Shipped values in all orders of events, within a bound. [`election`], and beside it what it takes for granted:
+//! each check shows what the others assume.
 //!
 //! `check` searches each scenario breadth first, and prints a broken invariant as a shortest story. It fails, too,
 //! if a state does not recover, if something that has to be reached was not, if the edge of the kill deadline or
 //! the use of an assumption does not show, and if rebasing changes what happens.
 #![forbid(unsafe_code)]
 
-mod event;
-mod observer;
-mod process;
-mod rebase;
-mod scenarios;
+mod assumption;
+mod election;
+mod notes;
 mod search;
-mod settings;
-mod world;
 
+use assumption::Assumption;
 use clap::{Parser, ValueEnum};
-use event::What;
-use scenarios::Scenario;
-use search::{Found, Limits};
-use settings::{Assumption, Settings};
-use std::{collections::BTreeSet, panic, process::ExitCode, thread};
+use search::Limits;
+use std::{fs, process::ExitCode};
 use vvm_clock::SystemClock;
 
-/// Searches the protocol in all orders of events.
+/// Searches shipped values in all orders of events.
 #[derive(Debug, Parser)]
 struct Args {
+    /// Only this check.
+    #[arg(long)]
+    only_check: Option<Check>,
     /// Only the scenarios whose names contain this, and nothing else.
     #[arg(long)]
     scenario: Option<String>,
@@ -59,123 +55,68 @@ struct Args {
     only: Option<String>,
 }
 
+/// What is searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Check {
+    /// Candidates, one slot and the network.
+    Election,
+}
+
+impl Args {
+    fn is_wanted(&self, scenario: &str) -> bool {
+        scenario.contains(self.scenario.as_deref().unwrap_or_default())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { states: self.states, sample: self.sample }
+    }
+
+    /// Whether nothing is changed or left out.
+    fn is_whole(&self) -> bool {
+        self.scenario.is_none() && self.kill_share.is_none() && self.drop.is_none() && self.only.is_none()
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
-    let named = args.scenario.as_deref().unwrap_or_default();
-    let scenarios = scenarios::ALL.into_iter().filter(|scenario| scenario.name.contains(named));
-    let scenarios: Vec<Scenario> = scenarios
-        .map(|scenario| {
-            let (faults, depth) = (scenario.faults, scenario.depth);
-            scenario.within(args.faults.unwrap_or(faults), args.depth.unwrap_or(depth))
-        })
-        .collect();
-    let settings = Settings { kill_share: args.kill_share, dropped: args.drop, only: args.only.clone() };
-    let mut holds = search_all(&args, &scenarios, &settings);
-    if args.scenario.is_none() && args.kill_share.is_none() && args.drop.is_none() && args.only.is_none() {
-        holds &= shows_the_edge();
-        holds &= shows_what_each_assumption_is_for();
-        holds &= rebasing_changes_nothing(&args);
+    let mut holds = true;
+    for check in Check::value_variants() {
+        let is_left_out = args.only_check.is_some_and(|only| only != *check)
+            || args.drop.is_some_and(|dropped| dropped.check() != *check);
+        if is_left_out {
+            continue;
+        }
+        let began = SystemClock::read();
+        println!("{check:?}:");
+        holds &= match check {
+            Check::Election => election::check(&args),
+        };
+        let took = SystemClock::read().since(began).as_secs_f64();
+        println!("{check:?}: {took:.1} s, at most {} MB so far\n", most_memory());
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Searches the scenarios side by side.
-fn search_all(args: &Args, scenarios: &[Scenario], settings: &Settings) -> bool {
-    let search = |scenario: &Scenario| {
-        let began = SystemClock::read();
-        let limits = Limits { depth: scenario.depth, states: args.states, sample: args.sample };
-        let found = search::search(&scenario.world(settings), &limits);
-        let incomplete = if found.is_complete { "" } else { ", NOT ALL OF THEM" };
-        let took = SystemClock::read().since(began).as_secs_f64();
-        println!(
-            "{}, {} faults, {} events: {} states{incomplete}, {} steps, {} states recovered, {took:.1} s",
-            scenario.name, scenario.faults, found.depth, found.states, found.steps, found.recovered,
-        );
-        found
-    };
-    let results: Vec<Found> = thread::scope(|scope| {
-        let begun: Vec<_> = scenarios.iter().map(|scenario| scope.spawn(move || search(scenario))).collect();
-        let joined = begun.into_iter().map(|search| search.join());
-        joined.map(|found| found.unwrap_or_else(|panic| panic::resume_unwind(panic))).collect()
-    });
-    for (scenario, found) in scenarios.iter().zip(&results) {
-        if let Some(violation) = &found.notes.violation {
-            println!("{}: {violation}, after {} events:", scenario.name, found.path.len());
-            search::story(&scenario.world(settings), &found.path)
-                .iter()
-                .for_each(|line| println!("  {line}"));
-        }
-    }
-    let is_held = !results.is_empty()
-        && results.iter().all(|found| found.notes.violation.is_none() && found.is_complete);
-    let reached: BTreeSet<&str> =
-        results.iter().flat_map(|found| found.notes.reached.iter().copied()).collect();
-    let faults = scenarios.iter().flat_map(Scenario::faults).map(What::told);
-    let has_to_be = scenarios::REACHED.into_iter().chain(faults);
-    let missing: BTreeSet<&str> = has_to_be.filter(|what| !reached.contains(what)).collect();
-    if args.scenario.is_some() {
-        return is_held;
-    }
-    if is_held && !missing.is_empty() {
-        println!(
-            "not reached, so nothing is shown about it: {}",
-            missing.iter().copied().collect::<Vec<_>>().join("; ")
-        );
-    }
-    is_held && missing.is_empty()
-}
-
-/// Searches one scenario with few faults, and returns the length of the story of a violation.
-fn length_of(settings: &Settings, scenario: &str) -> Option<usize> {
-    let scenario = scenarios::ALL.into_iter().find(|known| known.name == scenario)?.within(1, 24);
-    let limits = Limits { depth: scenario.depth, states: usize::MAX, sample: 0 };
-    let found = search::search(&scenario.world(settings), &limits);
-    found.notes.violation.map(|_| found.path.len())
-}
-
-/// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2
-/// thousandths.
-fn shows_the_edge() -> bool {
-    let length =
-        |share| length_of(&Settings { kill_share: Some(share), ..Settings::default() }, scenarios::NETWORKED);
-    let lengths = [800, 817, 818, 819, 830].map(|share| (share, length(share)));
-    for (share, length) in lengths {
-        let result = length.map_or("holds".into(), |length| format!("broken after {length} events"));
-        println!("killed at {share} thousandths of a TTL: {result}");
-    }
-    lengths.iter().all(|(share, length)| length.is_some() == (*share * 11 > 9_000))
-}
-
-fn shows_what_each_assumption_is_for() -> bool {
+/// Prints the length of the story that each dropped assumption gives. Returns whether each gives one.
+fn shows_what_each_assumption_is_for(
+    assumptions: &[Assumption],
+    invariant: &str,
+    length_without: impl Fn(Assumption) -> Option<usize>,
+) -> bool {
     let mut all_shown = true;
-    for assumption in Assumption::value_variants() {
-        let settings =
-            Settings { dropped: Some(*assumption), only: Some("I1".into()), ..Settings::default() };
-        let scenario = match assumption {
-            Assumption::Record => scenarios::FOREIGN,
-            _ => scenarios::NETWORKED,
-        };
-        let length = length_of(&settings, scenario);
+    for assumption in assumptions {
+        let length = length_without(*assumption);
         all_shown &= length.is_some();
         let result = length.map_or("HOLDS".into(), |length| format!("broken after {length} events"));
-        println!("I1 without the assumption {assumption:?}: {result}");
+        println!("{invariant} without the assumption {assumption:?}: {result}");
     }
     all_shown
 }
 
-fn rebasing_changes_nothing(args: &Args) -> bool {
-    let mut random = fastrand::Rng::with_seed(args.seed);
-    let settings = Settings::default();
-    for (number, scenario) in scenarios::ALL.iter().cycle().enumerate().take(args.paths) {
-        // More faults than a search affords.
-        let scenario = scenario.clone().within(6, 60);
-        let world = scenario.world(&settings);
-        if let Err(path) = search::replay(&world, scenario.depth, &mut random) {
-            println!("path {number} of {} differs without rebasing:", scenario.name);
-            search::story(&world, &path).iter().for_each(|line| println!("  {line}"));
-            return false;
-        }
-    }
-    println!("{} random paths are the same with and without rebasing, seed {}", args.paths, args.seed);
-    true
+/// Returns the most memory that this process had, in megabytes.
+fn most_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() / 1024
 }

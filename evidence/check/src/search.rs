@@ -1,53 +1,135 @@
-//! The search: breadth first, so the first story of a violation is a shortest one.
+//! The search of a [`Model`]: breadth first, so the first story of a violation is a shortest one.
 
-use crate::{
-    event::{Event, What},
-    rebase::Bytes,
-    settings::Notes,
-    world::World,
+use crate::notes::Notes;
+use foldhash::quality::FixedState;
+use std::{
+    collections::{BTreeSet, HashSet},
+    hash::{BuildHasher as _, Hash, Hasher},
+    panic, thread,
 };
-use std::collections::HashSet;
+use vvm_clock::SystemClock;
+
+/// A state, what can happen next, and what that does. Equal hashes stand for equal futures.
+pub(crate) trait Model: Clone + Hash + Send + Sync {
+    type Event: Copy + PartialEq + Send + Sync;
+
+    /// What can happen next. The first is fair: answers come before timers, and both before faults.
+    fn events(&self) -> Vec<Self::Event>;
+
+    /// Applies an event, and observes what follows.
+    fn happen(&mut self, event: Self::Event, notes: &mut Notes);
+
+    /// Shifts and renames, so that two states with the same future become equal.
+    fn rebase(&mut self) {}
+
+    /// Ends all faults, and lets all run fairly.
+    ///
+    /// # Errors
+    /// What does not come about.
+    fn recovers(self) -> Result<(), String>;
+}
 
 /// How far a search goes.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// The longest story, in events.
-    pub(crate) depth: usize,
     /// How many states are met at most.
     pub(crate) states: usize,
     /// One of so many states has to recover. Zero means none.
     pub(crate) sample: u128,
 }
 
-#[derive(Default)]
-pub(crate) struct Found {
+/// Where a search begins, and how long its stories are at most.
+#[derive(Clone)]
+pub(crate) struct Part<M> {
+    pub(crate) name: &'static str,
+    /// How many faults a story has at most.
+    pub(crate) faults: u8,
+    /// The longest story, in events.
+    pub(crate) depth: usize,
+    /// Not rebased yet.
+    pub(crate) began: M,
+}
+
+pub(crate) struct Found<E> {
     pub(crate) states: usize,
     pub(crate) steps: u64,
     pub(crate) depth: usize,
     pub(crate) recovered: u64,
     pub(crate) notes: Notes,
     /// The events up to the violation, if there is one.
-    pub(crate) path: Vec<Event>,
+    pub(crate) path: Vec<E>,
     /// All states within the depth were met.
     pub(crate) is_complete: bool,
 }
 
-/// How a state was met first.
-struct Origin {
+/// How a state was met first. The first one was not met by an event.
+struct Origin<E> {
     from: u32,
-    by: Event,
+    by: Option<E>,
 }
 
-/// Searches from `began`, which is not rebased yet.
-pub(crate) fn search(began: &World, limits: &Limits) -> Found {
-    let mut found = Found { is_complete: true, ..Found::default() };
+/// Searches the parts side by side, and prints what was found. Returns whether no invariant was broken, and all of
+/// `reached` was reached.
+pub(crate) fn search_all<M: Model>(
+    parts: &[Part<M>],
+    limits: &Limits,
+    reached: &BTreeSet<&'static str>,
+) -> bool {
+    let one = |part: &Part<M>| {
+        let began = SystemClock::read();
+        let found = search(part, limits);
+        let incomplete = if found.is_complete { "" } else { ", NOT ALL OF THEM" };
+        let took = SystemClock::read().since(began).as_secs_f64();
+        println!(
+            "{}, {} faults, {} events: {} states{incomplete}, {} steps, {} states recovered, {took:.1} s",
+            part.name, part.faults, found.depth, found.states, found.steps, found.recovered,
+        );
+        found
+    };
+    let results: Vec<Found<M::Event>> = thread::scope(|scope| {
+        let begun: Vec<_> = parts.iter().map(|part| scope.spawn(move || one(part))).collect();
+        let joined = begun.into_iter().map(|search| search.join());
+        joined.map(|found| found.unwrap_or_else(|panic| panic::resume_unwind(panic))).collect()
+    });
+    for (part, found) in parts.iter().zip(&results) {
+        if let Some(violation) = &found.notes.violation {
+            println!("{}: {violation}, after {} events:", part.name, found.path.len());
+            story(&part.began, &found.path).iter().for_each(|line| println!("  {line}"));
+        }
+    }
+    let is_held = |found: &Found<M::Event>| found.notes.violation.is_none() && found.is_complete;
+    let are_held = !results.is_empty() && results.iter().all(is_held);
+    let were: BTreeSet<_> = results.iter().flat_map(|found| found.notes.reached.iter().copied()).collect();
+    let missing: Vec<_> = reached.difference(&were).copied().collect();
+    if are_held && !missing.is_empty() {
+        println!("not reached, so nothing is shown about it: {}", missing.join("; "));
+    }
+    are_held && missing.is_empty()
+}
+
+/// Searches one part without healing, and returns the length of the story of a violation.
+pub(crate) fn length_of<M: Model>(part: &Part<M>) -> Option<usize> {
+    let found = search(part, &Limits { states: usize::MAX, sample: 0 });
+    found.notes.violation.map(|_| found.path.len())
+}
+
+fn search<M: Model>(part: &Part<M>, limits: &Limits) -> Found<M::Event> {
+    let mut found = Found {
+        states: 0,
+        steps: 0,
+        depth: 0,
+        recovered: 0,
+        notes: Notes::default(),
+        path: Vec::new(),
+        is_complete: true,
+    };
     let (mut met, mut origins, mut bytes) = (HashSet::new(), Vec::new(), Bytes::default());
-    let mut first = began.clone();
+    let mut first = part.began.clone();
     first.rebase();
-    met.insert(first.fingerprint(&mut bytes));
-    origins.push(Origin { from: 0, by: Event { what: What::TimePasses, process: 0, actor: 0 } });
+    met.insert(fingerprint(&first, &mut bytes));
+    origins.push(Origin { from: 0, by: None });
     let mut level = vec![(0, first)];
-    while !level.is_empty() && found.depth < limits.depth {
+    while !level.is_empty() && found.depth < part.depth {
         let mut next = Vec::new();
         for (at, world) in level.drain(..) {
             for event in world.events() {
@@ -55,7 +137,7 @@ pub(crate) fn search(began: &World, limits: &Limits) -> Found {
                 let mut then = world.clone();
                 then.happen(event, &mut found.notes);
                 then.rebase();
-                let fingerprint = then.fingerprint(&mut bytes);
+                let fingerprint = fingerprint(&then, &mut bytes);
                 let is_broken = found.notes.violation.is_some();
                 if !is_broken && (met.contains(&fingerprint) || met.len() >= limits.states) {
                     found.is_complete &= met.len() < limits.states;
@@ -63,13 +145,12 @@ pub(crate) fn search(began: &World, limits: &Limits) -> Found {
                 }
                 met.insert(fingerprint);
                 let number = origins.len() as u32;
-                origins.push(Origin { from: at, by: event });
+                origins.push(Origin { from: at, by: Some(event) });
                 if !is_broken && limits.sample > 0 && fingerprint % limits.sample == 0 {
                     found.recovered += 1;
                     found.notes.reach("a state that recovers");
-                    if !then.clone().recovers() {
-                        found.notes.violation =
-                            Some("progress: no leader within 3 TTL after the faults".into());
+                    if let Err(missing) = then.clone().recovers() {
+                        found.notes.violated("progress", || missing);
                     }
                 }
                 if found.notes.violation.is_some() {
@@ -88,19 +169,18 @@ pub(crate) fn search(began: &World, limits: &Limits) -> Found {
     found
 }
 
-fn path(origins: &[Origin], mut at: u32) -> Vec<Event> {
+fn path<E: Copy>(origins: &[Origin<E>], mut at: u32) -> Vec<E> {
     let mut path = Vec::new();
-    while at != 0 {
-        let Origin { from, by } = origins[at as usize];
-        path.push(by);
-        at = from;
+    while let Origin { from, by: Some(by) } = &origins[at as usize] {
+        path.push(*by);
+        at = *from;
     }
     path.reverse();
     path
 }
 
 /// Tells what happens on a path, with the names and instants that a state keeps if it is not rebased.
-pub(crate) fn story(began: &World, path: &[Event]) -> Vec<String> {
+pub(crate) fn story<M: Model>(began: &M, path: &[M::Event]) -> Vec<String> {
     let mut notes = Notes { story: Some(Vec::new()), ..Notes::default() };
     let mut world = began.clone();
     path.iter().for_each(|event| world.happen(*event, &mut notes));
@@ -112,7 +192,11 @@ pub(crate) fn story(began: &World, path: &[Event]) -> Vec<String> {
 ///
 /// # Errors
 /// The path up to the first difference.
-pub(crate) fn replay(began: &World, depth: usize, random: &mut fastrand::Rng) -> Result<(), Vec<Event>> {
+pub(crate) fn replay<M: Model>(
+    began: &M,
+    depth: usize,
+    random: &mut fastrand::Rng,
+) -> Result<(), Vec<M::Event>> {
     let (mut plain, mut rebased) = (began.clone(), began.clone());
     rebased.rebase();
     let (mut path, mut bytes) = (Vec::new(), Bytes::default());
@@ -129,10 +213,32 @@ pub(crate) fn replay(began: &World, depth: usize, random: &mut fastrand::Rng) ->
         rebased.rebase();
         let mut copy = plain.clone();
         copy.rebase();
-        let is_same = copy.fingerprint(&mut bytes) == rebased.fingerprint(&mut bytes);
+        let is_same = fingerprint(&copy, &mut bytes) == fingerprint(&rebased, &mut bytes);
         if !is_same || notes.violation != others.violation || notes.reached != others.reached {
             return Err(path);
         }
     }
     Ok(())
+}
+
+/// 128 bits of a rebased state.
+fn fingerprint<M: Model>(state: &M, bytes: &mut Bytes) -> u128 {
+    bytes.0.clear();
+    state.hash(bytes);
+    let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(&*bytes.0));
+    half(1) << 64 | half(2)
+}
+
+/// Collects what is hashed.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        FixedState::with_seed(0).hash_one(&*self.0)
+    }
 }

@@ -17,6 +17,7 @@ use std::{
     str::FromStr,
     time::Duration,
 };
+use vvm_cli::warm::machine::AfterStop;
 use vvm_containment::{HelperLines, Level, Wanted};
 
 /// Run a command only while this process leads.
@@ -97,13 +98,6 @@ Example:
   Terminal: Ctrl-Z stops CMD and vvm. If they are not continued before the kill deadline (0.8 TTL), the kernel
   kills both, because another process may lead soon.";
     format!("{EXAMPLE}\n\n{}", exit::HELP)
-}
-
-/// What follows when a warm app has said that its work has stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum AfterStop {
-    Restart,
-    Keep,
 }
 
 /// What follows a loss.

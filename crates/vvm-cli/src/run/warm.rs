@@ -3,12 +3,9 @@
 //! [`WarmApp`] owns one tree of processes after another, and the socket; [`Machine`] decides. [`WarmRunner`] is the
 //! service of one leadership: it hands the leadership to the app, and returns when it may be released.
 
-mod machine;
-mod protocol;
 mod socket;
 
 use super::{
-    args::AfterStop,
     command::{Backoff, CommandRunner},
     control::Control,
     outcome::{Cause, LeadershipRun},
@@ -21,8 +18,6 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use ielections::{Standing, Timing};
-use machine::{Effect, Ending, Event, Limits, Machine, Term, Times};
-use protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION};
 use rustix::process::Pid;
 pub(super) use socket::NoSocket;
 use socket::{Heard, Socket};
@@ -31,6 +26,10 @@ use std::{
 };
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use vvm_cli::warm::{
+    machine::{AfterStop, Effect, Ending, Event, Limits, Machine, Term, Times},
+    protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
+};
 use vvm_clock::{Instant, Span};
 use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
 use vvm_host::{

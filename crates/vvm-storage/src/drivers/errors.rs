@@ -2,9 +2,9 @@
 //! request over HTTP says.
 #![allow(dead_code, reason = "each driver needs some of it")]
 
-use crate::step::{Decision, State, Step, decide};
-use ielections::{DocumentId, DocumentVersion, FenceState, ReadError, Slot, WriteError};
-use std::{convert::Infallible, error::Error, iter::successors};
+use crate::step::{Decision, SlotAlone, Step, decide};
+use ielections::{ReadError, Slot, WriteError};
+use std::{error::Error, iter::successors};
 
 /// The handle was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,33 +37,10 @@ pub(super) fn of_read(error: WriteError) -> ReadError {
     }
 }
 
-/// A slot without documents and without a setting.
-struct Seen<'slot>(&'slot Slot);
-
-impl State for Seen<'_> {
-    type Error = Infallible;
-
-    fn slot(&self) -> Result<Slot, Infallible> {
-        Ok(self.0.clone())
-    }
-
-    fn fence(&self) -> Result<FenceState, Infallible> {
-        Ok(FenceState { slot: self.0.clone(), last: DocumentVersion::NONE })
-    }
-
-    fn version(&self, _: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
-        Ok(None)
-    }
-
-    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(None)
-    }
-}
-
 /// Whether a claim, a renewal or a release is applied to this slot. A server that refused it and shows this slot
 /// is damaged.
 pub(super) fn is_met(step: &Step, stands: &Slot) -> bool {
-    let Ok(decision) = decide(&Seen(stands), step);
+    let Ok(decision) = decide(&SlotAlone(stands), step);
     !matches!(decision, Decision::Refuse(_))
 }
 

@@ -9,7 +9,6 @@
 //!
 //! One epoll descriptor stands for all of them, so that the host waits for one.
 
-use super::{machine::Connection, protocol::LONGEST_LINE};
 use rustix::{
     event::epoll::{self, CreateFlags, EventData, EventFlags},
     fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, rmdir, unlinkat},
@@ -33,6 +32,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tempfile::TempDir;
+use vvm_cli::warm::{machine::Connection, protocol::LONGEST_LINE};
 use vvm_containment::{Family, Readable};
 
 /// An address of a socket has 107 bytes (unix(7)).

@@ -1,14 +1,15 @@
 //! [`World`]: some candidates, one slot and the network between them. What can happen next, and what it does.
 
-use crate::{
+use super::{
     event::{Event, What},
     process::{Actor, Answer, Call, Failure, Kind, Process, Request},
-    settings::{Assumption, Context, Notes, Surroundings},
+    settings::{Context, Surroundings},
 };
-use ielections::{DocumentId, DocumentVersion, Epoch, FenceState, Incarnation, Slot, Vacant};
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use crate::{assumption::Assumption, notes::Notes};
+use ielections::{Epoch, Incarnation, Slot, Vacant};
+use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
-use vvm_storage::{Decision, Shown, State, Step, decide};
+use vvm_storage::{Decision, Shown, SlotAlone, Step, decide};
 
 #[derive(Clone)]
 pub(crate) struct World {
@@ -29,29 +30,6 @@ pub(crate) struct World {
     /// How many incarnations there are. All have a number up to this.
     pub(crate) incarnations: u64,
     pub(crate) around: Arc<Surroundings>,
-}
-
-/// The slot as [`decide`] reads it.
-struct Standing<'a>(&'a Slot);
-
-impl State for Standing<'_> {
-    type Error = Infallible;
-
-    fn slot(&self) -> Result<Slot, Infallible> {
-        Ok(self.0.clone())
-    }
-
-    fn fence(&self) -> Result<FenceState, Infallible> {
-        Ok(FenceState { slot: self.0.clone(), last: DocumentVersion::NONE })
-    }
-
-    fn version(&self, _: &DocumentId) -> Result<Option<DocumentVersion>, Infallible> {
-        Ok(None)
-    }
-
-    fn setting(&self) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(None)
-    }
 }
 
 impl World {
@@ -133,8 +111,7 @@ impl World {
         due
     }
 
-    /// What can happen next. The first is fair: answers come before timers.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub(super) fn possible(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let mut add = |what, process, actor| {
             if self.may(what) {
@@ -202,8 +179,7 @@ impl World {
         }
     }
 
-    /// Applies an event, and observes what follows.
-    pub(crate) fn happen(&mut self, event: Event, notes: &mut Notes) {
+    pub(super) fn occur(&mut self, event: Event, notes: &mut Notes) {
         let Event { what, process: number, actor } = event;
         if matches!(what, What::TimePasses | What::Woken | What::Killed | What::Unanswered | What::Late) {
             self.advance();
@@ -315,7 +291,7 @@ impl World {
     /// A request reaches the storage.
     fn arrive(&mut self, request: &Request, cx: &mut Context<'_>) -> Answer {
         let Request::Write(step) = request else { return Answer(Some(self.slot.clone())) };
-        let Ok(decision) = decide(&Standing(&self.slot), step);
+        let Ok(decision) = decide(&SlotAlone(&self.slot), step);
         let decision = match step {
             Step::Claim { to, .. } | Step::Renew { to, .. } if self.around.drops(Assumption::Conditions) => {
                 Decision::Hold(to)

@@ -1,15 +1,14 @@
 //! States that differ only in names are one: instants count from now, and incarnations, writes and epochs are
-//! numbered anew. [`World::fingerprint`] is 128 bits of what is left.
+//! numbered anew.
 
-use crate::{
+use super::{
     event::What,
     process::{Answer, Kind, Request},
     world::World,
 };
-use foldhash::quality::FixedState;
 use ielections::{Epoch, Incarnation, Slot, Version, protocol::Rebase};
 use std::{
-    hash::{BuildHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
     time::Duration,
 };
 use vvm_clock::Instant;
@@ -159,34 +158,12 @@ impl Names {
 
 impl World {
     /// Shifts and renames, so that two states with the same future become equal.
-    pub(crate) fn rebase(&mut self) {
+    pub(super) fn rename(&mut self) {
         let mut names = Names::default();
         names.visit(self);
         names.renames = true;
         names.visit(self);
         self.incarnations = names.incarnations.len() as u64;
-    }
-
-    /// 128 bits of a rebased state.
-    pub(crate) fn fingerprint(&self, bytes: &mut Bytes) -> u128 {
-        bytes.0.clear();
-        self.hash(bytes);
-        let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(&*bytes.0));
-        half(1) << 64 | half(2)
-    }
-}
-
-/// Collects what is hashed.
-#[derive(Default)]
-pub(crate) struct Bytes(Vec<u8>);
-
-impl Hasher for Bytes {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        FixedState::with_seed(0).hash_one(&*self.0)
     }
 }
 

@@ -1,13 +1,14 @@
 //! What is searched: candidates, their clocks, and which faults may happen. And what has to be reached, or nothing
 //! is shown about it.
 
-use crate::{
+use super::{
     event::What::{self, *},
     process::Process,
     rebase::NOW,
-    settings::{Assumption, Settings, Surroundings},
+    settings::{Settings, Surroundings},
     world::World,
 };
+use crate::{assumption::Assumption, search::Part};
 use ielections::Ttl;
 use std::time::Duration;
 
@@ -75,12 +76,18 @@ impl Scenario {
         Self { faults, depth, ..self }
     }
 
+    /// Where its search begins.
+    pub(crate) fn part(&self, settings: &Settings) -> Part<World> {
+        let Self { name, faults, depth, .. } = *self;
+        Part { name, faults, depth, began: self.world(settings) }
+    }
+
     /// The faults that are bounded in it.
     pub(crate) fn faults(&self) -> impl Iterator<Item = What> {
         self.left.iter().map(|(what, _)| *what)
     }
 
-    pub(crate) fn world(&self, settings: &Settings) -> World {
+    fn world(&self, settings: &Settings) -> World {
         let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 });
         let rate = |rate: u64| match (around.drops(Assumption::Clocks), rate) {
             (true, 9) => 8,

@@ -16,33 +16,44 @@
 //! to. `stopped` and the end of the connection may arrive together: the socket passes on what was buffered
 //! first, and the second of both finds the phase `Ending`, or a `Standby` that was kept.
 
-use super::super::args::AfterStop;
 use super::protocol::{Decimal, FromApp, Reason, ToApp, VERSION};
+use clap::ValueEnum;
 use ielections::Epoch;
 use std::{collections::BTreeMap, fmt, time::Duration};
 use vvm_clock::Instant;
 
+/// What follows when a warm app has said that its work has stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
+#[allow(missing_docs, reason = "`--help` explains both together, and would show what is written here")]
+pub enum AfterStop {
+    Restart,
+    Keep,
+}
+
 /// The number of a connection. A later one has a larger number.
-pub(super) type Connection = u64;
+pub type Connection = u64;
 
 /// A leadership.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Term {
-    pub(super) slot: u32,
-    pub(super) epoch: Epoch,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Term {
+    /// The slot.
+    pub slot: u32,
+    /// The fencing token.
+    pub epoch: Epoch,
 }
 
 /// The deadlines of a leadership.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Times {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Times {
     /// When the leadership is lost unless a renewal is confirmed before.
-    pub(super) stop_by: Instant,
+    pub stop_by: Instant,
     /// When all processes of the app are dead unless a renewal is confirmed before.
-    pub(super) kill_at: Instant,
+    pub kill_at: Instant,
 }
 
+/// What happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Event {
+pub enum Event {
     /// A descendant of the keeper has connected.
     Connected(Connection),
     /// The process that connected has sent this.
@@ -71,11 +82,14 @@ pub(super) enum Event {
     TreeGone,
 }
 
+/// What the host has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub enum Effect {
     /// Send `hello`.
     Greet(Connection),
+    /// Send a message.
     Send(Connection, ToApp),
+    /// Close a connection.
     Close(Connection),
     /// Whether the host may campaign.
     Ready(bool),
@@ -95,7 +109,7 @@ pub(super) enum Effect {
 
 /// Why the leadership of an app ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub enum Ending {
     /// The host or the app asked for it.
     Asked(Reason),
     /// The app said `stopped` without `stop`.
@@ -116,12 +130,12 @@ pub(super) enum Ending {
 
 impl Ending {
     /// Whether the next tree may start at once: the app has done as it was asked to.
-    pub(super) fn is_wanted(self) -> bool {
+    pub fn is_wanted(self) -> bool {
         matches!(self, Self::Asked(Reason::StepDown | Reason::Terminating))
     }
 
     /// Whether the app caused it, and not the host.
-    pub(super) fn is_of_the_app(self) -> bool {
+    pub fn is_of_the_app(self) -> bool {
         !matches!(self, Self::Asked(Reason::Lost | Reason::StepDown | Reason::Terminating))
     }
 }
@@ -146,19 +160,19 @@ impl fmt::Display for Ending {
 }
 
 /// The time limits of an app.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
     /// From `lead` to `leading`.
-    pub(super) start: Duration,
+    pub start: Duration,
     /// From `leading` or `alive` to the next `alive`, while it leads.
-    pub(super) alive: Option<Duration>,
+    pub alive: Option<Duration>,
     /// From `stop` to `stopped`.
-    pub(super) stop: Duration,
+    pub stop: Duration,
     /// What is left until the kill deadline for TERM, if `stopped` is not said.
-    pub(super) least_to_stop: Duration,
+    pub least_to_stop: Duration,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// No leadership. Claims may be on their way.
     Standby,
@@ -179,8 +193,9 @@ enum Phase {
     Ending { term: Option<Term> },
 }
 
-#[derive(Debug)]
-pub(super) struct Machine {
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Machine {
     limits: Limits,
     after_stop: AfterStop,
     phase: Phase,
@@ -196,7 +211,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Returns the machine of a tree that was just started.
-    pub(super) fn new(limits: Limits, after_stop: AfterStop) -> Self {
+    pub fn new(limits: Limits, after_stop: AfterStop) -> Self {
         Self {
             limits,
             after_stop,
@@ -210,7 +225,7 @@ impl Machine {
     }
 
     /// Returns when a [`Event::Tick`] is due.
-    pub(super) fn due(&self) -> Instant {
+    pub fn due(&self) -> Instant {
         match self.phase {
             Phase::Leading { answer_by: at, .. } | Phase::Stopping { until: at, .. } => at,
             Phase::Standby | Phase::Arming { .. } | Phase::Ending { .. } => Instant::NEVER,
@@ -218,17 +233,17 @@ impl Machine {
     }
 
     /// Whether a slot is won, and guardian and keeper have yet to confirm its deadline.
-    pub(super) fn is_arming(&self) -> bool {
+    pub fn is_arming(&self) -> bool {
         matches!(self.phase, Phase::Arming { .. })
     }
 
     /// Whether `lead` was sent, and the tree is not being ended.
-    pub(super) fn is_leading(&self) -> bool {
+    pub fn is_leading(&self) -> bool {
         matches!(self.phase, Phase::Leading { .. } | Phase::Stopping { .. })
     }
 
     /// Handles an event that happens now.
-    pub(super) fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
+    pub fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
             Event::Connected(connection) => {

@@ -1,13 +1,13 @@
 //! The observer: what it knows is true time, who works, and what was sent and applied. Its constants are its own,
 //! written down a second time on purpose.
 
-use crate::{
+use super::{
     process::Process,
-    settings::{Assumption, Context, Notes, Surroundings},
+    settings::{Context, Surroundings, share_of},
     world::World,
 };
-use ielections::{Entry, Epoch, Incarnation, Ttl, Version};
-use std::time::Duration;
+use crate::{assumption::Assumption, notes::Notes};
+use ielections::{Entry, Epoch, Incarnation, Version};
 use vvm_clock::Instant;
 
 /// Thousandths of a TTL, from the send of the last confirmed write, after which a leader is dead.
@@ -15,15 +15,6 @@ const KILL: u64 = 800;
 
 /// The span within which a healthy storage has a leader again: three TTLs of the slowest clock.
 const HEALED_WITHIN: u64 = 3;
-
-/// A write as its process sent it.
-#[derive(Clone, Hash)]
-pub(crate) struct Sent {
-    pub(crate) version: Version,
-    /// On the clock of the process.
-    pub(crate) at: Instant,
-    pub(crate) applied: bool,
-}
 
 impl Process {
     /// A write that the process takes for confirmed was applied, and counts from its own send (I3, I7).
@@ -61,10 +52,6 @@ impl Process {
     }
 }
 
-pub(crate) fn share_of(ttl: Ttl, thousandths: u64) -> Duration {
-    Duration::from_nanos(ttl.get().as_nanos() as u64 * thousandths / 1000)
-}
-
 impl World {
     /// Never two at work at once (I1).
     pub(crate) fn observe(&self, cx: &mut Context<'_>) {
@@ -93,15 +80,15 @@ impl World {
     }
 
     /// Heals everything, lets all run fairly, and returns whether there is a leader in time.
-    pub(crate) fn recovers(mut self) -> bool {
+    pub(super) fn has_a_leader_when_healed(mut self) -> bool {
         self.heal();
         let slowest = self.processes.iter().map(|process| process.rate).min().unwrap_or(10);
         let ttl = self.processes.iter().map(|process| process.ttl.get()).max().unwrap_or_default();
         let until = self.now + ttl.as_nanos() as u64 * HEALED_WITHIN * 10 / slowest;
         let leads = |process: &Process| process.leading().is_some_and(|leading| !leading.is_lost);
         while !self.processes.iter().any(leads) {
-            match self.events().first() {
-                Some(next) if self.now <= until => self.happen(*next, &mut Notes::default()),
+            match self.possible().first() {
+                Some(next) if self.now <= until => self.occur(*next, &mut Notes::default()),
                 _ => return false,
             }
         }

@@ -1,34 +1,15 @@
 //! What stays the same during a search, and what it notes.
 
-use crate::observer::share_of;
+use crate::{assumption::Assumption, notes::Notes};
 use ielections::{Entropy, Timing, Ttl, timing::Jitter};
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use vvm_clock::Instant;
-
-/// An assumption of `docs/contributing/architecture.md`, to be dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Assumption {
-    /// Clocks advance within 10 % of true time.
-    Clocks,
-    /// Clocks count while the process is suspended.
-    Suspend,
-    /// The deadman ends the process at its deadline.
-    Deadman,
-    /// Each attempt has an incarnation of its own.
-    Incarnations,
-    /// The storage applies a write only if its condition holds.
-    Conditions,
-    /// No other program changes the record.
-    Record,
-    /// Work has stopped before it is handed back.
-    HandedBack,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -88,15 +69,6 @@ impl Entropy for Surroundings {
     }
 }
 
-/// What was reached on the way, and its story if one is told.
-#[derive(Default, Debug)]
-pub(crate) struct Notes {
-    pub(crate) reached: BTreeSet<&'static str>,
-    pub(crate) story: Option<Vec<String>>,
-    /// The first invariant that was broken, and how.
-    pub(crate) violation: Option<String>,
-}
-
 /// What an event needs from outside.
 pub(crate) struct Context<'a> {
     pub(crate) around: &'a Arc<Surroundings>,
@@ -106,20 +78,12 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     pub(crate) fn violated(&mut self, invariant: &str, how: impl FnOnce() -> String) {
         let is_observed = self.around.settings.only.as_ref().is_none_or(|only| only == invariant);
-        if is_observed && self.notes.violation.is_none() {
-            self.notes.violation = Some(format!("{invariant}: {}", how()));
+        if is_observed {
+            self.notes.violated(invariant, how);
         }
     }
 }
 
-impl Notes {
-    pub(crate) fn reach(&mut self, what: &'static str) {
-        self.reached.insert(what);
-    }
-
-    pub(crate) fn tell(&mut self, what: impl FnOnce() -> String) {
-        if let Some(story) = &mut self.story {
-            story.push(what());
-        }
-    }
+pub(super) fn share_of(ttl: Ttl, thousandths: u64) -> Duration {
+    Duration::from_nanos(ttl.get().as_nanos() as u64 * thousandths / 1000)
 }

@@ -1,9 +1,6 @@
 //! [`Process`]: one candidate around the shipped values, in place of the engine, the deadman and the work.
 
-use crate::{
-    observer::Sent,
-    settings::{Context, Surroundings},
-};
+use super::settings::{Context, Surroundings};
 use ielections::{
     Claim, Delete, Entry, Holder, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms, Timing, Ttl, Vacant,
     Version, WriteError,
@@ -34,6 +31,15 @@ pub(crate) struct Process {
     pub(crate) works_on: bool,
     /// The observer's notes of what it sent.
     pub(crate) sent: Vec<Sent>,
+}
+
+/// A write as its process sent it.
+#[derive(Clone, Hash)]
+pub(crate) struct Sent {
+    pub(crate) version: Version,
+    /// On the clock of the process.
+    pub(crate) at: Instant,
+    pub(crate) applied: bool,
 }
 
 #[derive(Clone, Hash)]

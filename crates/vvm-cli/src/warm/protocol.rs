@@ -1,19 +1,20 @@
 //! The messages between a host and a warm app, as lines of JSON. `docs/warm.md` lists them for users.
+#![allow(missing_docs, reason = "docs/warm.md explains the fields")]
 
 use ielections::Epoch;
 use serde::{Deserialize, Serialize};
 use vvm_clock::Instant;
 
 /// The version that both sides say in `hello`.
-pub(super) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// The longest line, with its end: a page. Every message is far shorter.
-pub(super) const LONGEST_LINE: usize = 4096;
+pub const LONGEST_LINE: usize = 4096;
 
 /// To the app. Each is one line.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum ToApp {
+pub enum ToApp {
     /// The first message.
     Hello {
         version: u32,
@@ -41,7 +42,7 @@ pub(super) enum ToApp {
 /// From the app. Unknown fields are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum FromApp {
+pub enum FromApp {
     /// The first message.
     Hello { version: u32 },
     /// Whether this participant could lead.
@@ -62,7 +63,7 @@ pub(super) enum FromApp {
 /// Why a leadership ends.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reason {
+pub enum Reason {
     /// It is lost, or could not be renewed in time.
     Lost,
     /// An operator asked for a step-down or a pause.
@@ -78,7 +79,7 @@ pub(super) enum Reason {
 /// An epoch. As text, because numbers of 64 bits are not exact in every language.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, Serialize, Debug)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Decimal(pub(super) Epoch);
+pub struct Decimal(pub Epoch);
 
 impl TryFrom<String> for Decimal {
     type Error = &'static str;
@@ -97,7 +98,7 @@ impl From<Decimal> for String {
 
 /// An instant, as milliseconds of CLOCK_BOOTTIME, rounded down: never later than the deadline that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub(super) struct Millis(u64);
+pub struct Millis(u64);
 
 impl From<Instant> for Millis {
     fn from(at: Instant) -> Self {
@@ -107,7 +108,7 @@ impl From<Instant> for Millis {
 
 impl ToApp {
     /// Returns the line, with its end.
-    pub(super) fn to_line(&self) -> Vec<u8> {
+    pub fn to_line(&self) -> Vec<u8> {
         // Only a map with keys that are no text, or a failing `Serialize`, has no JSON.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
@@ -118,14 +119,14 @@ impl ToApp {
 /// A line that is no message.
 #[derive(Debug, thiserror::Error)]
 #[error("no message of the warm protocol: {0}")]
-pub(super) struct NoMessage(#[from] serde_json::Error);
+pub struct NoMessage(#[from] serde_json::Error);
 
 impl FromApp {
     /// Reads a line.
     ///
     /// # Errors
     /// If it is no JSON, or lacks a field.
-    pub(super) fn of_line(line: &[u8]) -> Result<Self, NoMessage> {
+    pub fn of_line(line: &[u8]) -> Result<Self, NoMessage> {
         Ok(serde_json::from_slice(line)?)
     }
 }

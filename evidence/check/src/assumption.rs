@@ -1,0 +1,37 @@
+//! [`Assumption`]: what each check assumes, to be dropped.
+
+use crate::Check;
+
+/// An assumption of `docs/contributing/architecture.md`, or a lemma that another check shows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, clap::ValueEnum)]
+pub(crate) enum Assumption {
+    /// Election: clocks advance within 10 % of true time.
+    Clocks,
+    /// Election: clocks count while the process is suspended.
+    Suspend,
+    /// Election: the deadman ends the process at its deadline.
+    Deadman,
+    /// Election: each attempt has an incarnation of its own.
+    Incarnations,
+    /// Election: the storage applies a write only if its condition holds.
+    Conditions,
+    /// Election: no other program changes the record.
+    Record,
+    /// Election: work has stopped before it is handed back.
+    HandedBack,
+}
+
+impl Assumption {
+    /// The check that assumes it.
+    pub(crate) fn check(self) -> Check {
+        match self {
+            Self::Clocks
+            | Self::Suspend
+            | Self::Deadman
+            | Self::Incarnations
+            | Self::Conditions
+            | Self::Record
+            | Self::HandedBack => Check::Election,
+        }
+    }
+}
