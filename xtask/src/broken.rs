@@ -1,4 +1,4 @@
-//! `cargo xtask sim --broken`: whether the simulation, the public suites and other tests find bugs. Each variant
+//! `cargo xtask sim --broken`: whether the simulation, the check of all orders, the public suites and other tests find bugs. Each variant
 //! is the real code with a bug planted; a variant that survives is a hole, and so is a case of a suite that finds
 //! no bug. [`variants()`] has the bugs.
 //!
@@ -86,6 +86,10 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     let suites = copy.suites()?;
     println!("without a bug: {}", copy.simulate_soundly()?);
     println!("without a bug: {}", suites.run_soundly()?);
+    let parts: BTreeSet<&str> = variants.iter().filter_map(|variant| variant.by_check).collect();
+    for part in parts {
+        println!("without a bug: {}", copy.check_soundly(part)?);
+    }
     let finding: BTreeSet<&str> = variants.iter().flat_map(|variant| variant.by_cases.clone()).collect();
     let idle: Vec<_> = suites.cases.keys().filter(|case| !finding.contains(case.as_str())).collect();
     idle.iter().for_each(|case| println!("FINDS NO BUG  {case}"));
@@ -196,13 +200,21 @@ impl Copy {
     }
 
     fn build(&self) -> Result<(), BrokenError> {
-        let built = output_of_build(self.cargo("build").args(["--package", "simulation"]))?;
+        let packages = ["--package", "simulation", "--package", "check"];
+        let built = output_of_build(self.cargo("build").args(packages))?;
         if built.status.success() { Ok(()) } else { Err(BrokenError::Build(said(&built.stderr))) }
     }
 
     fn simulation(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.folder.join("target/broken/simulation"));
         command.args(arguments);
+        command
+    }
+
+    /// Returns the command that searches one part of `cargo xtask check`, without what is the same for all bugs.
+    fn check(&self, part: &str) -> Command {
+        let mut command = Command::new(self.folder.join("target/broken/check"));
+        command.args(["--only-check", part, "--paths", "0"]);
         command
     }
 
@@ -215,6 +227,14 @@ impl Copy {
         } else {
             Err(BrokenError::Unsound(text))
         }
+    }
+
+    /// Searches a part that has to hold, and returns the last line of what it said.
+    fn check_soundly(&self, part: &str) -> Result<String, BrokenError> {
+        let ran = output("check", &mut self.check(part))?;
+        let text = said(&ran.stdout);
+        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
     }
 
     /// Builds the public suites, and reads the names of their cases.
@@ -271,6 +291,14 @@ impl Copy {
             found.by.push(violation);
             found.seed = Some(seed);
         }
+        if let Some(part) = variant.by_check {
+            let ran = output("check", self.check(part).env(VARIABLE, variant.name))?;
+            let text = said(&ran.stdout);
+            let Some(broken) = text.lines().find(|line| line.ends_with(" events:")) else {
+                return Ok(Err(format!("the check of {part} finds no order of events")));
+            };
+            found.by.push(format!("check {part}: {}", broken.trim_end_matches(':')));
+        }
         if !variant.by_cases.is_empty() {
             let blind = suites.pass(variant)?;
             if !blind.is_empty() {
@@ -282,7 +310,7 @@ impl Copy {
             let mut build = self.cargo("test");
             build.args(["--no-run", "--message-format=json", "--package", package]);
             match file {
-                "--bins" => build.arg(file),
+                "--bins" | "--lib" => build.arg(file),
                 file => build.args(["--test", file]),
             };
             match features {

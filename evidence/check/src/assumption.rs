@@ -19,6 +19,14 @@ pub(crate) enum Assumption {
     Record,
     /// Election: work has stopped before it is handed back.
     HandedBack,
+    /// Warm: guardian and keeper enforce the deadline that they have confirmed.
+    Confirmed,
+    /// Warm: the keeper says that the tree is gone only if it is.
+    Proof,
+    /// Warm, with `--after-stop keep`: an app that says `stopped` has stopped its work.
+    Word,
+    /// Warm: a message counts only if the process that connected has sent it.
+    Sender,
 }
 
 impl Assumption {
@@ -32,6 +40,7 @@ impl Assumption {
             | Self::Conditions
             | Self::Record
             | Self::HandedBack => Check::Election,
+            Self::Confirmed | Self::Proof | Self::Word | Self::Sender => Check::Warm,
         }
     }
 }

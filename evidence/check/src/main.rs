@@ -10,6 +10,7 @@ mod assumption;
 mod election;
 mod notes;
 mod search;
+mod warm;
 
 use assumption::Assumption;
 use clap::{Parser, ValueEnum};
@@ -60,6 +61,8 @@ struct Args {
 enum Check {
     /// Candidates, one slot and the network.
     Election,
+    /// A warm app and its host.
+    Warm,
 }
 
 impl Args {
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         println!("{check:?}:");
         holds &= match check {
             Check::Election => election::check(&args),
+            Check::Warm => warm::check(&args),
         };
         let took = SystemClock::read().since(began).as_secs_f64();
         println!("{check:?}: {took:.1} s, at most {} MB so far\n", most_memory());

@@ -6,6 +6,8 @@ pub(super) struct Variant {
     pub(super) name: &'static str,
     /// A world of the simulation has to find it.
     pub(super) in_simulation: bool,
+    /// The part of `cargo xtask check` that has to find it.
+    pub(super) by_check: Option<&'static str>,
     /// The test that has to find it.
     pub(super) by_test: Option<Test>,
     /// The cases of the public suites that have to find it, each of them.
@@ -17,7 +19,7 @@ pub(super) struct Variant {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Test {
     pub(super) package: &'static str,
-    /// The name of the file, or `--bins` for the unit tests of programs.
+    /// The name of the file; `--bins` or `--lib` for the unit tests of programs, or of the library.
     pub(super) file: &'static str,
     /// The only features of the package, or all of them: drivers of servers take minutes to build.
     pub(super) features: Option<&'static str>,
@@ -69,6 +71,7 @@ fn parse(list: &'static str) -> Result<Vec<Variant>, Unreadable> {
             ("package", _) => package = rest,
             ("bug", _) => variants.push(Variant { name: rest, ..Variant::default() }),
             ("simulation", Some(variant)) => variant.in_simulation = true,
+            ("check", Some(variant)) => variant.by_check = Some(rest),
             ("test", Some(variant)) => variant.by_test = Test::parse(rest),
             ("cases", Some(variant)) => variant.by_cases.extend(rest.split(' ')),
             ("-", Some(variant)) => match variant.changes.last_mut() {
@@ -96,7 +99,8 @@ mod tests {
     #[test]
     fn every_bug_waits_for_its_variable_and_states_what_finds_it() {
         for variant in variants().unwrap() {
-            let is_found = variant.in_simulation || variant.by_test.is_some() || !variant.by_cases.is_empty();
+            let is_tested = variant.by_test.is_some() || !variant.by_cases.is_empty();
+            let is_found = variant.in_simulation || variant.by_check.is_some() || is_tested;
             let waits = variant.changes.iter().any(|change| change.broken.contains("BROKEN"));
             assert!(is_found && waits, "{}", variant.name);
         }
@@ -104,12 +108,12 @@ mod tests {
 
     #[test]
     fn changes_of_several_lines_are_read_whole() {
-        let list = "package a\n# note\nbug one\ncases x y\n-1\n-2\n+3\n+ 4\n-5\n+6\n\nbug two\ntest p f\nsimulation\n";
+        let list = "package a\n# note\nbug one\ncases x y\ncheck z\n-1\n-2\n+3\n+ 4\n-5\n+6\n\nbug two\ntest p f\nsimulation\n";
         let variants = parse(list).unwrap();
         let changes = &variants[0].changes;
         assert_eq!((&*changes[0].good, &*changes[0].broken, changes[0].package), ("1\n2", "3\n 4", "a"));
         assert_eq!((&*changes[1].good, &*changes[1].broken, changes.len()), ("5", "6", 2));
-        assert_eq!(variants[0].by_cases, ["x", "y"]);
+        assert_eq!((variants[0].by_check, &*variants[0].by_cases), (Some("z"), &["x", "y"][..]));
         let test = Test { package: "p", file: "f", features: None, module: None };
         assert_eq!((variants[1].by_test, variants[1].in_simulation), (Some(test), true));
         let chosen = Test { features: Some("a,b"), module: Some("m"), ..test };

@@ -40,7 +40,7 @@ pub enum ToApp {
 }
 
 /// From the app. Unknown fields are ignored.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize, Debug)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromApp {
     /// The first message.
@@ -77,7 +77,7 @@ pub enum Reason {
 }
 
 /// An epoch. As text, because numbers of 64 bits are not exact in every language.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Serialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize, Debug)]
 #[serde(try_from = "String", into = "String")]
 pub struct Decimal(pub Epoch);
 
