@@ -10,11 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,16 +26,16 @@ const (
 	// A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
 	helloTakesAtMost = time.Minute
 	// Go's timers stop in a suspend, so the clock is read at least so often.
-	look = 500 * time.Millisecond
-	// CLOCK_BOOTTIME of <linux/time.h>: the clock of the host's deadlines. It counts suspend, Go's own does not.
-	boottime = 7
+	look     = 500 * time.Millisecond
+	boottime = 7 // CLOCK_BOOTTIME of <linux/time.h>: the clock of the host's deadlines. Go's own omits suspend.
+	remedy   = "Use `vvm` and client of one release"
 )
 
 // Why Run fails, beside the errors of its functions. The errors that it returns wrap these, and say more.
 var (
 	ErrNotStarted = errors.New("this program was not started by `vvm run --warm`")
 	ErrRefused    = errors.New("the host has refused the connection")
-	ErrOtherClock = errors.New("CLOCK_BOOTTIME differs from the host's (a time namespace?): this program must not lead")
+	ErrOtherClock = errors.New("CLOCK_BOOTTIME is not the host's: start `vvm` in the time namespace of this program")
 	ErrClosed     = errors.New("the connection to the host is closed")
 	ErrOver       = errors.New("the leadership is over")
 )
@@ -124,15 +122,15 @@ type message struct {
 	Version int          `json:"version"`
 	Now     milliseconds `json:"now"`
 	Slot    int          `json:"slot"`
-	Epoch   string       `json:"epoch"`
+	Epoch   int64        `json:"epoch,string"`
 	StopBy  milliseconds `json:"stop_by"`
 	Reason  string       `json:"reason"`
 }
 
 type milliseconds uint64
 
-func (number milliseconds) duration() time.Duration {
-	return time.Duration(min(number, math.MaxInt64/milliseconds(time.Millisecond))) * time.Millisecond
+func (n milliseconds) duration() time.Duration {
+	return time.Duration(min(n, math.MaxInt64/1_000_000)) * time.Millisecond
 }
 
 type client struct {
@@ -142,10 +140,9 @@ type client struct {
 	sending sync.Mutex
 	running sync.WaitGroup // the goroutines of this package
 	leads   chan Term
-	// Closed once no message follows, because of err.
-	closed chan struct{}
-	err    error
-	newest Term
+	closed  chan struct{} // closed once no message follows, because of err
+	err     error
+	newest  Term
 }
 
 // Run connects to the host that started this program, calls build, says that this process could lead, and calls lead
@@ -159,20 +156,19 @@ func Run(ctx context.Context, build func(context.Context) error, lead func(conte
 		return fmt.Errorf("%w: VVM_SOCKET is not set: use `vvm run --warm … -- PROGRAM`", ErrNotStarted)
 	}
 	socket, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w: no host listens at VVM_SOCKET (%s): has it ended?", ErrNotStarted, path)
-	} else if err != nil {
+	if ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), err)
+	} else if err != nil {
+		return fmt.Errorf("%w: no host at VVM_SOCKET (%s): %w. Has the `vvm` that set it ended?", ErrNotStarted, path, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	c := &client{ctx: ctx, socket: socket, lines: bufio.NewReaderSize(socket, longestLine)}
-	c.leads, c.closed = make(chan Term, 1), make(chan struct{})
+	c := &client{socket: socket, lines: bufio.NewReaderSize(socket, longestLine)}
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, (*client)(nil), c))
+	c.ctx, c.leads, c.closed = ctx, make(chan Term, 1), make(chan struct{})
 	defer c.running.Wait()
 	defer cancel()
 	defer socket.Close()
 	stop := context.AfterFunc(ctx, func() { socket.Close() })
-	err = c.greet()
-	if !stop() {
+	if err = c.greet(); !stop() {
 		return context.Cause(ctx)
 	} else if err != nil {
 		return err
@@ -182,7 +178,7 @@ func Run(ctx context.Context, build func(context.Context) error, lead func(conte
 	if err := build(ctx); err != nil {
 		return err
 	}
-	c.say(`{"type":"ready","ready":true}`)
+	SetReady(ctx, true)
 	for {
 		select {
 		case <-ctx.Done():
@@ -204,6 +200,12 @@ func Run(ctx context.Context, build func(context.Context) error, lead func(conte
 	}
 }
 
+// SetReady says whether this process could lead. False while leading resigns. A process that is kept after a resignation
+// leads again only after true. It panics unless ctx is the context of build or lead, or made of it.
+func SetReady(ctx context.Context, ready bool) {
+	ctx.Value((*client)(nil)).(*client).say(fmt.Sprintf(`{"type":"ready","ready":%t}`, ready))
+}
+
 // Reads the host's hello before it answers: what a refused process has sent would reset the connection.
 func (c *client) greet() error {
 	hello, err := c.read()
@@ -212,10 +214,9 @@ func (c *client) greet() error {
 	case errors.Is(err, ErrRefused):
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: no hello: %w", ErrRefused, err)
+		return fmt.Errorf("%w: no hello: %w. "+remedy, ErrRefused, err)
 	case hello.Type != "hello" || hello.Version != version:
-		const text = "%w: this client speaks version %d of the protocol, the host says %q of version %d"
-		return fmt.Errorf(text, ErrRefused, version, hello.Type, hello.Version)
+		return fmt.Errorf("%w: this client speaks version %d, the host %d. "+remedy, ErrRefused, version, hello.Version)
 	// Rounded down by the host, so never later than our own clock, if it is the same.
 	case failed != nil || now < sent || now-sent > helloTakesAtMost:
 		return errors.Join(ErrOtherClock, failed)
@@ -230,6 +231,8 @@ func (c *client) read() (heard message, err error) {
 	line, err := c.lines.ReadSlice('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &kind)
+	} else if err == bufio.ErrBufferFull {
+		err = fmt.Errorf("a line of more than %d bytes", longestLine)
 	}
 	if err != nil {
 		return heard, err
@@ -250,11 +253,7 @@ func (c *client) listen() {
 	defer c.running.Done()
 	defer close(c.closed)
 	for c.err == nil {
-		heard, err := c.read()
-		if err == nil {
-			err = c.handle(heard)
-		}
-		if err != nil {
+		if err := c.handle(c.read()); err != nil {
 			// Nothing of it counts. The term ends here, and the kill deadline holds in any case.
 			c.err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
@@ -262,13 +261,14 @@ func (c *client) listen() {
 	c.newest.stop(c.err.Error())
 }
 
-func (c *client) handle(heard message) error {
-	epoch, err := strconv.ParseInt(heard.Epoch, 10, 64)
+func (c *client) handle(heard message, err error) error {
 	t := c.newest
-	switch isMine := t.term != nil && epoch == t.epoch; {
-	case heard.Type == "lead" && err == nil:
+	switch isMine := t.term != nil && heard.Epoch == t.epoch; {
+	case err != nil:
+		return err
+	case heard.Type == "lead" && heard.Epoch > 0:
 		t.stop("another leadership has begun")
-		t = Term{&term{client: c, slot: heard.Slot, epoch: epoch}}
+		t = Term{&term{client: c, slot: heard.Slot, epoch: heard.Epoch}}
 		t.ctx, t.cancel = context.WithCancelCause(c.ctx)
 		t.stopBy.Store(int64(heard.StopBy.duration()))
 		c.newest = t
@@ -280,7 +280,7 @@ func (c *client) handle(heard message) error {
 			return errors.New("a third leadership before the end of the first")
 		}
 	case heard.Type == "lead":
-		return err
+		return errors.New("a leadership without an epoch")
 	case heard.Type == "renewed" && isMine && t.Remaining() > 0:
 		t.stopBy.Store(int64(heard.StopBy.duration()))
 		t.atRisk.Store(false)

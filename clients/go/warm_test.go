@@ -217,6 +217,19 @@ func TestErrorOfTheFunctionIsReturnedAfterStopped(t *testing.T) {
 	}
 }
 
+func TestReadinessIsSaidByTheContextsOfBothFunctions(t *testing.T) {
+	p := leads(t, time.Minute, func(ctx context.Context, _ Term) error {
+		SetReady(ctx, false)
+		<-ctx.Done()
+		SetReady(ctx, true)
+		return nil
+	})
+	p.hears(`{"type":"ready","ready":false}`)
+	p.say(`{"type":"stop","epoch":"7","reason":"not_ready"}`)
+	p.hears(`{"type":"ready","ready":true}`)
+	p.hears(`{"type":"stopped","epoch":"7"}`)
+}
+
 func TestEndOfTheContextEndsTheTermAndRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := play(t, ctx, func(ctx context.Context, _ Term) error {
@@ -246,7 +259,8 @@ func TestEndOfTheContextEndsTheWaitForHello(t *testing.T) {
 
 func TestWhatIsNoMessageEndsTheTerm(t *testing.T) {
 	long := `{"type":"at_risk","epoch":"7","more":"` + strings.Repeat("x", 4096) + `"}`
-	for _, line := range []string{"[]", "{}", `{"type":"stop","epoch":7}`, `{"type":"lead","epoch":"x"}`, long} {
+	bad := []string{"[]", "{}", `{"type":"stop","epoch":7}`, `{"type":"lead","epoch":"x"}`, `{"type":"lead"}`, long}
+	for _, line := range bad {
 		p := leads(t, time.Minute, func(ctx context.Context, _ Term) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -282,9 +296,11 @@ func TestAnotherClockVersionOrParentIsRefused(t *testing.T) {
 		is   error
 		says string
 	}{
-		{changed(`"now":`, `"now":9`), ErrOtherClock, "CLOCK_BOOTTIME"},
+		{changed(`"now":`, `"now":9`), ErrOtherClock, "start `vvm` in the time namespace"},
 		{changed(`"now":`, `"now":0,"then":`), ErrOtherClock, "CLOCK_BOOTTIME"},
-		{changed(`n":1`, `n":2`), ErrRefused, "version 1 of the protocol"},
+		{changed(`n":1`, `n":2`), ErrRefused, "version 1, the host 2. Use `vvm` and client of one"},
+		{"[]", ErrRefused, "Use `vvm` and client of one release"},
+		{strings.Repeat("x", 4096), ErrRefused, "a line of more than 4096 bytes. Use `vvm`"},
 		{`{"type":"refused","reason":"not of the app"}`, ErrRefused, "not of the app"},
 	} {
 		p := play(t, context.Background(), nil)
@@ -296,7 +312,11 @@ func TestAnotherClockVersionOrParentIsRefused(t *testing.T) {
 			t.Fatal("said ", p.lines.Text())
 		}
 	}
-	for path, says := range map[string]string{"": "use `vvm run --warm", t.TempDir() + "/socket": "has it ended"} {
+	for path, says := range map[string]string{
+		"":                             "use `vvm run --warm",
+		t.TempDir() + "/socket":        "no such file or directory. Has the `vvm` that set it ended?",
+		"/" + strings.Repeat("x", 108): "invalid argument. Has the `vvm` that set it ended?",
+	} {
 		t.Setenv("VVM_SOCKET", path)
 		err := Run(context.Background(), nil, nil)
 		if !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), says) {

@@ -18,9 +18,18 @@ export interface Term {
   resign(): void;
 }
 
+/** The host that started this program. */
+export interface Host {
+  /**
+   * Says whether this process could lead. False while leading resigns. A process that is kept after it has resigned leads
+   * again only after `setReady(true)`.
+   */
+  setReady(ready: boolean): void;
+}
+
 export interface Options {
   /** Builds what the work needs. When it has ended, this process could lead. */
-  ready?: () => unknown;
+  ready?: (host: Host) => unknown;
   /** Ends the term and the run. */
   signal?: AbortSignal;
 }
@@ -31,7 +40,7 @@ export interface Options {
  * as a standby.
  * Resolves after `signal` was aborted. Rejects with what `ready` or `lead` fails with, or with an error of this module.
  */
-export function run(options: Options, lead: (term: Term) => unknown): Promise<void>;
+export function run(options: Options, lead: (term: Term, host: Host) => unknown): Promise<void>;
 
 /** `vvm run --warm` did not start this program. */
 export class NotStarted extends Error {}

@@ -10,6 +10,7 @@ const HELLO_TAKES_AT_MOST = 60_000;
 // Node's timers stop in a suspend, so the clock is read at least so often.
 const LOOK = 500;
 const RESOLUTION = 10; // Of /proc/uptime, which is rounded down.
+const REMEDY = "Use `vvm` and client of one release";
 
 class Named extends Error {
   get name() {
@@ -107,24 +108,28 @@ class Host {
   #socket;
   #buffer = Buffer.alloc(0);
   greeted = false;
+  #isOpen = false;
   #leadership;
   #taken;
   #end;
   #wake = () => {};
 
   constructor(path) {
-    this.#socket = net.connect(path);
+    this.#socket = net.connect(path, () => (this.#isOpen = true));
     this.#socket.on("data", (bytes) => this.#receive(bytes));
     this.#socket.on("close", () => this.#ends(new Closed("the host has closed the connection")));
     this.#socket.on("error", (error) => {
-      const isGone = error.code === "ENOENT" || error.code === "ECONNREFUSED";
-      const text = `no host listens at VVM_SOCKET (${path}): has \`vvm run --warm\` ended?`;
-      this.#ends(isGone ? new NotStarted(text) : new Closed(error.message, { cause: error }));
+      const text = `no host at VVM_SOCKET (${path}): ${error.message}. Has the \`vvm\` that set it ended?`;
+      this.#ends(this.#isOpen ? new Closed(error.message, { cause: error }) : new NotStarted(text, { cause: error }));
     });
   }
 
   say(message) {
     this.#socket.write(`${JSON.stringify(message)}\n`);
+  }
+
+  setReady(ready) {
+    this.say({ type: "ready", ready });
   }
 
   // Waits for what `found` returns, or until the signal is aborted.
@@ -178,7 +183,8 @@ class Host {
     } catch (error) {
       // Nothing of it counts. The term ends here, and the kill deadline holds in any case.
       const isOurs = error instanceof Named;
-      this.#ends(isOurs ? error : new Closed(`the host can't be understood: ${error.message}`, { cause: error }));
+      const text = `the host can't be understood: ${error.message}. ${REMEDY}`;
+      this.#ends(isOurs ? error : new Closed(text, { cause: error }));
     }
     this.#wake();
   }
@@ -208,12 +214,12 @@ class Host {
   // Answers the host's hello, and not before: what a refused process has sent would reset the connection.
   #greet(hello) {
     if (hello.type !== "hello" || hello.version !== VERSION) {
-      throw new Refused(`this client speaks version ${VERSION}, the host says ${JSON.stringify(hello)}`);
+      throw new Refused(`this client speaks version ${VERSION}, the host says ${JSON.stringify(hello)}. ${REMEDY}`);
     }
     // Rounded down by the host, so never later than our own clock, if it is the same.
     const age = now() - number(hello.now);
     if (!(age >= 0 && age < HELLO_TAKES_AT_MOST)) {
-      throw new OtherClock("CLOCK_BOOTTIME differs from the host's (a time namespace?): this program must not lead");
+      throw new OtherClock("CLOCK_BOOTTIME is not the host's: start `vvm` in the time namespace of this program");
     }
     this.greeted = true;
     this.say({ type: "hello", version: VERSION, client: "node" });
@@ -227,17 +233,18 @@ export async function run({ ready, signal }, lead) {
   }
   const host = new Host(path);
   const aborted = () => host.stop();
+  const handle = { setReady: (ready) => host.setReady(Boolean(ready)) };
   signal?.addEventListener("abort", aborted);
   try {
     await host.until(() => host.greeted, signal);
     if (!signal?.aborted) {
-      await ready?.();
-      host.say({ type: "ready", ready: true });
+      await ready?.(handle);
+      host.setReady(true);
     }
     for (let leadership; (leadership = await host.next(signal)); ) {
       leadership.say("leading");
       try {
-        await lead(leadership.term);
+        await lead(leadership.term, handle);
       } catch (error) {
         const isStop = error instanceof TermOver || error?.name === "AbortError";
         if (!isStop || leadership.remaining() > 0) {

@@ -143,6 +143,24 @@ test("a renewal moves the end, and other messages change nothing", limits, async
   await played.hears({ type: "resign", epoch: "7" });
 });
 
+test("both functions can say whether this process could lead", limits, async (t) => {
+  const played = await play(t, async (term, host) => {
+    host.setReady(false);
+    await untilStop(term.signal);
+    host.setReady(true);
+  }, { ready: (host) => host.setReady(false) });
+  played.say(hello());
+  await played.hears({ type: "hello", version: 1, client: "node" });
+  await played.hears({ type: "ready", ready: false });
+  await played.hears({ type: "ready", ready: true });
+  played.lead("7", 60_000);
+  await played.hears({ type: "leading", epoch: "7" });
+  await played.hears({ type: "ready", ready: false });
+  played.say({ type: "stop", epoch: "7", reason: "not_ready" });
+  await played.hears({ type: "ready", ready: true });
+  await played.hears({ type: "stopped", epoch: "7" });
+});
+
 test("the error of the function is the result, after stopped", limits, async (t) => {
   const played = await leads(t, 60_000, () => {
     throw new Error("no database");
@@ -195,9 +213,11 @@ test("the connection is not inherited by a child", limits, async (t) => {
 
 test("another clock, version or parent is refused", limits, async (t) => {
   for (const [line, is, says] of [
-    [hello({ now: now() + 100_000 }), OtherClock, /CLOCK_BOOTTIME/],
+    [hello({ now: now() + 100_000 }), OtherClock, /CLOCK_BOOTTIME.*start `vvm` in the time namespace/],
     [hello({ now: now() - 100_000 }), OtherClock, /CLOCK_BOOTTIME/],
-    [hello({ version: 2 }), Refused, /speaks version 1/],
+    [hello({ version: 2 }), Refused, /speaks version 1, the host says .*Use `vvm` and client of one release/],
+    [[], Closed, /can't be understood.*Use `vvm` and client of one release/],
+    ["x".repeat(4096), Closed, /a line of more than 4096 bytes.*Use `vvm`/],
     [{ type: "refused", reason: "not of the app" }, Refused, /not of the app/],
   ]) {
     const played = await play(t, () => assert.fail());
@@ -207,6 +227,11 @@ test("another clock, version or parent is refused", limits, async (t) => {
   }
   delete process.env.VVM_SOCKET;
   await assert.rejects(run({}, () => {}), { name: "NotStarted", message: /start this program by/ });
-  process.env.VVM_SOCKET = "/nowhere/s";
-  await assert.rejects(run({}, () => {}), (error) => error instanceof NotStarted && /has .* ended/.test(error.message));
+  for (const [path, cause] of [["/nowhere/s", /ENOENT/], [`/${"x".repeat(108)}`, /EINVAL|ENAMETOOLONG|ENOENT/]]) {
+    process.env.VVM_SOCKET = path;
+    await assert.rejects(run({}, () => {}), (error) => {
+      const text = error.message;
+      return error instanceof NotStarted && cause.test(text) && text.endsWith("Has the `vvm` that set it ended?");
+    });
+  }
 });

@@ -132,6 +132,7 @@ class ClientTest(unittest.TestCase):
             played.socket.sendall(line + b"\n")
             self.assertTrue(term.wait(30))
             self.assertIn("can't be understood", term.reason)
+        self.assertIn("a line of more than 4096 bytes", term.reason)
 
     def test_forked_child_has_no_term_and_no_connection(self):
         played = Played()
@@ -148,19 +149,27 @@ class ClientTest(unittest.TestCase):
 
     def test_another_clock_version_or_parent_is_refused(self):
         for changes in ({"now": now_ms() + 100000}, {"now": now_ms() - 100000}):
-            with self.assertRaisesRegex(vvm.OtherClock, "CLOCK_BOOTTIME"):
+            with self.assertRaisesRegex(vvm.OtherClock, "CLOCK_BOOTTIME.*start `vvm` in the time namespace"):
                 vvm.Host(Played(**changes).far)
-        with self.assertRaisesRegex(vvm.Refused, "version 1"):
-            vvm.Host(Played(version=2).far)
-        near, far = socket.socketpair()
-        near.sendall(b'{"type":"refused","reason":"not of the app"}\n')
-        with self.assertRaisesRegex(vvm.Refused, "not of the app"):
-            vvm.Host(far)
+        for line, says in (
+            (b'{"type":"hello","version":2}\n', "version 1, the host says .*Use `vvm` and client of one release"),
+            (b'{"type":"hello"}\n', "version 1, the host says"),
+            (b"", "the host says nothing"),
+            (b"x" * 4096, "a line of more than 4096 bytes.*one release"),
+            (b"[]\n", "can't be understood.*one release"),
+            (b'{"type":"refused","reason":"not of the app"}\n', "not of the app"),
+        ):
+            near, far = socket.socketpair()
+            near.sendall(line)
+            near.shutdown(socket.SHUT_WR)
+            with self.assertRaisesRegex(vvm.Refused, says):
+                vvm.Host(far)
         os.environ.pop("VVM_SOCKET", None)
         with self.assertRaisesRegex(vvm.NotStarted, "vvm run --warm"):
             vvm.connect()
-        with self.assertRaisesRegex(vvm.NotStarted, "has `vvm run --warm` ended"):
-            vvm.connect("/nowhere/socket")
+        for path, cause in (("/nowhere/socket", "No such file"), ("/" + "x" * 107, "path too long")):
+            with self.assertRaisesRegex(vvm.NotStarted, f"no host at VVM_SOCKET.*{cause}.*ended"):
+                vvm.connect(path)
 
 
 class AsyncTest(unittest.TestCase):

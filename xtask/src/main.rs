@@ -38,8 +38,8 @@ enum Command {
     Check(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
     /// `--kills N`, `--seed S`, `--dynamodb-local`, `--old PATH` for candidates of two versions, `--warm restart|keep`
-    /// for warm apps. Or `fugitives`: workers that try to get away, and how long they outlive their host: `--trials N`, `--only
-    /// TEXT`.
+    /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
+    /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
     Safety(Passed),
     /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`.
     Deadman(Passed),

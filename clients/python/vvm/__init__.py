@@ -1,8 +1,7 @@
 """Warm standby under `vvm run --warm`: be ready before you lead, and stop when you are told.
 
-README.md shows a program. With asyncio, `async for term in host:` waits for terms, and `async with term:` cancels
-its block when the work has to stop. A thread of this module reads the socket. Fork before you connect: a forked child
-has no connection.
+With asyncio, `async for term in host:` waits for terms, and `async with term:` cancels its block when the work has to
+stop. A thread of this module reads the socket. Fork before you connect: a forked child has no connection.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from typing import Any, Callable, Optional
 
 __all__ = ["Host", "NotStarted", "OtherClock", "Refused", "Term", "TermOver", "connect"]
 
-VERSION = 1
-LONGEST_LINE = 4096
+VERSION, LONGEST_LINE = 1, 4096
 
 # A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
 _HELLO_TAKES_AT_MOST = 60.0
 # Python's timers stop in a suspend, so the clock is read at least so often.
 _LOOK = 0.5
+_UNCLEAR = (OSError, ValueError, KeyError, TypeError)
+_REMEDY = "Use `vvm` and client of one release"
 
 
 class NotStarted(Exception):
@@ -62,8 +62,8 @@ def connect(path: Optional[str] = None) -> Host:
         return Host(connection)
     except BaseException as cause:
         connection.close()
-        if isinstance(cause, (FileNotFoundError, ConnectionRefusedError)):
-            raise NotStarted(f"no host listens at VVM_SOCKET ({path}): has `vvm run --warm` ended?") from cause
+        if isinstance(cause, OSError):
+            raise NotStarted(f"no host at VVM_SOCKET ({path}): {cause}. Has the `vvm` that set it ended?") from cause
         raise
 
 
@@ -78,15 +78,18 @@ class Host:
         self._term: Optional[Term] = None
         self._taken: Optional[Term] = None
         self._closed = False
-        hello = self._read()
-        if not hello or hello["type"] != "hello" or hello["version"] != VERSION:
-            raise Refused(f"this client speaks version {VERSION} of the protocol, the host says {hello}")
+        try:
+            hello = self._read() or {}
+        except _UNCLEAR as cause:
+            raise Refused(f"the host can't be understood: {cause!r}. {_REMEDY}") from cause
+        if hello.get("type") != "hello" or hello.get("version") != VERSION:
+            raise Refused(f"this client speaks version {VERSION}, the host says {hello or 'nothing'}. {_REMEDY}")
         self.name: str = hello["name"]
         self.holder: str = hello["holder"]
         self.ttl: float = hello["ttl_ms"] / 1000
         # Rounded down by the host, so never later than our own clock, if it is the same.
         if not 0 <= _now() - hello["now"] / 1000 < _HELLO_TAKES_AT_MOST:
-            raise OtherClock("CLOCK_BOOTTIME differs from the host's (a time namespace?): this program must not lead")
+            raise OtherClock("CLOCK_BOOTTIME is not the host's: start `vvm` in the time namespace of this program")
         self._say(type="hello", version=VERSION, client="python")
         os.register_at_fork(after_in_child=self._leave_in_child)
         threading.Thread(target=self._listen, name="vvm", daemon=True).start()
@@ -153,10 +156,9 @@ class Host:
                 loop.call_soon_threadsafe(call)
 
     def _say(self, **message: Any) -> None:
-        line = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
-                self._socket.sendall(line)
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:  # The reading thread sees the end, too.
             self._end("the connection to the host is lost")
 
@@ -164,8 +166,9 @@ class Host:
         line = self._lines.readline(LONGEST_LINE)
         if not line:
             return None
-        # A line that is longer, or not complete, is no JSON.
-        message: dict[str, Any] = json.loads(line)
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise ValueError(f"a line of more than {LONGEST_LINE} bytes")
+        message: dict[str, Any] = json.loads(line)  # A line that is not complete is no JSON.
         if message["type"] == "refused":
             raise Refused(message["reason"])
         return message
@@ -179,9 +182,9 @@ class Host:
                     self._tell()
         except Refused as refusal:
             reason = str(refusal)
-        except (OSError, ValueError, KeyError, TypeError) as cause:
+        except _UNCLEAR as cause:
             # Nothing of it counts. The term ends here, and the kill deadline holds in any case.
-            reason = f"the host can't be understood: {cause!r}"
+            reason = f"the host can't be understood: {cause!r}. {_REMEDY}"
         self._end(reason)
 
     def _handle(self, message: dict[str, Any]) -> None:
@@ -207,8 +210,7 @@ class Host:
             self._tell()
 
     def _leave_in_child(self) -> None:
-        # Another thread of the parent may have held the locks.
-        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self._sending, self._changed = threading.Lock(), threading.Condition()  # Another thread may have held them.
         self._watchers, self._closed = [], True
         if self._term:
             self._term._stop("this is a forked child")
@@ -259,12 +261,10 @@ class Term:
 
     def remaining(self) -> float:
         """The seconds until the work has to stop, if nothing is renewed until then. Zero after a stop."""
-        if self.reason is None:
-            left = self._stop_by - _now()
-            if left > 0:
-                return left
-            # No renewal counts after this: another process may lead soon.
-            self._stop("not renewed in time")
+        left = self._stop_by - _now()
+        if self.reason is None and left > 0:
+            return left
+        self._stop("not renewed in time")  # No renewal counts after this: another process may lead soon.
         return 0.0
 
     def is_over(self) -> bool:

@@ -48,5 +48,6 @@ mod cases {
     mod step_down;
     mod terminal;
     mod warm;
+    mod warm_failures;
     mod watch;
 }

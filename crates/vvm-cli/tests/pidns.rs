@@ -26,4 +26,5 @@ mod cases {
     mod signals;
     mod terminal;
     mod warm;
+    mod warm_failures;
 }

@@ -10,10 +10,12 @@
 //!
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
-//! `lead` and `stop` without a fence. `kills safety fugitives` tries workers that escape
+//! `lead` and `stop` without a fence. With `--client python`, `go` or `node` these apps are written with that client
+//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted. `kills safety fugitives` tries workers that escape
 //! ([`fugitives`]).
 
 mod candidates;
+mod clients;
 mod faults;
 mod fugitives;
 pub(crate) mod processes;
@@ -23,8 +25,9 @@ mod warm;
 
 pub(crate) use candidates::work;
 
-use candidates::{Instance, Setup};
+use candidates::{Instance, Setup, Worker};
 use clap::Subcommand;
+use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
 use remains::{Orphans, Remains};
@@ -71,6 +74,9 @@ pub(crate) struct Args {
     /// Workers are apps of `vvm run --warm`, with this `--after-stop`.
     #[arg(long, value_name = "AFTER_STOP", value_parser = ["restart", "keep"])]
     warm: Option<String>,
+    /// These apps are written with this client.
+    #[arg(long, value_name = "LANGUAGE", requires = "warm")]
+    client: Option<Client>,
     /// Use DynamoDB Local as the storage, and start it.
     #[cfg(feature = "dynamodb")]
     #[arg(long)]
@@ -132,7 +138,13 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
     println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
+    let receiver = args.client.map(|_| Receiver::start()).transpose()?;
+    let worker = match (args.client, &receiver) {
+        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address)?,
+        _ => Worker::own(folder.path())?,
+    };
     let setup = Setup {
+        worker,
         programs,
         folder: folder.path().to_owned(),
         storage,
@@ -148,6 +160,10 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
         kills: args.kills,
     };
     let violations = plan.run(&mut Rng::with_seed(seed))?;
+    if let Some(receiver) = receiver {
+        let received = receiver.end()?;
+        println!("writes with a fence: {} taken, {} refused", received.taken, received.refused);
+    }
     if violations > 0 {
         println!("the workers' logs are kept in {}", folder.keep().display());
     }

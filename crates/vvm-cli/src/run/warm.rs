@@ -22,12 +22,19 @@ use rustix::process::Pid;
 pub(super) use socket::NoSocket;
 use socket::{Heard, Socket};
 use std::{
-    collections::HashSet, ffi::OsString, fs, future::pending, io, pin::pin, sync::Arc, time::Duration,
+    collections::{HashMap, HashSet},
+    ffi::OsString,
+    fs,
+    future::pending,
+    io,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_cli::warm::{
-    machine::{AfterStop, Effect, Ending, Event, Limits, Machine, Term, Times},
+    machine::{AfterStop, Connection, Effect, Ending, Event, Limits, Machine, Term, Times},
     protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
 };
 use vvm_clock::{Instant, Span};
@@ -282,6 +289,7 @@ impl WarmApp {
             stop: stop.clone(),
             kill,
             led: None,
+            silent: HashMap::new(),
             standbys: HashSet::new(),
             ending: None,
         };
@@ -460,6 +468,8 @@ struct Tree<'a> {
     keeper: Pid,
     /// The leadership that is not over yet.
     led: Option<Led>,
+    /// The processes of connections over which nothing was said yet.
+    silent: HashMap<Connection, Pid>,
     /// The processes before `lead`, if they live on after `stopped`.
     standbys: HashSet<Pid>,
     /// Why the tree ends.
@@ -518,10 +528,10 @@ impl Tree<'_> {
         }
     }
 
-    /// Reports why the leadership ends. The first reason stands.
+    /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
         let CommandRunner { reporter, status, .. } = self.runner;
-        self.ending.get_or_insert(ending);
+        self.ending = Some(self.ending.filter(|first| !first.is_wanted()).unwrap_or(ending));
         let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
         say_text!("{name} slot {slot}: stopping the app: {ending}");
         let (holder, reason) = (reporter.holder.as_str(), ending.to_string());
@@ -568,19 +578,39 @@ impl Tree<'_> {
         let reporter = &self.runner.reporter;
         let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
         Some(match heard.ok()? {
-            Heard::Connected(connection, _) => Event::Connected(connection),
-            Heard::Line(connection, line) => match FromApp::of_line(&line) {
-                Ok(message) => Event::Said(connection, message),
-                Err(refusal) => Event::Garbled(connection, refusal.to_string()),
-            },
-            Heard::TooLong(connection) => {
-                Event::Garbled(connection, format!("a line of more than {LONGEST_LINE} bytes"))
+            Heard::Connected(connection, pid) => {
+                self.silent.insert(connection, pid);
+                Event::Connected(connection)
             }
-            Heard::Closed(connection) => Event::Closed(connection),
+            Heard::Line(connection, line) => {
+                self.silent.remove(&connection);
+                match FromApp::of_line(&line) {
+                    Ok(message) => Event::Said(connection, message),
+                    Err(refusal) => Event::Garbled(connection, refusal.to_string()),
+                }
+            }
+            Heard::TooLong(connection) => {
+                self.silent.remove(&connection);
+                let reason =
+                    format!("a line of more than {LONGEST_LINE} bytes: send large data by other means");
+                Event::Garbled(connection, reason)
+            }
+            Heard::Closed(connection) => {
+                // A client that refuses to lead can't say so: it has not said `hello`.
+                if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid) {
+                    say_text!(
+                        "{name}: process {pid} of the app has left without \"hello\". Its own output says why: \
+                         perhaps a client of another release, or a time namespace that is not vvm's"
+                    );
+                    tracing::warn!(target: "vvm", event = "warm_silent", name, holder, pid);
+                }
+                Event::Closed(connection)
+            }
             Heard::Uncontained(pid) => {
                 let pid = pid.as_raw_pid();
                 say_text!(
-                    "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused"
+                    "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
+                     `vvm run --warm -- PROGRAM`, and not through another service"
                 );
                 tracing::warn!(target: "vvm", event = "warm_uncontained", name, holder, pid);
                 return None;

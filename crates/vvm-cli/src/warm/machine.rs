@@ -343,7 +343,10 @@ impl Machine {
         match message {
             FromApp::Hello { version: VERSION } => *greeted = true,
             FromApp::Hello { version } => {
-                let reason = format!("this vvm speaks version {VERSION} of the warm protocol, not {version}");
+                let reason = format!(
+                    "this vvm speaks version {VERSION} of the warm protocol, not {version}: use vvm and client of \
+                     one release"
+                );
                 self.refuse(from, reason, effects);
             }
             _ if !*greeted => self.refuse(from, "the first message is \"hello\"".into(), effects),

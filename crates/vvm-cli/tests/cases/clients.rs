@@ -138,6 +138,7 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     };
     let mut first = start();
     first.stdout.wait_for("writes taken");
+    is_refused_outside(trial, app, variables);
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
     let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
@@ -159,6 +160,47 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     assert_eq!(taken.len(), 3);
     assert!(taken.is_sorted_by(|earlier, later| earlier < later), "{taken:?}");
     assert_eq!(receiver.write(taken[1]), "refused\n");
+}
+
+/// An app that `vvm` did not start is told so: it has no socket, one that nothing listens on, or that of another app.
+fn is_refused_outside(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
+    let socket = trial.processes().0.into_iter().find_map(|process| {
+        let variables = fs::read(format!("/proc/{process}/environ")).ok()?;
+        let mut variables = variables.split(|byte| *byte == 0);
+        let socket = variables.find_map(|variable| variable.strip_prefix(b"VVM_SOCKET="))?;
+        String::from_utf8(socket.to_owned()).ok()
+    });
+    for (socket, says) in [
+        (None, "VVM_SOCKET is not set"),
+        (Some("/nowhere/socket".to_owned()), "no host at VVM_SOCKET (/nowhere/socket)"),
+        (socket, "only descendants of the app may connect to VVM_SOCKET. Start it by `vvm run --warm"),
+    ] {
+        let mut outside = command(app);
+        outside.envs(variables.iter().copied()).envs(socket.map(|socket| ("VVM_SOCKET", socket)));
+        let ended = outside.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains(says), "{says}: {said}");
+    }
+}
+
+/// An app in a time namespace has another clock, and must not lead.
+fn refuses_another_clock(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
+    let through = ["unshare", "--time", "--boottime", "100000"];
+    if !command(&[&through[..], &["true"]].concat()).output().is_ok_and(|ran| ran.status.success()) {
+        println!("left out: this machine lets us make no time namespace");
+        return;
+    }
+    let run = trial.run(through.into_iter().chain(app.iter().copied()));
+    let run = run.with(["--warm", "--restart-backoff", "1h"]);
+    let run = variables.iter().fold(run, |run, (name, value)| run.environment(name, value));
+    let mut running = run.start();
+    running.stderr.wait_for("starting the app again in");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    let own = "CLOCK_BOOTTIME is not the host's: start `vvm` in the time namespace of this program";
+    for says in [own, "of the app has left without \"hello\""] {
+        assert!(finished.says(says), "{says}: {:#?}", finished.stderr);
+    }
 }
 
 const SAVE_IN_PYTHON: &str = r#"
@@ -272,6 +314,7 @@ fn python_app_leads_and_stops_when_it_is_told() {
         let path = PYTHON.folder().display().to_string();
         let app = format!("{SAVE_IN_PYTHON}{IN_PYTHON}");
         lead_in_turn(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
+        refuses_another_clock(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
     }
 }
 
@@ -302,6 +345,7 @@ fn go_app_leads_and_stops_when_it_is_told() {
     let built = command(&["go", "build", "-o", "app", "."]).current_dir(&folder).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     lead_in_turn(&trial, &[folder.join("app").to_str().unwrap()], &[]);
+    refuses_another_clock(&trial, &[folder.join("app").to_str().unwrap()], &[]);
 }
 
 #[test]
@@ -310,6 +354,7 @@ fn node_app_leads_and_stops_when_it_is_told() {
         let client = NODE.folder().join("warm.js").display().to_string();
         let app = ["node", "--input-type=module", "--eval", IN_NODE];
         lead_in_turn(&VVM.trial(), &app, &[("CLIENT", &client)]);
+        refuses_another_clock(&VVM.trial(), &app, &[("CLIENT", &client)]);
     }
 }
 

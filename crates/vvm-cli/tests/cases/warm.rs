@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use std::{
     env, fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::net::UnixStream,
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
     thread,
     time::Duration,
 };
@@ -28,9 +29,16 @@ fn app() {
     let folder = PathBuf::from(env::var_os(FOLDER).unwrap());
     println!("\nsocket {}", Path::new(&path).display());
     let mut socket = UnixStream::connect(path).unwrap();
-    let lines = BufReader::new(socket.try_clone().unwrap()).lines().map(Result::unwrap);
+    let connection = socket.try_clone().unwrap();
+    // A host that refuses it may reset the connection.
+    let lines = BufReader::new(socket.try_clone().unwrap()).lines().map_while(Result::ok);
     let mut say = move |message: Value| writeln!(socket, "{message}").is_ok();
-    say(json!({ "type": "hello", "version": 1 }));
+    match mode.as_str() {
+        "leaves silently" => return,
+        "speaks version 2" => drop(say(json!({ "type": "hello", "version": 2 }))),
+        "says a long line" => drop(say(json!({ "type": "hello", "version": 1, "more": "x".repeat(4096) }))),
+        _ => drop(say(json!({ "type": "hello", "version": 1 }))),
+    }
     let ready = mode != "never ready";
     say(json!({ "type": "ready", "ready": ready }));
     println!("\nwarm");
@@ -47,6 +55,13 @@ fn app() {
                 println!("\nleads {epoch} {alone}");
                 match mode.as_str() {
                     "leaves" => return println!("\nleaves"),
+                    "dies" => process::exit(3),
+                    "closes" => connection.shutdown(Shutdown::Both).unwrap(),
+                    "forks" => {
+                        let inherited = OwnedFd::from(connection);
+                        Command::new("sleep").arg("1000").stdin(inherited).spawn().unwrap();
+                        process::exit(0);
+                    }
                     "is deaf" => loop {
                         thread::park();
                     },
@@ -55,21 +70,53 @@ fn app() {
                     _ => {}
                 }
                 say(json!({ "type": "leading", "epoch": epoch }));
-                if mode == "hangs" {
-                    beat(folder.clone());
+                match mode.as_str() {
+                    "hangs" => beat(folder.clone()),
+                    "stops" | "stops and closes" => {
+                        say(json!({ "type": "stopped", "epoch": epoch }));
+                        if mode == "stops and closes" {
+                            connection.shutdown(Shutdown::Both).unwrap();
+                        }
+                    }
+                    "spins" => {
+                        println!("\nhangs");
+                        loop {
+                            std::hint::spin_loop();
+                        }
+                    }
+                    "blocks" | "reads no more" => {
+                        if mode == "reads no more" {
+                            beat(folder.clone());
+                        }
+                        println!("\nhangs");
+                        loop {
+                            thread::park();
+                        }
+                    }
+                    "says too much" => {
+                        for word in ["stopped", "resign", "alive", "leading"] {
+                            say(json!({ "type": word, "epoch": "1" }));
+                        }
+                    }
+                    _ => {}
                 }
                 note_deadline(&folder, &message);
             }
             "renewed" => note_deadline(&folder, &message),
             "stop" => {
                 println!("\nstops {}", message["reason"]);
-                if mode == "is kept" {
+                if ["is kept", "says too much"].contains(&mode.as_str()) {
                     held = None;
                 }
                 if mode != "hangs" {
                     say(json!({ "type": "stopped", "epoch": epoch }));
                 }
+                if mode == "says too much" {
+                    say(json!({ "type": "stopped", "epoch": epoch }));
+                    say(json!({ "type": "stopped", "epoch": "1" }));
+                }
             }
+            "refused" => println!("\nrefused: {}", message["reason"]),
             _ => {}
         }
     }
@@ -102,34 +149,40 @@ fn number(file: &Path) -> u64 {
 }
 
 /// A `vvm run --warm` with an app of this mode. The app ignores TERM.
-fn warm(trial: &Trial, mode: &str) -> Run {
+pub(super) fn warm(trial: &Trial, mode: &str) -> Run {
+    by_script(trial, mode, "exec \"$0\" \"$@\"")
+}
+
+/// The same with an app that this script starts, as `"$0" "$@"`.
+pub(super) fn by_script(trial: &Trial, mode: &str, script: &str) -> Run {
     let program = env::current_exe().unwrap();
-    let script = "trap '' TERM; exec \"$0\" --exact cases::warm::app --nocapture";
-    let run = trial.run(["sh", "-c", script, program.to_str().unwrap()]);
+    let script = format!("trap '' TERM; {script}");
+    let app = [program.to_str().unwrap(), "--exact", "cases::warm::app", "--nocapture"];
+    let run = trial.run(["sh", "-c", &script].into_iter().chain(app));
     run.with(["--warm", "--stop-timeout", "500ms"])
         .environment(MODE, mode)
         .environment(FOLDER, trial.folder().to_str().unwrap())
 }
 
-fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
+pub(super) fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
     let mut running = warm(trial, mode).with(["--ttl", ttl]).start();
     assert!(running.stdout.wait_for("leads").ends_with(" alone"));
     running
 }
 
-fn standby(trial: &Trial, ttl: &str) -> Running {
+pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
     let mut running = warm(trial, "obeys").with(["--ttl", ttl]).start();
     running.stderr.wait_for("waiting for leadership");
     running
 }
 
 /// Returns the processes of apps.
-fn apps(trial: &Trial) -> Vec<Pid> {
+pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
     let program = env::current_exe().unwrap().display().to_string();
     trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with(&program)).collect()
 }
 
-fn is_free(trial: &Trial) -> bool {
+pub(super) fn is_free(trial: &Trial) -> bool {
     let (_, shown, _) = trial.status(&["--name", &trial.name()]);
     shown.contains("free")
 }

@@ -13,7 +13,7 @@ use rustix::{
 };
 use std::{
     env,
-    ffi::CString,
+    ffi::{CString, OsString},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::fd::OwnedFd,
@@ -46,6 +46,21 @@ pub(crate) struct Setup {
     pub(crate) ttl: Duration,
     /// `restart` or `keep`: the workers are warm apps.
     pub(crate) after_stop: Option<String>,
+    pub(crate) worker: Worker,
+}
+
+/// The command of each candidate.
+pub(crate) struct Worker {
+    pub(crate) line: Vec<OsString>,
+    pub(crate) variables: Vec<(&'static str, OsString)>,
+}
+
+impl Worker {
+    /// This program: [`work`].
+    pub(crate) fn own(folder: &Path) -> io::Result<Self> {
+        let line = vec![env::current_exe()?.into(), "work".into(), folder.into()];
+        Ok(Self { line, variables: Vec::new() })
+    }
 }
 
 pub(crate) struct Instance {
@@ -169,9 +184,8 @@ impl Setup {
                     .flat_map(|after| WARM.iter().copied().chain(["--after-stop", after.as_str()])),
             )
             .arg("--")
-            .arg(env::current_exe()?)
-            .arg("work")
-            .arg(&self.folder)
+            .args(&self.worker.line)
+            .envs(self.worker.variables.iter().map(|(name, value)| (name, value)))
             .env(MARK, self.mark(number, starts))
             .env(PROGRAM, turn.to_string())
             .envs(LOCAL_CREDENTIALS);
@@ -233,6 +247,9 @@ const WARM: [&str; 7] =
 /// The file below the folder that at most one worker locks.
 const LOCK: &str = "lock";
 
+/// In the first line of the log of a worker that found the lock taken.
+pub(crate) const OVERLAP: &str = "OVERLAP";
+
 /// The last line of the log of a worker that has stopped when it was told to.
 pub(crate) const STOPPED: &str = "stopped";
 
@@ -275,7 +292,7 @@ impl Work {
         let name = format!("worker-{worker}-{epoch}");
         let mut log = OpenOptions::new().create_new(true).append(true).open(folder.join(name))?;
         let program = env::var(PROGRAM).map_err(|_| missing(PROGRAM))?;
-        let shown = if alone { "alone" } else { "OVERLAP" };
+        let shown = if alone { "alone" } else { OVERLAP };
         writeln!(log, "{worker} {host} {background_id} {program} {epoch} {shown}")?;
         Ok(Self { lock, log, background })
     }

@@ -1,7 +1,7 @@
 //! The verdict from the workers' logs: which worker ran when, and under which epoch.
 
 use super::{
-    candidates::{BEAT, STOPPED},
+    candidates::{BEAT, OVERLAP, STOPPED},
     faults::Target,
 };
 use std::{
@@ -55,7 +55,8 @@ fn parse(log: &str) -> Option<WorkSpan> {
     let mut lines = log.lines();
     let mut head = lines.next()?.split(' ').skip(3);
     let (program, epoch) = (head.next()?.parse().ok()?, head.next()?.parse().ok()?);
-    let alone = head.next()? == "alone";
+    // A worker of a client takes no lock.
+    let alone = head.next()? != OVERLAP;
     // A kill may cut off the last line, which leaves a smaller number: the largest is the last.
     let beats = || lines.clone().filter_map(|line| line.parse().ok()).map(Instant::from_nanos);
     let stopped = log.lines().last() == Some(STOPPED);
@@ -214,6 +215,8 @@ mod tests {
     fn log_with_a_truncated_last_line_is_read() {
         let log = "12 123 124 0 7 alone\n1000000000\n2000000000\n30000";
         assert_eq!(parse(log), Some(span(7, 1, 2)));
+        assert_eq!(parse(&log.replace("alone", "unlocked")), Some(span(7, 1, 2)));
+        assert_eq!(parse(&log.replace("alone", "OVERLAP")).map(|span| span.alone), Some(false));
         let log = "12 123 124 0 7 alone\n1000000000\n2000000000\nstopped\n";
         assert_eq!(parse(log), Some(WorkSpan { stopped: true, ..span(7, 1, 2) }));
     }

@@ -53,7 +53,7 @@ pub(super) enum Heard {
     Connected(Connection, Pid),
     /// A line, without its end.
     Line(Connection, Vec<u8>),
-    /// A line of more than [`LONGEST_LINE`] bytes.
+    /// A line of more than [`LONGEST_LINE`] bytes. The owner has to close the connection; what follows is no line.
     TooLong(Connection),
     /// No line follows.
     Closed(Connection),
@@ -251,7 +251,8 @@ fn accept(
     if !is_below(keeper, pid) {
         const ANSWER: &[u8] =
             b"{\"type\":\"refused\",\"reason\":\"this process was not started by vvm run --warm, or \
-            has left its containment: only descendants of the app may connect to VVM_SOCKET\"}\n";
+            has left its containment: only descendants of the app may connect to VVM_SOCKET. Start it by \
+            `vvm run --warm -- PROGRAM`, and not through another service\"}\n";
         // A peer that does not read it gets the end of the stream.
         let _ = send(&socket, ANSWER, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         heard.push_back(Heard::Uncontained(pid));
@@ -348,8 +349,9 @@ impl Peer {
                     byte => self.line.push(*byte),
                 }
                 if self.line.len() >= LONGEST_LINE {
+                    self.line.clear();
                     heard.push_back(Heard::TooLong(number));
-                    return true;
+                    return false;
                 }
             }
         }

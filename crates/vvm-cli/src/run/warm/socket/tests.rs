@@ -6,10 +6,13 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// Set in a process that connects: the path of the socket.
 const PATH: &str = "WARM_SOCKET_OF_TEST";
+/// A file that it makes once the host's answer has arrived.
+const ANSWERED: &str = "WARM_ANSWERED_IN_TEST";
 /// What it does then.
 const MODE: &str = "WARM_MODE_OF_TEST";
 
@@ -27,8 +30,11 @@ fn connector() {
         }
         "speaks long" => {
             stream.write_all(&[b'x'; LONGEST_LINE + 1]).unwrap();
-            // It is reset, because the host has not read all of it.
-            let _ = stream.read(&mut [0]);
+            // What the host has sent arrives, although it has not read all of this.
+            stream.read_exact(&mut [0]).unwrap();
+            // It is reset.
+            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+            std::fs::write(std::env::var_os(ANSWERED).unwrap(), "").unwrap();
         }
         "forks" => {
             stream.write_all(b"before\n").unwrap();
@@ -51,6 +57,7 @@ fn keeper(socket: &Socket, mode: &str) -> Keeper {
     let mut shell = Command::new("setsid");
     shell.args(["sh", "-c", "\"$0\" --exact run::warm::socket::tests::connector --nocapture; sleep 1000"]);
     shell.arg(program).env(PATH, socket.path()).env(MODE, mode).stdout(Stdio::null());
+    shell.env(ANSWERED, socket.path().with_file_name("answered"));
     Keeper(shell.spawn().unwrap())
 }
 
@@ -91,13 +98,19 @@ fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
 }
 
 #[test]
-fn line_that_is_too_long_is_the_last() {
+fn line_that_is_too_long_gets_an_answer_before_the_connection_is_closed() {
     run(async || {
         let mut socket = Socket::listen().unwrap();
+        let answered = socket.path().with_file_name("answered");
         let keeper = keeper(&socket, "speaks long");
         assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
         assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::TooLong(1));
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+        socket.send(1, b"\n".into(), false);
+        socket.close(1);
+        while !answered.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        std::fs::remove_file(answered).unwrap();
     });
 }
 

@@ -1,0 +1,311 @@
+//! `vvm run --warm` with apps that fail in every way that `docs/warm.md` lists: dead by the deadline, or no effect. The
+//! app of [`warm`](super::warm) says more here than it should, or less.
+//!
+//! An app that works holds a lock, until its process has ended. So the next one is alone only if it is dead.
+
+use super::warm::{apps, by_script, is_free, leader, standby, warm};
+use crate::VVM;
+use harness::{Run, Running, SHORT_TTL, Trial, eventually, has_ended, state};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+/// One app after an end that was not asked for.
+const NO_OTHER: [&str; 2] = ["--restart-backoff", "1h"];
+
+/// A leader with this app, which is started again only after an hour. No leadership ends by its TTL.
+fn leads(run: Run) -> Running {
+    let mut running = run.with(["--ttl", "120s"]).with(NO_OTHER).start();
+    assert!(running.stdout.wait_for("leads").ends_with(" alone"));
+    running
+}
+
+/// Ends `running` by TERM. Returns what its apps have said.
+fn end(running: Running) -> Vec<String> {
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    let is_of_the_app = |line: &String| ["leads", "stops", "warm"].iter().any(|word| line.starts_with(word));
+    finished.stdout.into_iter().filter(is_of_the_app).collect()
+}
+
+/// Checks that the next app works, and that no process of the one before is left.
+fn next_is_alone(trial: &Trial, mut next: Running) {
+    let line = next.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
+    eventually("one app is left", || apps(trial).len() == 1);
+    end(next);
+}
+
+fn step_down(trial: &Trial) {
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    assert_eq!(status, 0, "{said}{error}");
+}
+
+/// The app ends its leadership by itself, well or badly. Shows I6.
+fn ends_by_itself(mode: &str, says: &str) {
+    let trial = VVM.trial();
+    let mut first = leads(warm(&trial, mode));
+    first.stderr.wait_for(says);
+    first.stderr.wait_for("starting the app again in");
+    next_is_alone(&trial, next(&trial));
+    end(first);
+}
+
+/// A host that leads as soon as it can.
+fn next(trial: &Trial) -> Running {
+    warm(trial, "obeys").with(["--ttl", "120s"]).start()
+}
+
+const GONE: &str = "closed its connection, or ended, without \"stopped\"";
+
+#[test]
+fn app_that_closes_its_socket_without_stopped_is_ended() {
+    ends_by_itself("closes", GONE);
+}
+
+#[test]
+fn app_that_says_stopped_and_closes_its_socket_is_ended() {
+    ends_by_itself("stops and closes", "stopped its work unasked");
+}
+
+#[test]
+fn app_that_says_stopped_without_stop_is_ended() {
+    ends_by_itself("stops", "stopped its work unasked");
+}
+
+/// The child has inherited the socket, so the stream does not end.
+#[test]
+fn app_that_forks_and_ends_is_ended_with_its_child() {
+    ends_by_itself("forks", GONE);
+}
+
+#[test]
+fn app_that_dies_at_each_lead_lets_another_machine_lead() {
+    ends_by_itself("dies", GONE);
+}
+
+/// As when gunicorn replaces the worker that leads: the other worker is ready, and gets no part of this leadership.
+#[test]
+fn worker_that_is_recycled_ends_the_leadership_of_all_workers() {
+    let trial = VVM.trial();
+    let mut first = leads(by_script(&trial, "dies", "\"$0\" \"$@\" & \"$0\" \"$@\" & wait; wait"));
+    first.stderr.wait_for(GONE);
+    first.stderr.wait_for("starting the app again in");
+    next_is_alone(&trial, next(&trial));
+    let said = end(first);
+    assert_eq!(said.iter().filter(|line| line.starts_with("leads")).count(), 1, "{said:#?}");
+}
+
+/// The app does not answer `stop`, in one way or another.
+fn hangs_at_a_step_down(trial: &Trial, app: Run) {
+    let mut first = leads(app);
+    first.stdout.wait_for("hangs");
+    let second = standby(trial, "120s");
+    step_down(trial);
+    first.stderr.wait_for("did not say \"stopped\" within --stop-timeout");
+    next_is_alone(trial, second);
+    end(first);
+}
+
+#[test]
+fn app_that_spins_is_killed_when_it_is_asked_to_stop() {
+    let trial = VVM.trial();
+    hangs_at_a_step_down(&trial, warm(&trial, "spins"));
+}
+
+#[test]
+fn app_that_blocks_its_loop_is_killed_when_it_is_asked_to_stop() {
+    let trial = VVM.trial();
+    hangs_at_a_step_down(&trial, warm(&trial, "blocks"));
+}
+
+/// Its work goes on in another thread.
+#[test]
+fn app_that_works_and_stops_reading_is_killed_when_it_is_asked_to_stop() {
+    let trial = VVM.trial();
+    hangs_at_a_step_down(&trial, warm(&trial, "reads no more"));
+}
+
+#[test]
+fn app_that_spins_or_blocks_is_killed_for_its_silence_with_alive_within() {
+    for mode in ["spins", "blocks"] {
+        let trial = VVM.trial();
+        let mut first = leads(warm(&trial, mode).with(["--alive-within", "200ms"]));
+        first.stderr.wait_for("did not say \"alive\" within --alive-within");
+        next_is_alone(&trial, next(&trial));
+        end(first);
+    }
+}
+
+/// A user that its host may kill processes of.
+#[test]
+fn app_that_changes_its_user_leads_and_is_killed() {
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: only root can change the user");
+        return;
+    }
+    let trial = VVM.trial();
+    fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
+    let change = "exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" \"$@\"";
+    hangs_at_a_step_down(&trial, by_script(&trial, "blocks", change));
+}
+
+#[test]
+fn stopped_twice_and_messages_for_another_epoch_have_no_effect() {
+    let trial = VVM.trial();
+    let start = || {
+        warm(&trial, "says too much").with(["--ttl", "120s", "--after-stop", "keep"]).with(NO_OTHER).start()
+    };
+    let mut first = start();
+    first.stdout.wait_for("leads");
+    let mut second = start();
+    second.stderr.wait_for("waiting for leadership");
+    step_down(&trial);
+    first.stdout.wait_for("stops \"step_down\"");
+    second.stdout.wait_for("leads");
+    first.stderr.wait_for("waiting for leadership");
+    step_down(&trial);
+    second.stdout.wait_for("stops \"step_down\"");
+    first.stdout.wait_for("leads");
+    second.stderr.wait_for("waiting for leadership");
+    end(second);
+    let said = end(first);
+    let words = said.iter().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>();
+    assert_eq!(words, ["warm", "leads", "stops", "leads", "stops"], "it was one process: {said:#?}");
+}
+
+// `lead` waits in the socket of an app that is stopped. TERM continues it, so it may read `lead` then.
+
+#[test]
+fn app_that_reads_lead_late_leads_if_it_answers_in_time() {
+    let trial = VVM.trial();
+    let (first, mut second, app) = with_stopped_standby(&trial, "120s", &["--start-timeout", "1h"]);
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    eventually("the standby's host leads", || !is_free(&trial));
+    assert_eq!(state(app), Some('T'));
+    kill_process(app, Signal::CONT).unwrap();
+    assert!(second.stdout.wait_for("leads").ends_with(" alone"));
+    end(second);
+}
+
+#[test]
+fn app_that_is_stopped_when_it_should_lead_is_killed() {
+    let trial = VVM.trial();
+    let (first, mut second, app) = with_stopped_standby(&trial, "120s", &["--start-timeout", "200ms"]);
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    second.stderr.wait_for("did not say \"leading\" within --start-timeout");
+    second.stderr.wait_for("starting the app again in");
+    assert!(has_ended(app));
+    eventually("the record is released", || is_free(&trial));
+    let said = end(second);
+    assert!(!said.iter().any(|line| line.ends_with("not alone")), "{said:#?}");
+}
+
+/// Shows I4.
+#[test]
+fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
+    let trial = VVM.trial();
+    let options = ["--start-timeout", "1h", "--stop-timeout", "1h"];
+    let (first, second, app) = with_stopped_standby(&trial, SHORT_TTL, &options);
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    eventually("the standby's host leads", || !is_free(&trial));
+    let lock = trial.lock_storage();
+    let finished = second.finish();
+    drop(lock);
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert!(has_ended(app));
+    next_is_alone(&trial, warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start());
+}
+
+/// A leader, and a standby whose app is stopped.
+fn with_stopped_standby(trial: &Trial, ttl: &str, options: &[&str]) -> (Running, Running, Pid) {
+    let first = leader(trial, "obeys", ttl);
+    let of_the_first = apps(trial);
+    let run = warm(trial, "obeys").with(["--ttl", ttl]).with(NO_OTHER);
+    let mut second = run.with(options.iter().copied()).start();
+    second.stderr.wait_for("waiting for leadership");
+    let app = apps(trial).into_iter().find(|app| !of_the_first.contains(app)).unwrap();
+    kill_process(app, Signal::STOP).unwrap();
+    eventually("the app is stopped", || state(app) == Some('T'));
+    (first, second, app)
+}
+
+/// The machine goes on when its deadline is long over. A stopped process stands for one that is suspended, but
+/// that the kernel's timers reach it: here it dies while it is stopped, or when it goes on. Shows I4.
+#[test]
+fn app_of_a_machine_that_is_suspended_past_the_deadline_is_dead_before_the_next_one_leads() {
+    let trial = VVM.trial();
+    let mut first = leader(&trial, "obeys", SHORT_TTL);
+    let suspended = trial.processes().0;
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start();
+    second.stderr.wait_for("waiting for leadership");
+    for process in &suspended {
+        kill_process(*process, Signal::STOP).unwrap();
+    }
+    let line = second.stdout.wait_for("leads");
+    for process in &suspended {
+        // Those that have died meanwhile are left for this process to reap, or gone.
+        let _ = kill_process(*process, Signal::CONT);
+    }
+    first.wait();
+    eventually("nothing of it is left", || suspended.iter().all(|process| has_ended(*process)));
+    assert!(line.ends_with(" alone"), "{line}");
+    let said = first.stdout.rest();
+    assert_eq!(said.iter().filter(|line| line.starts_with("leads")).count(), 1, "{said:#?}");
+    end(second);
+}
+
+/// As a terminal or `kill -TERM -GROUP` does it. The app is in a group of its own.
+#[test]
+fn term_to_the_whole_group_stops_the_work_and_releases() {
+    let trial = VVM.trial();
+    let mut running = warm(&trial, "obeys").with(["--ttl", "120s"]).through(["setsid"]).start();
+    running.stdout.wait_for("leads");
+    kill_process_group(running.guardian, Signal::TERM).unwrap();
+    running.stdout.wait_for("stops \"terminating\"");
+    let finished = running.finish();
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    assert!(apps(&trial).is_empty() && is_free(&trial));
+}
+
+#[test]
+fn step_down_is_refused_while_no_other_app_is_ready() {
+    let trial = VVM.trial();
+    let first = leader(&trial, "obeys", "120s");
+    let mut second = warm(&trial, "never ready").with(["--ttl", "120s", "--holder", "other"]).start();
+    second.stdout.wait_for("warm");
+    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name(), "--to", "other"]);
+    assert_ne!(status, 0, "{said}{error}");
+    assert_eq!(end(second), ["warm"]);
+    let said = end(first);
+    assert_eq!(said.last().map(String::as_str), Some("stops \"terminating\""), "it led until the end");
+    assert_eq!(said.len(), 3, "{said:#?}");
+}
+
+/// What it says before its end, and what the host says about it.
+#[test]
+fn refusals_say_what_to_do_on_both_sides() {
+    for (mode, reason) in [
+        ("says a long line", "a line of more than 4096 bytes: send large data by other means"),
+        (
+            "speaks version 2",
+            "speaks version 1 of the warm protocol, not 2: use vvm and client of one release",
+        ),
+    ] {
+        let trial = VVM.trial();
+        let mut running = warm(&trial, mode).start();
+        let line = running.stdout.wait_for("refused");
+        assert!(line.contains(reason), "{line}");
+        let line = running.stderr.wait_for("a connection of the app is refused");
+        assert!(line.contains(reason), "{line}");
+        end(running);
+    }
+    let trial = VVM.trial();
+    let mut running = warm(&trial, "leaves silently").start();
+    let line = running.stderr.wait_for("has left without \"hello\"");
+    assert!(line.contains("Its own output says why"), "{line}");
+    end(running);
+}
