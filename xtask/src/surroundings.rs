@@ -5,7 +5,9 @@ use crate::{ci::limit, workspace::Workspace};
 use clap::Args;
 use rustix::process::geteuid;
 use std::{
-    env, fmt,
+    env,
+    ffi::OsStr,
+    fmt,
     fs::{self, File},
     io::{self, Write as _},
     os::unix::fs::MetadataExt as _,
@@ -40,8 +42,9 @@ enum Surrounding {
     Busy,
 }
 
+/// The first one builds what the others run: a package may have files that only its owner can read.
 const RUNS: [Surrounding; 4] =
-    [Surrounding::Service, Surrounding::Terminal, Surrounding::Busy, Surrounding::Busy];
+    [Surrounding::Terminal, Surrounding::Service, Surrounding::Busy, Surrounding::Busy];
 
 /// The step, as people start it.
 const STEP: &str = "cargo xtask ci --only tests";
@@ -141,7 +144,7 @@ impl Place {
             Surrounding::Terminal => self.terminal()?,
             Surrounding::Busy => {
                 self.own(None)?;
-                words(&["sh", "-c", STEP])
+                words("sh", &["-c", STEP])
             }
         };
         command.current_dir(&self.tree);
@@ -171,15 +174,13 @@ impl Place {
     /// `setpriv` ends the step when the process that waits for the session is killed.
     fn service(&self) -> Result<Command, SurroundingError> {
         let mut line = Vec::new();
-        let home = if geteuid().is_root() {
-            let home = self.folder.join("home");
+        let home = env::home_dir().unwrap_or_default();
+        if geteuid().is_root() {
             line.extend(self.mounts(&home)?);
             self.own(Some(USER))?;
-            home
         } else {
             println!("left out: another user than this one, since it is not root");
-            env::home_dir().unwrap_or_default()
-        };
+        }
         let path = format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", home.display());
         let step = format!("umask 077; exec {STEP}");
         line.extend(["nohup", "env", "-i"].map(str::to_owned));
@@ -189,26 +190,30 @@ impl Place {
             line.extend(["--reuid", USER, "--regid", USER_GROUP, "--clear-groups"].map(str::to_owned));
         }
         line.extend(["sh".to_owned(), "-c".to_owned(), step]);
-        Ok(words(&line))
+        Ok(words("env", &line))
     }
 
-    /// Shows this user's Rust to another one, who may not enter the folder that it is in.
+    /// Shows this user's Rust to another one, who may not enter the home folder that it is in. At the same path, or cargo
+    /// would build everything anew.
     fn mounts(&self, home: &Path) -> Result<Vec<String>, SurroundingError> {
-        let own = env::home_dir().unwrap_or_default();
-        let mut script = String::from("set -e");
-        for (variable, name) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            let from = env::var_os(variable).map_or_else(|| own.join(name), PathBuf::from);
-            let to = home.join(name);
-            fs::create_dir_all(&to).map_err(at("no home folder"))?;
-            script += &format!("; mount --bind '{}' '{}'", from.display(), to.display());
+        let kept = self.folder.join("rust");
+        for name in ["cargo", "rustup"] {
+            fs::create_dir_all(kept.join(name)).map_err(at("no folder"))?;
         }
-        script += "; exec \"$@\"";
+        let script = format!(
+            "set -e; cd '{kept}'; mount --bind '{home}/.cargo' cargo; mount --bind '{home}/.rustup' rustup
+             mount -t tmpfs -o mode=0755 home '{home}'; mkdir '{home}/.cargo' '{home}/.rustup'
+             mount --bind cargo '{home}/.cargo'; mount --bind rustup '{home}/.rustup'
+             cd \"$OLDPWD\"; exec \"$@\"",
+            kept = kept.display(),
+            home = home.display()
+        );
         Ok(["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec())
     }
 
     fn terminal(&self) -> Result<Command, SurroundingError> {
         self.own(None)?;
-        let mut command = words(&["script", "--quiet", "--return", "--command", STEP, "/dev/null"]);
+        let mut command = words("script", &["--quiet", "--return", "--command", STEP, "/dev/null"]);
         command.envs([("LANG", "de_DE.UTF-8"), ("LC_ALL", "de_DE.UTF-8"), ("TERM", "xterm")]);
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
             command.env(name, "http://127.0.0.1:1");
@@ -231,8 +236,7 @@ impl Place {
 const USER_GROUP: &str = "nogroup";
 
 /// Returns a command that finds the cargo of this one by its name, as people start it.
-fn words(line: &[impl AsRef<std::ffi::OsStr>]) -> Command {
-    let (program, arguments) = line.split_first().expect("a program");
+fn words(program: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
     // Of this program's own cargo.
