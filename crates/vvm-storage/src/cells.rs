@@ -5,9 +5,13 @@
 
 pub(crate) mod content;
 mod history;
+#[cfg(feature = "testing")]
+mod memory;
 mod placeholder;
 mod storage;
 
+#[cfg(feature = "testing")]
+pub use memory::Memory;
 pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
 
 use crate::{

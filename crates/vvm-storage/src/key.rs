@@ -35,7 +35,7 @@ impl ClusterName {
     }
 
     /// Returns the partition of the cluster's slot count.
-    pub(crate) fn slot_count_partition(&self) -> Partition {
+    pub fn slot_count_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_SLOT_COUNT)
     }
 

@@ -1,6 +1,7 @@
 //! *Election*: candidates, one slot and the network, in all orders. The values are `ielections::protocol`, and the
 //! conditions of the storage are `vvm_storage::decide`. Engine, deadman, network and work are modelled around them.
 
+mod cells;
 mod event;
 mod observer;
 mod process;
@@ -55,7 +56,22 @@ const ASSUMPTIONS: [Assumption; 7] = [
 /// Searches all scenarios. Without an argument that changes what is searched, the edge, the assumptions and the
 /// rebasing are shown, too.
 pub(crate) fn check(args: &Args) -> bool {
-    let scenarios = scenarios::ALL.into_iter().filter(|scenario| args.is_wanted(scenario.name));
+    let mut holds = search_all(args, &scenarios::ALL, &scenarios::REACHED);
+    if args.is_whole() {
+        holds &= shows_the_edge();
+        holds &= shows_what_each_assumption_is_for();
+        holds &= rebasing_changes_nothing(args);
+    }
+    holds
+}
+
+/// Searches the scenarios on cells.
+pub(crate) fn check_cells(args: &Args) -> bool {
+    search_all(args, &scenarios::CELLS, &scenarios::REACHED_ON_CELLS)
+}
+
+fn search_all(args: &Args, all: &[Scenario], reached: &[&'static str]) -> bool {
+    let scenarios = all.iter().filter(|scenario| args.is_wanted(scenario.name)).cloned();
     let scenarios: Vec<Scenario> = scenarios
         .map(|scenario| {
             let (faults, depth) = (scenario.faults, scenario.depth);
@@ -66,16 +82,10 @@ pub(crate) fn check(args: &Args) -> bool {
     let faults = scenarios.iter().flat_map(Scenario::faults).map(What::told);
     let reached: BTreeSet<_> = match args.scenario {
         Some(_) => BTreeSet::new(),
-        None => scenarios::REACHED.into_iter().chain(faults).collect(),
+        None => reached.iter().copied().chain(faults).collect(),
     };
     let parts: Vec<_> = scenarios.iter().map(|scenario| scenario.part(&settings)).collect();
-    let mut holds = search::search_all(&parts, &args.limits(), &reached);
-    if args.is_whole() {
-        holds &= shows_the_edge();
-        holds &= shows_what_each_assumption_is_for();
-        holds &= rebasing_changes_nothing(args);
-    }
-    holds
+    parts.is_empty() || search::search_all(&parts, &args.limits(), &reached)
 }
 
 /// Searches one scenario with few faults, and returns the length of the story of a violation.

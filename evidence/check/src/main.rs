@@ -61,6 +61,8 @@ struct Args {
 enum Check {
     /// Candidates, one slot and the network.
     Election,
+    /// Candidates on cells, which another program deletes.
+    Cells,
     /// A warm app and its host.
     Warm,
 }
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         println!("{check:?}:");
         holds &= match check {
             Check::Election => election::check(&args),
+            Check::Cells => election::check_cells(&args),
             Check::Warm => warm::check(&args),
         };
         let took = SystemClock::read().since(began).as_secs_f64();

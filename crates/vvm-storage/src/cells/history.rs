@@ -15,8 +15,8 @@ use std::{
 /// What one handle knows of each cell.
 #[derive(Default, Debug)]
 pub(super) struct History {
-    marks: Mutex<HashMap<Partition, Mark>>,
-    unfit: OnceLock<Unfit>,
+    pub(super) marks: Mutex<HashMap<Partition, Mark>>,
+    pub(super) unfit: OnceLock<Unfit>,
 }
 
 /// How far a cell has come.
@@ -37,7 +37,7 @@ pub(super) struct Mark {
      accepted two under one condition, or was restored from a backup. Stop all candidates; then use another \
      server, or a version of it that obeys conditions (`vvm doctor` tries it)"
 )]
-struct Unfit {
+pub(super) struct Unfit {
     at: Partition,
     known: Mark,
     found: Mark,

@@ -10,14 +10,14 @@ use crate::{
     sysvvm::unsent,
 };
 use ielections::{
-    Entropy as _, Entry, Epoch, Holder, Incarnation, OsEntropy, ReadError, Slot, Ttl, Version, WriteError,
+    Entropy, Entry, Epoch, Holder, Incarnation, OsEntropy, ReadError, Slot, Ttl, Version, WriteError,
 };
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 
 /// The holder of a placeholder. Nothing leads under this name.
 const DELETED: &str = "none: the record was deleted, and its leader may still work";
@@ -32,18 +32,19 @@ const STEPS: u32 = 8;
 /// What one handle knows of TTLs, and of placeholders.
 #[derive(Debug)]
 pub(super) struct Placeholders {
-    clock: Arc<dyn Clock>,
-    entropy: OsEntropy,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) wall: Arc<dyn WallClock>,
     /// Whether this handle writes placeholders: one that is to look never does.
     writes: bool,
-    ttls: Mutex<HashMap<Partition, LongestTtl>>,
+    pub(super) ttls: Mutex<HashMap<Partition, LongestTtl>>,
     /// When this handle saw the present version of a placeholder first.
-    observed: Mutex<HashMap<Partition, (Version, Instant)>>,
+    pub(super) observed: Mutex<HashMap<Partition, (Version, Instant)>>,
 }
 
 /// The longest TTL of the records of a name. It only grows.
 #[derive(Clone, Copy, Default, Debug)]
-struct LongestTtl {
+pub(super) struct LongestTtl {
     /// Whether the setting was seen: only a settled name has had all its cells.
     is_settled: bool,
     /// As the setting has it.
@@ -65,7 +66,8 @@ pub(super) struct Deleted {
 impl Placeholders {
     pub(super) fn new(clock: Arc<dyn Clock>, writes: bool) -> Self {
         let (ttls, observed) = (Mutex::default(), Mutex::default());
-        Self { clock, entropy: OsEntropy::default(), writes, ttls, observed }
+        let (entropy, wall) = (Arc::new(OsEntropy::default()), Arc::new(SystemWallClock));
+        Self { clock, entropy, wall, writes, ttls, observed }
     }
 
     /// Notes the TTL of a record that was shown.
@@ -105,7 +107,7 @@ impl Placeholders {
 }
 
 /// Each change is one insertion or assignment, so a panic elsewhere leaves the map whole.
-fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,7 +170,7 @@ impl<C: CellStorage> Cells<C> {
 
     fn placeholder(&self, at: &Partition, known: &Known, ttl: Ttl) -> Result<SlotCell, Cause> {
         let last = known.content.slot.last_epoch().max(self.history.epoch(at));
-        let epoch = Epoch::following(last, SystemWallClock.since_unix_epoch())?;
+        let epoch = Epoch::following(last, self.placeholders.wall.since_unix_epoch())?;
         let mut incarnation = [0; 16];
         self.placeholders.entropy.fill(&mut incarnation);
         known.content.deleted(Incarnation::from_bytes(incarnation), ttl, epoch)

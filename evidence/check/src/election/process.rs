@@ -76,7 +76,7 @@ pub(crate) struct Call {
     /// Its messages may take any time. Others are answered before time goes on.
     pub(crate) is_slow: bool,
     /// The request has arrived; this answer is under way.
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<Result<Answer, Failure>>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -91,7 +91,7 @@ pub(crate) enum Request {
 pub(crate) struct Answer(pub(crate) Option<Slot>);
 
 /// Why a call has no answer that says what became of it.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Hash, Debug)]
 pub(crate) enum Failure {
     /// Its time is over.
     Unanswered,
@@ -115,7 +115,7 @@ impl Process {
         self.sent.clear();
         let Ok(holder) = Holder::new(self.name) else { return };
         // Less often than by default, which is within the rules and makes fewer states.
-        let poll = self.ttl.get() * 6 / 25;
+        let poll = self.ttl.get() * around.poll / 25;
         let terms = Terms { poll, ..Terms::new(holder, self.ttl) };
         let wall = Arc::new(MockWallClock::new());
         let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, wall);

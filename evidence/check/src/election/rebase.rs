@@ -139,7 +139,7 @@ impl Names {
                 let Some(call) = &mut actor.call else { continue };
                 self.until(&mut call.deadline);
                 self.request(&mut call.request);
-                if let Some(Answer(Some(slot))) = &mut call.answer {
+                if let Some(Ok(Answer(Some(slot)))) = &mut call.answer {
                     self.slot(slot);
                 }
             }
@@ -159,6 +159,10 @@ impl Names {
 impl World {
     /// Shifts and renames, so that two states with the same future become equal.
     pub(super) fn rename(&mut self) {
+        if self.cells.is_some() {
+            // The values of cells and what handles know of them keep their names.
+            return;
+        }
         let mut names = Names::default();
         names.visit(self);
         names.renames = true;
@@ -173,6 +177,7 @@ impl Hash for World {
         self.processes.hash(to);
         self.late.hash(to);
         (&self.left, self.faults, self.last_claim, self.is_foreign).hash(to);
+        (self.last_was_placeholder, &self.cells).hash(to);
     }
 }
 

@@ -2,6 +2,7 @@
 //! is shown about it.
 
 use super::{
+    cells::CellWorld,
     event::What::{self, *},
     process::Process,
     rebase::NOW,
@@ -24,6 +25,7 @@ pub(crate) struct Scenario {
     /// The longest story, in events.
     pub(crate) depth: usize,
     left: &'static [(What, u8)],
+    is_of_cells: bool,
 }
 
 const fn scenario(
@@ -33,7 +35,7 @@ const fn scenario(
     (faults, depth): (u8, usize),
     left: &'static [(What, u8)],
 ) -> Scenario {
-    Scenario { name, candidates, draws, faults, depth, left }
+    Scenario { name, candidates, draws, faults, depth, left, is_of_cells: false }
 }
 
 /// Every share of this TTL is whole, also on clocks that run at 9/10 and 11/10. So is every share of its half.
@@ -70,6 +72,33 @@ pub(crate) const REACHED: [&str; 27] = [
     "Released", "AlreadyGone", "LeftToExpire", "a state that recovers",
 ];
 
+/// The scenarios on cells.
+pub(super) const CELLS: [Scenario; 2] = [
+    Scenario {
+        is_of_cells: true,
+        ..scenario("cells that are deleted", APART, false, (3, 22), TWICE_DELETED)
+    },
+    Scenario { is_of_cells: true, ..scenario("cells, and late writes", APART, false, (2, 18), CELL_WRITES) },
+];
+const TWICE_DELETED: &[(What, u8)] = &[(Deleted, 2), (Pause, 1)];
+const CELL_WRITES: &[(What, u8)] =
+    &[(Deleted, 1), (Slow, 1), (Late, 1), (Twice, 1), (Broken, 1), (Crash, 1), (Release, 1)];
+
+/// What has to be reached on cells, besides each fault.
+pub(super) const REACHED_ON_CELLS: [&str; 11] = [
+    "a placeholder",
+    "a placeholder after a placeholder",
+    "a shorter placeholder",
+    "a claim over a placeholder",
+    "a claim of a vacant cell",
+    "a cell is renewed",
+    "a cell is released",
+    "a late write of a cell that applies",
+    "a late write of a cell that is refused",
+    "Stolen",
+    "a state that recovers",
+];
+
 impl Scenario {
     /// The same with other bounds.
     pub(crate) fn within(self, faults: u8, depth: usize) -> Self {
@@ -88,7 +117,9 @@ impl Scenario {
     }
 
     fn world(&self, settings: &Settings) -> World {
-        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 });
+        // Less often than by default, which is within the rules and makes fewer states.
+        let poll = if self.is_of_cells { 12 } else { 6 };
+        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 }, poll);
         let rate = |rate: u64| match (around.drops(Assumption::Clocks), rate) {
             (true, 9) => 8,
             (true, 11) => 12,
@@ -98,6 +129,8 @@ impl Scenario {
         let processes = candidates.filter_map(|(name, (tenths, ttl))| {
             Some(Process::new(name, rate(*tenths), Ttl::new(Duration::from_millis(*ttl)).ok()?, NOW))
         });
-        World::new(processes.collect(), self.left.to_vec(), self.faults, around)
+        let mut world = World::new(processes.collect(), self.left.to_vec(), self.faults, around);
+        world.cells = self.is_of_cells.then(|| CellWorld::settled(&world.around));
+        world
     }
 }

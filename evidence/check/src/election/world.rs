@@ -1,6 +1,7 @@
 //! [`World`]: some candidates, one slot and the network between them. What can happen next, and what it does.
 
 use super::{
+    cells::CellWorld,
     event::{Event, What},
     process::{Actor, Answer, Call, Failure, Kind, Process, Request},
     settings::{Context, Surroundings},
@@ -29,6 +30,10 @@ pub(crate) struct World {
     pub(crate) is_foreign: bool,
     /// How many incarnations there are. All have a number up to this.
     pub(crate) incarnations: u64,
+    /// The last acquisition was that of a placeholder.
+    pub(crate) last_was_placeholder: bool,
+    /// The storage, if it is cells. Then `slot` is not used.
+    pub(crate) cells: Option<CellWorld>,
     pub(crate) around: Arc<Surroundings>,
 }
 
@@ -49,6 +54,8 @@ impl World {
             last_claim: None,
             is_foreign: false,
             incarnations: 0,
+            last_was_placeholder: false,
+            cells: None,
             around,
         };
         world.processes.iter_mut().for_each(|process| process.begin(&world.around));
@@ -74,6 +81,7 @@ impl World {
     /// Ends all faults, for good.
     pub(crate) fn heal(&mut self) {
         (self.faults, self.late, self.left) = (0, Vec::new(), Vec::new());
+        self.cells.iter_mut().for_each(CellWorld::heal);
         for process in &mut self.processes {
             (process.is_paused, process.is_cut) = (false, false);
             process.calls().for_each(|call| call.is_slow = false);
@@ -118,7 +126,8 @@ impl World {
                 events.push(Event { what, process, actor });
             }
         };
-        let (mut is_prompt, mut is_open) = (false, !self.late.is_empty());
+        let has_late = self.cells.as_ref().map_or(!self.late.is_empty(), |cells| cells.late() > 0);
+        let (mut is_prompt, mut is_open) = (false, has_late);
         for (number, process) in self.processes.iter().enumerate() {
             is_open |= process.is_paused || process.is_cut;
             if process.is_paused {
@@ -156,8 +165,9 @@ impl World {
         if next > 0 && is_open && !is_prompt {
             add(What::TimePasses, 0, 0);
         }
-        (0..self.late.len()).for_each(|index| add(What::Lands, index, 0));
-        if self.slot.entry().is_some() {
+        let late = self.cells.as_ref().map_or(self.late.len(), CellWorld::late);
+        (0..late).for_each(|index| add(What::Lands, index, 0));
+        if self.slot.entry().is_some() || self.cells.as_ref().is_some_and(CellWorld::exists) {
             add(What::Deleted, 0, 0);
             add(What::Vacated, 0, 0);
         }
@@ -168,8 +178,9 @@ impl World {
         let next = self.due().iter().map(|(after, _)| *after).min().unwrap_or(0);
         self.now += next;
         let is_exact = |process: &Process| (next * process.rate).is_multiple_of(10);
+        // The TTL of a placeholder for a name without records is no multiple, and a nanosecond is no danger.
         assert!(
-            self.processes.iter().all(is_exact),
+            self.cells.is_some() || self.processes.iter().all(is_exact),
             "{next} ns is no whole number of nanoseconds on each clock"
         );
         for process in &mut self.processes {
@@ -210,12 +221,16 @@ impl World {
                 }
                 self.die(number, cx);
             }
+            What::Deleted if self.cells.is_some() => {
+                self.cells.iter_mut().for_each(CellWorld::delete);
+            }
             What::Deleted | What::Vacated => {
                 let last_epoch = self.slot.last_epoch().filter(|_| what == What::Vacated);
                 self.slot = Slot::Vacant(Vacant { last_epoch });
                 self.is_foreign = true;
                 self.last_claim = self.last_claim.filter(|_| what == What::Vacated);
             }
+            What::Lands if self.cells.is_some() => self.cell_lands(number, cx),
             What::Lands => {
                 let request = self.late.remove(number);
                 if self.arrive(&request, cx).0.is_none() {
@@ -225,17 +240,17 @@ impl World {
             What::Arrives => self.arrives(number, actor, cx),
             What::Answered | What::Twice => {
                 if what == What::Twice {
-                    self.keep(number, actor);
+                    self.keep(number, actor, cx);
                 }
                 self.arrives(number, actor, cx);
                 let call = &mut self.processes[number].actors[actor].call;
                 if let Some(answer) = call.as_mut().and_then(|call| call.answer.take()) {
-                    self.processes[number].answered(actor, Ok(answer), cx);
+                    self.processes[number].answered(actor, answer, cx);
                 }
             }
             What::NotApplied | What::Replaced | What::Broken | What::Unanswered | What::Late => {
                 if matches!(what, What::Late | What::Broken) {
-                    self.keep(number, actor);
+                    self.keep(number, actor, cx);
                 }
                 let failure = match what {
                     What::NotApplied => Failure::NotApplied,
@@ -264,16 +279,26 @@ impl World {
         for request in sent {
             if matches!(request, Request::Write(_)) && self.may(What::Late) {
                 self.spend(What::Late, cx);
-                self.late.push(request);
+                if self.cells.is_some() {
+                    let _unanswered = self.arrive_at_cells(number, &request, true, cx);
+                } else {
+                    self.late.push(request);
+                }
             }
         }
+        self.cells.iter_mut().for_each(|cells| cells.forget(number));
     }
 
     /// Keeps a write under way, which then arrives late or never.
-    fn keep(&mut self, number: usize, actor: usize) {
+    fn keep(&mut self, number: usize, actor: usize, cx: &mut Context<'_>) {
         let call = self.processes[number].actors[actor].call.as_ref();
         let under_way = |call: &&Call| matches!(call.request, Request::Write(_)) && call.answer.is_none();
-        self.late.extend(call.filter(under_way).map(|call| call.request.clone()));
+        let kept = call.filter(under_way).map(|call| call.request.clone());
+        if self.cells.is_none() {
+            self.late.extend(kept);
+        } else if let Some(request) = kept {
+            let _unanswered = self.arrive_at_cells(number, &request, true, cx);
+        }
     }
 
     /// The request of a call arrives, unless it has before.
@@ -281,7 +306,10 @@ impl World {
         let call = self.processes[number].actors[actor].call.as_ref();
         let Some(call) = call.filter(|call| call.answer.is_none()) else { return };
         let request = call.request.clone();
-        let answer = self.arrive(&request, cx);
+        let answer = match self.cells {
+            Some(_) => self.arrive_at_cells(number, &request, false, cx),
+            None => Ok(self.arrive(&request, cx)),
+        };
         self.processes[number].actors[actor]
             .call
             .iter_mut()
@@ -337,6 +365,7 @@ impl World {
     fn told(&self, Event { what, process, actor }: Event) -> String {
         let subject = match what {
             What::TimePasses | What::Deleted | What::Vacated => String::new(),
+            What::Lands if self.cells.is_some() => "a write of a cell".into(),
             What::Lands => self.late[process].told(),
             What::Woken
             | What::Killed

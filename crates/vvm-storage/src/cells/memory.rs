@@ -1,0 +1,75 @@
+//! [`Memory`]: what a handle knows, taken out of it and put into another one. So a check can run the calls of a handle
+//! from any state.
+
+use super::{
+    CellStorage, Cells, Known,
+    history::{History, Mark, Unfit},
+    placeholder::{LongestTtl, Placeholders, lock},
+};
+use crate::key::Partition;
+use ielections::{Entropy, Version};
+use std::{collections::HashMap, hash, sync::Arc};
+use vvm_clock::{Clock, Instant, WallClock};
+
+/// What a handle knows. A new process knows nothing.
+#[derive(Clone, Default, Debug)]
+pub struct Memory {
+    known: Vec<(Partition, Known)>,
+    ttls: Vec<(Partition, LongestTtl)>,
+    observed: Vec<(Partition, (Version, Instant))>,
+    marks: Vec<(Partition, Mark)>,
+    unfit: Option<Unfit>,
+}
+
+/// By its text, which has everything.
+impl hash::Hash for Memory {
+    fn hash<H: hash::Hasher>(&self, to: &mut H) {
+        format!("{self:?}").hash(to);
+    }
+}
+
+impl<C: CellStorage> Cells<C> {
+    /// A handle that knows what another one knew. Incarnations and epochs of placeholders are made of `entropy` and
+    /// `wall`.
+    pub fn with(
+        storage: C,
+        memory: &Memory,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        wall: Arc<dyn WallClock>,
+    ) -> Self {
+        let mut placeholders = Placeholders::new(clock, true);
+        (placeholders.entropy, placeholders.wall) = (entropy, wall);
+        let handle =
+            Self { storage, known: map(&memory.known).into(), placeholders, history: History::default() };
+        *lock(&handle.placeholders.ttls) = map(&memory.ttls);
+        *lock(&handle.placeholders.observed) = map(&memory.observed);
+        *lock(&handle.history.marks) = map(&memory.marks);
+        if let Some(unfit) = &memory.unfit {
+            handle.history.unfit.get_or_init(|| unfit.clone());
+        }
+        handle
+    }
+
+    /// What this handle knows.
+    pub fn memory(&self) -> Memory {
+        Memory {
+            known: list(&self.known()),
+            ttls: list(&lock(&self.placeholders.ttls)),
+            observed: list(&lock(&self.placeholders.observed)),
+            marks: list(&lock(&self.history.marks)),
+            unfit: self.history.unfit.get().cloned(),
+        }
+    }
+}
+
+fn map<T: Clone>(list: &[(Partition, T)]) -> HashMap<Partition, T> {
+    list.iter().cloned().collect()
+}
+
+/// In the order of the partitions.
+fn list<T: Clone>(map: &HashMap<Partition, T>) -> Vec<(Partition, T)> {
+    let mut list: Vec<_> = map.iter().map(|(at, one)| (at.clone(), one.clone())).collect();
+    list.sort_by(|(one, _), (other, _)| one.cmp(other));
+    list
+}
