@@ -8,7 +8,7 @@ use crate::{
 };
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use ielections::{Candidacy, Elections, Leadership, ReleaseOutcome, Terms, Ttl, TtlStorage as _};
-use std::{future::ready, num::NonZeroU32};
+use std::{future::ready, num::NonZeroU32, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
@@ -17,6 +17,12 @@ const SPAN: u32 = 3;
 
 /// How many names are claimed, read or released at once: no more than a server on a busy machine answers in time.
 const AT_ONCE: usize = 16;
+
+/// After how many names a line says how far it is, and how many leaderships the storage has cost.
+const PROGRESS: usize = 500;
+
+/// How often a claim is tried that the storage does not answer in time.
+const ATTEMPTS: u32 = 10;
 
 /// Leads `names` names for a while. Deadlines have no effect: a leadership that is lost is counted.
 pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Vec<Figure>, Failure> {
@@ -29,11 +35,17 @@ pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Ve
         .collect();
     let empty = process::resident_bytes()?;
     let began = SystemClock::read();
-    let led: Vec<Leadership> = stream::iter(keys.clone())
-        .map(|key| lead(scene, &elections, key))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
+    let mut claims =
+        stream::iter(keys.clone()).map(|key| lead(scene, &elections, key)).buffer_unordered(AT_ONCE);
+    let mut led = Vec::new();
+    while let Some(leadership) = claims.next().await {
+        led.push(leadership?);
+        if led.len().is_multiple_of(PROGRESS) {
+            let after = SystemClock::read().since(began).as_secs();
+            eprintln!("{} names led after {after} s, {} of them lost", led.len(), lost(&led));
+        }
+    }
+    drop(claims);
     let until_led = SystemClock::read().since(began);
 
     let (before, writes_before, cpu_before) =
@@ -41,7 +53,7 @@ pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Ve
     scene.clock.sleep(Ttl::DEFAULT.get() * if quick { 1 } else { SPAN }).await;
     let (cpu, resident) = (process::cpu_time()?.saturating_sub(cpu_before), process::resident_bytes()?);
     let (after, writes_after) = (SystemClock::read(), writes(scene, &keys).await?);
-    let lost = led.iter().filter(|leadership| leadership.standing().loss().is_some()).count();
+    let lost = lost(&led);
 
     let span = seconds(before, after);
     let releasing = SystemClock::read();
@@ -66,8 +78,24 @@ pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Ve
     ])
 }
 
-/// Leads a name, as `vvm run` with one slot.
+/// Leads a name. As `vvm run`, it does not give up when the storage does not answer.
 async fn lead(
+    scene: &Scene,
+    elections: &Elections<ElectionKey>,
+    key: ElectionKey,
+) -> Result<Leadership, Failure> {
+    for _ in 1..ATTEMPTS {
+        match try_lead(scene, elections, key.clone()).await {
+            Ok(leadership) => return Ok(leadership),
+            Err(error) => eprintln!("{}: {error}; trying again", key.cluster),
+        }
+        scene.clock.sleep(Duration::from_secs(1)).await;
+    }
+    try_lead(scene, elections, key).await
+}
+
+/// With one slot.
+async fn try_lead(
     scene: &Scene,
     elections: &Elections<ElectionKey>,
     key: ElectionKey,
@@ -85,6 +113,10 @@ async fn writes(scene: &Scene, keys: &[ElectionKey]) -> Result<u64, Failure> {
         slot.entry().map(|entry| entry.version.write).ok_or_else(|| Failure::from(REFUSED))
     });
     reads.buffer_unordered(AT_ONCE).try_fold(0, async |sum, writes| Ok(sum + writes)).await
+}
+
+fn lost(led: &[Leadership]) -> usize {
+    led.iter().filter(|leadership| leadership.standing().loss().is_some()).count()
 }
 
 fn seconds(from: Instant, until: Instant) -> f64 {
