@@ -99,6 +99,7 @@ const SMOKES: [(&str, How, Option<Need>); 48] = [
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
     ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
     ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
+    ("test-drivers --only mysql", OwnStep("mysql on a real server"), None),
     ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
