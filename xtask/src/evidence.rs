@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 48] = [
+const SMOKES: [(&str, How, Option<Need>); 49] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -99,6 +99,7 @@ const SMOKES: [(&str, How, Option<Need>); 48] = [
     ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
     ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
     ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
+    ("test-drivers --only mysql", OwnStep("mysql on a real server"), None),
     ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),

@@ -50,7 +50,7 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--storage URL`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,sled,scylla,postgres,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
+    /// `--only mem,sqlite,sled,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times. Or `--planted`: deadlines that are missed on purpose, on this

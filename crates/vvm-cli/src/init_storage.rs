@@ -26,6 +26,7 @@ Example:
   vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
   vvm init-storage --storage dynamodb://eu-west-1/elections
   vvm init-storage --storage postgres://vvm@db1,db2/elections --max-ttl 60s
+  vvm init-storage --storage mysql://vvm@db1,db2/elections
   vvm init-storage --storage etcd://etcd1,etcd2,etcd3/elections
   vvm init-storage --storage k8s://batch
   vvm init-storage --storage 's3://bucket/elections?region=eu-west-1'
@@ -36,7 +37,7 @@ pub(crate) struct InitStorageArgs {
     /// The storage, as given to vvm run later; replication=N sets the number of copies
     #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
     pub(crate) storage: String,
-    /// The largest TTL of any candidate, for postgres: (default 20s; run it again to raise it)
+    /// The largest TTL of any candidate, for postgres: and mysql: (default 20s; run it again to raise it)
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub(crate) max_ttl: Option<Ttl>,
 }

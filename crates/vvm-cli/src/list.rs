@@ -17,7 +17,7 @@ use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
 /// Show the names in a storage: their slots, state and leaders.
 ///
-/// sqlite:, postgres:, etcd: and scylla: can list names. On scylla: this reads the keys of the whole table. The
+/// sqlite:, postgres:, mysql:, etcd: and scylla: can list names. On scylla: this reads the keys of the whole table. The
 /// state is that of the worst slot: stale, free, held, led. A slot is held if the storage can't prove how old its
 /// record is: vvm status waits for its next renewal.
 #[derive(Clone, Debug, Args)]

@@ -6,7 +6,9 @@
 //! Servers have files for connections and sessions. Beside the folders is what drivers share.
 
 pub(crate) mod address;
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod clocks;
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 mod connections;
 #[cfg(any(feature = "sled", feature = "sqlite"))]
 mod database_thread;
@@ -19,6 +21,8 @@ pub mod etcd;
 pub mod kubernetes;
 #[cfg(feature = "mem")]
 pub mod mem;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "object-store")]
 pub mod objects;
 #[cfg(feature = "postgres")]
@@ -29,5 +33,11 @@ pub mod scylla;
 pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres", feature = "scylla"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "kubernetes",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "scylla"
+))]
 mod tls;

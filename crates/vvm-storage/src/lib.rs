@@ -10,7 +10,7 @@
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
 //!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
-//!   `etcd` (etcd), `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store`
+//!   `mysql` (MariaDB and MySQL), `etcd` (etcd), `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store`
 //!   (buckets of Amazon S3, Google Cloud Storage, Azure).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
@@ -41,6 +41,8 @@ pub use drivers::etcd;
 pub use drivers::kubernetes;
 #[cfg(feature = "mem")]
 pub use drivers::mem;
+#[cfg(feature = "mysql")]
+pub use drivers::mysql;
 #[cfg(feature = "object-store")]
 pub use drivers::objects;
 #[cfg(feature = "postgres")]

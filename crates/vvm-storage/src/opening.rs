@@ -8,7 +8,7 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 30] = [
+const SHOWN: [&str; 31] = [
     "account",
     "allow",
     "application_name",
@@ -34,6 +34,7 @@ const SHOWN: [&str; 30] = [
     "sslmode",
     "sslrootcert",
     "target_session_attrs",
+    "tls",
     "tls_ca",
     "tls_certificate",
     "tls_key",

@@ -7,6 +7,7 @@
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
+//! | `mysql://user@host1,host2:3306/database` | tables in a database of MariaDB or MySQL: module `mysql` |
 //! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster: module `etcd` |
 //! | `k8s://namespace` | Leases in a namespace of Kubernetes: module `kubernetes` |
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
@@ -41,12 +42,13 @@ struct Scheme {
     credentials: &'static [&'static str],
 }
 
-/// All of them. `postgresql` means `postgres`.
-static SCHEMES: [Scheme; 11] = [
+/// All of them. `postgresql` means `postgres`, and `mariadb` means `mysql`.
+static SCHEMES: [Scheme; 12] = [
     kind("sqlite", "sqlite:PATH", "sqlite", cfg!(feature = "sqlite"), &[]),
     kind("sled", "sled:PATH", "sled", cfg!(feature = "sled"), &[]),
     kind("mem", "mem:", "mem", cfg!(feature = "mem"), &[]),
     kind("postgres", "postgres://USER@HOST/DATABASE", "postgres", cfg!(feature = "postgres"), PASSWORD),
+    kind("mysql", "mysql://USER@HOST/DATABASE", "mysql", cfg!(feature = "mysql"), PASSWORD),
     kind("etcd", "etcd://HOST/PREFIX", "etcd", cfg!(feature = "etcd"), PASSWORD),
     kind("scylla", "scylla://HOST/KEYSPACE", "scylla", cfg!(feature = "scylla"), PASSWORD),
     kind("k8s", "k8s://NAMESPACE", "kubernetes", cfg!(feature = "kubernetes"), &[]),
@@ -146,6 +148,8 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         "scylla" => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Arc::new(crate::postgres::PostgresStorage::open(url).await?)),
+        #[cfg(feature = "mysql")]
+        "mysql" => Ok(Arc::new(crate::mysql::MySqlStorage::open(url).await?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Arc::new(crate::etcd::EtcdStorage::open(url).await?)),
         #[cfg(feature = "kubernetes")]
@@ -224,6 +228,8 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         "scylla" => crate::scylla::init(url).await,
         #[cfg(feature = "postgres")]
         "postgres" => crate::postgres::init(url).await,
+        #[cfg(feature = "mysql")]
+        "mysql" => crate::mysql::init(url).await,
         #[cfg(feature = "etcd")]
         "etcd" => crate::etcd::init(url).await,
         #[cfg(feature = "kubernetes")]
@@ -318,6 +324,8 @@ pub fn has_password(url: &str) -> bool {
     match parse(url) {
         #[cfg(feature = "postgres")]
         Ok(place) if place.scheme.feature == "postgres" => crate::postgres::has_password(url),
+        #[cfg(feature = "mysql")]
+        Ok(place) if place.scheme.feature == "mysql" => crate::mysql::has_password(url),
         _ => false,
     }
 }
@@ -349,7 +357,11 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
             "`{shown}` names no storage: write `sqlite:{shown}` for a file ({Available})"
         )));
     };
-    let known = if name == "postgresql" { "postgres" } else { name };
+    let known = match name {
+        "postgresql" => "postgres",
+        "mariadb" => "mysql",
+        name => name,
+    };
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name == known) else {
         return Err(OpenError::misuse(format!("there is no storage `{name}:`: {Available}")));
     };

@@ -10,6 +10,7 @@ use servers::{
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
+    mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
     postgres::{Pooler, Postgres},
     target,
@@ -37,6 +38,9 @@ pub(crate) enum Driver {
     /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
     /// at `VVM_TEST_POSTGRES=postgres://user@host:port/database`.
     Postgres,
+    /// On MariaDB 10.11 (`VVM_TEST_MYSQL_PROGRAMS=folder` names the programs of another), or the database at
+    /// `VVM_TEST_MYSQL=mysql://user@host:port/database`.
+    Mysql,
     /// On one member of the installed etcd and on three of etcd 3.7.3, which is built once, or the cluster at
     /// `VVM_TEST_ETCD=host:port,…`.
     Etcd,
@@ -56,6 +60,7 @@ const OPEN: &[&str] = &["scylla", "scylla_clocks"];
 
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
 const POSTGRES: &str = "VVM_TEST_POSTGRES";
+const MYSQL: &str = "VVM_TEST_MYSQL";
 const ETCD: &str = "VVM_TEST_ETCD";
 const KUBERNETES: &str = "VVM_TEST_KUBERNETES";
 /// Credentials come from the environment, as for [`S3`].
@@ -135,6 +140,7 @@ impl Driver {
             Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Postgres => "postgres",
+            Self::Mysql => "mysql",
             Self::Etcd => "etcd",
             Self::Kubernetes => "kubernetes",
             Self::Dynamodb => "dynamodb",
@@ -152,6 +158,7 @@ impl Driver {
                 let modules = &["suites", "handles", "hints"];
                 (POSTGRES, &["postgres"], modules, "TLS and fail-over, on servers of our own alone")
             }
+            Self::Mysql => (MYSQL, &["mysql"], &["suites"], "TLS and fail-over, on servers of our own alone"),
             Self::Etcd => {
                 (ETCD, &["etcd"], &["suites", "handles"], "TLS and failures, on clusters of our own alone")
             }
@@ -185,6 +192,7 @@ impl Driver {
             }
             Self::Scylla => on_cassandra(cluster, selection),
             Self::Postgres => on_postgres(selection),
+            Self::Mysql => on_mysql(selection),
             Self::Etcd => on_etcd(selection),
             Self::Kubernetes => on_kubernetes(selection, all_servers),
             Self::S3 => on_object_stores(selection, all_servers),
@@ -295,6 +303,19 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
         None => processes,
     };
     Ok(Outcome { suites, end_to_end: Some(end_to_end), place })
+}
+
+/// The suites and `vvm` on a server, and what needs servers that the tests start.
+fn on_mysql(selection: Selection<'_>) -> Result<Outcome, String> {
+    let way_out = or_set("VVM_TEST_MYSQL=mysql://user@host:port/database");
+    let server = MariaDb::start(&target(), &["suites", cases::STORAGE], &[]).map_err(way_out)?;
+    let (variable, programs) = server.programs();
+    let environment = [(MYSQL, &*server.url("suites")), (variable, &*programs)];
+    let suites = selection.or_all(|| suites(&["mysql"], &[], &environment))?;
+    // Cases use TTLs of all lengths.
+    let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE));
+    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
+    Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
 }
 
 /// The suites on one member of the installed etcd and on three of one that is built, as far as these are to

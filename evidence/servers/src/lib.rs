@@ -19,6 +19,7 @@ mod certificates;
 pub mod dynamodb;
 pub mod etcd;
 pub mod kubernetes;
+pub mod mysql;
 pub mod objects;
 pub mod owned;
 pub mod postgres;

@@ -66,10 +66,11 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
 }
 
 /// Drivers whose suites need a server, and where one may be named. The others run with the tests.
-const SERVERS: [(&str, &str, Server); 6] = [
+const SERVERS: [(&str, &str, Server); 7] = [
     ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
     ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
     ("postgres", "VVM_TEST_POSTGRES", Server::OnJava),
+    ("mysql", "VVM_TEST_MYSQL", Server::OnJava),
     ("etcd", "VVM_TEST_ETCD", Server::AnyEtcd),
     ("s3", "VVM_TEST_S3", Server::BuiltByGo),
     ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),

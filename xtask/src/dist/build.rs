@@ -157,7 +157,7 @@ impl Storages {
     fn features(self) -> &'static str {
         match self {
             Self::Sqlite => "",
-            Self::All => "scylla,postgres,etcd,kubernetes,object-store,dynamodb",
+            Self::All => "scylla,postgres,mysql,etcd,kubernetes,object-store,dynamodb",
         }
     }
 

@@ -27,8 +27,9 @@ fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let of = |code, state: &str| (code, state.to_owned());
     let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
     leader.stdout.wait_for("up");
-    // Only PostgreSQL shows ages by a clock of its own.
-    let shows_ages = !is_on_a_server || trial.storage().starts_with("postgres");
+    // Only PostgreSQL and MariaDB show ages by a clock of their own.
+    let by_a_clock = ["postgres", "mysql"].iter().any(|scheme| trial.storage().starts_with(scheme));
+    let shows_ages = !is_on_a_server || by_a_clock;
     let at_once = if shows_ages { of(0, "led") } else { of(3, "held") };
     assert_eq!(state(trial, &["--no-wait"]), at_once);
     let ttl = Duration::from_millis(trial.slots()[0]["ttl_ms"].as_u64().unwrap());

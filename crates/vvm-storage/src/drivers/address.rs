@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each driver has some of them")]
 
 use crate::opening::OpenError;
+use ielections::Ttl;
 use std::{env, fmt, fs, net::IpAddr, path::Path, time::Duration};
 
 /// Iterates over the options.
@@ -125,6 +126,43 @@ pub(super) fn missing_password() -> OpenError {
     OpenError::refused(format!(
         "there is no password: put it into the environment ({PASSWORD}) or a file (password_file=PATH)"
     ))
+}
+
+/// A password that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Password(pub(super) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("…")
+    }
+}
+
+/// Returns the text that `%XX` stand for.
+pub(super) fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "a `%` in a name or password is written %25".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next().unwrap_or_default().bytes());
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        bytes.push(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?);
+        bytes.extend(part.bytes().skip(2));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+/// Parses the value of `max_ttl`.
+pub(super) fn max_ttl(value: &str) -> Result<Ttl, String> {
+    let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
+    ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
+}
+
+/// Parses the value of `connections`.
+pub(super) fn connections(value: &str) -> Result<u16, String> {
+    let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
+    let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
+    number.ok_or_else(wrong)
 }
 
 /// Runs these tests of `module` again, in an environment with a proxy that no program answers for.

@@ -1,7 +1,7 @@
 //! What the connections of drivers share: [`Room`] for requests, and [`Next`], the host to try.
 
 use super::errors::Closed;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, time::Duration};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -56,11 +56,11 @@ impl Room {
 }
 
 /// The host to try first: the last one that worked, or the one after one that did not answer.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 #[derive(Default)]
 pub(super) struct Next(AtomicUsize);
 
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl Next {
     /// Returns the numbers of the hosts in the order in which they are to be tried.
     pub(super) fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {

@@ -64,11 +64,11 @@ impl Tls {
                     roots.add(certificate).map_err(|cause| authority.unusable(&cause))?;
                 }
             }
-            #[cfg(any(feature = "kubernetes", feature = "postgres"))]
+            #[cfg(any(feature = "kubernetes", feature = "mysql", feature = "postgres"))]
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
-            #[cfg(not(any(feature = "kubernetes", feature = "postgres")))]
+            #[cfg(not(any(feature = "kubernetes", feature = "mysql", feature = "postgres")))]
             None => {}
         }
         // The default of the process is not used: another part of the program may have changed it.

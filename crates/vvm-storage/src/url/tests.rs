@@ -22,6 +22,8 @@ fn scheme_and_place_are_parsed() {
         ("scylla://host1,host2:9042/keyspace?datacenter=dc1", "scylla"),
         ("postgresql://me@host/db", "postgres"),
         ("postgres://me@host/db", "postgres"),
+        ("mysql://me@host/db", "mysql"),
+        ("mariadb://me@host/db", "mysql"),
         ("etcd://host/vvm", "etcd"),
         ("k8s://default", "kubernetes"),
         ("dynamodb://eu-west-1/elections?endpoint=http://localhost:8000", "dynamodb"),

@@ -3,7 +3,8 @@
 use crate::{
     drivers::{
         address::{
-            Host, REQUEST_TIMEOUT, duration, options, parse_hosts, password, read_passwords, request_timeout,
+            Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, options, parse_hosts, password,
+            read_passwords, request_timeout,
         },
         tls::{self, Names, Pem},
     },
@@ -37,16 +38,6 @@ pub(super) struct Address {
     /// As servers show it.
     pub(super) application_name: String,
     pub(super) channel_binding: ChannelBinding,
-}
-
-/// A password that is not shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Password(pub(super) String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("…")
-    }
 }
 
 /// PostgreSQL has 100 connections for all programs unless it is configured otherwise.
@@ -164,36 +155,11 @@ impl Address {
     }
 }
 
-/// Returns the text that `%XX` stand for.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "a `%` in a name or password is written %25".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut parts = text.split('%');
-    bytes.extend(parts.next().unwrap_or_default().bytes());
-    for part in parts {
-        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        bytes.push(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?);
-        bytes.extend(part.bytes().skip(2));
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
-}
-
 /// Seconds; 0 and less are no limit, as there.
 fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
     let seconds: i32 =
         value.parse().map_err(|_| format!("`{value}` is no number: write connect_timeout=5"))?;
     Ok(u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs))
-}
-
-fn max_ttl(value: &str) -> Result<Ttl, String> {
-    let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
-    ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
-}
-
-fn connections(value: &str) -> Result<u16, String> {
-    let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
-    let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
-    number.ok_or_else(wrong)
 }
 
 /// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`

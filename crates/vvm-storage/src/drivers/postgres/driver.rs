@@ -9,7 +9,7 @@ use super::{
     rows::{self, SETTINGS},
 };
 use crate::{
-    drivers::errors::is_met,
+    drivers::{clocks::Clocks, errors::is_met},
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
@@ -24,7 +24,6 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 
 /// A handle on a database: connections of its own.
 #[derive(Debug)]
@@ -101,7 +100,7 @@ impl PostgresStorage {
             let answer = self.connections.ask(&history()).await?;
             self.shown(&answer, 0)?;
         }
-        self.clocks.check(self.connections.clock())
+        Ok(self.clocks.check(self.connections.clock())?)
     }
 
     /// Whether the history that `answer` shows, in the statement with this number, is still the one that our
@@ -388,31 +387,6 @@ fn channel(topic: &Partition) -> String {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("vvm_{digest:016x}")
-}
-
-/// No claim is made at this difference. Half of the day by which epochs of a timeline exceed those before:
-/// the clocks of two servers may take the other half.
-const FAR: Duration = Duration::from_secs(12 * 60 * 60);
-
-/// What the server's wall clock showed, and when.
-#[derive(Default, Debug)]
-struct Clocks(Mutex<Option<(Instant, Duration)>>);
-
-impl Clocks {
-    fn seen(&self, clock: &impl Clock, server: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock.now(), server));
-    }
-
-    /// Fails if the difference is too large for a claim.
-    fn check(&self, clock: &impl Clock) -> Result<(), DriverError> {
-        let Some((at, server)) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) else {
-            return Ok(());
-        };
-        let (ours, server) = (SystemWallClock.since_unix_epoch(), server + at.until(clock.now()));
-        let difference = ours.abs_diff(server);
-        let direction = if ours > server { "ahead of" } else { "behind" };
-        if difference < FAR { Ok(()) } else { Err(DriverError::ClockIsFar { difference, direction }) }
-    }
 }
 
 #[cfg(test)]

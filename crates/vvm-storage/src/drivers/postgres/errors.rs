@@ -4,7 +4,10 @@
 //! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers
 //! are text, as the simple protocol has them.
 
-use crate::{drivers::errors, opening::OpenError};
+use crate::{
+    drivers::{clocks::ClockIsFar, errors},
+    opening::OpenError,
+};
 use ielections::{ReadError, Ttl, WriteError};
 use std::{
     fmt::{self, Write as _},
@@ -58,16 +61,8 @@ pub(super) enum DriverError {
         most: Ttl,
     },
     /// The claim's epoch would be far from those that the server makes after a fail-over.
-    #[error(
-        "this machine's clock is {:.1} h {direction} the server's: epochs would not rise after a fail-over. \
-         Correct the clock that is wrong", difference.as_secs_f64() / 3600.0
-    )]
-    ClockIsFar {
-        /// Between the two clocks.
-        difference: Duration,
-        /// How this machine's clock is to the server's.
-        direction: &'static str,
-    },
+    #[error(transparent)]
+    ClockIsFar(#[from] ClockIsFar),
     /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] errors::Closed),
@@ -139,7 +134,7 @@ impl DriverError {
             | Self::Refused(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
-            | Self::ClockIsFar { .. }
+            | Self::ClockIsFar(_)
             | Self::Closed(_) => WriteError::Fatal(self.into()),
         }
     }

