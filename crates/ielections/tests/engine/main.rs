@@ -33,7 +33,7 @@ impl Bench {
 
     fn in_flight(self, most: usize) -> Self {
         let max_in_flight = NonZeroUsize::new(most).unwrap();
-        Self { settings: EngineSettings { max_in_flight, ..self.settings }, ..self }
+        Self { settings: EngineSettings { max_in_flight }, ..self }
     }
 
     fn process(&self) -> Process<u32> {

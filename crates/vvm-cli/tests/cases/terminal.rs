@@ -256,15 +256,19 @@ fn namespace_below_the_terminal_works_like_no_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let unshare = "unshare --pid --fork --mount-proc";
-    terminal
-        .type_line(&format!("{unshare} true && echo per''mitted; {unshare} true || echo per''mitted not"));
-    if !terminal.screen.wait_for("permitted").ends_with("not") {
+    terminal.type_line(&format!(
+        "if {unshare} true; then echo unsha''ring works; else echo unsha''ring fails; fi"
+    ));
+    // Not a word of a refusal, which is on the screen, too.
+    if terminal.screen.wait_for("unsharing").ends_with("works") {
         let script = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.01; done";
         terminal.type_line(&format!("{unshare} {}; echo status $?", line(&trial, script, &[])));
         terminal.screen.wait_for("up");
         kill_process(trial.process(VVM.path()), Signal::TERM).unwrap();
         terminal.screen.wait_for("told");
         terminal.screen.wait_for("status 9");
+    } else {
+        println!("not tested: this user may not make a PID namespace");
     }
     terminal.close();
 }
