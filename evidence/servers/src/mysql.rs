@@ -116,9 +116,11 @@ impl MariaDb {
     /// See [`StartError`].
     pub fn follow(&self, source: SocketAddr) -> Result<(), StartError> {
         self.statement("SET GLOBAL read_only = 1")?;
+        // What it has, it may have from a copy of files, and not from a source.
+        self.statement("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")?;
         self.statement(&format!(
             "CHANGE MASTER TO MASTER_HOST = '{}', MASTER_PORT = {}, MASTER_USER = 'root', MASTER_CONNECT_RETRY = 1, \
-             MASTER_USE_GTID = current_pos",
+             MASTER_USE_GTID = slave_pos",
             source.ip(),
             source.port()
         ))?;

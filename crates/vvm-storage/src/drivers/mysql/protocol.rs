@@ -114,7 +114,7 @@ impl Wire {
         Self { stream: BufStream::new(stream), sequence }
     }
 
-    /// Logs in. `is_secret`: nobody else can read what is sent.
+    /// Logs in. `is_secret`: the connection has TLS, so that no other host can read what is sent.
     pub(super) async fn log_in(
         &mut self,
         greeting: &Greeting,
