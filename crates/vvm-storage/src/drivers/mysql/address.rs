@@ -66,9 +66,9 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether the URL has a password.
+/// Whether the URL has a password. An empty one (`user:@host`) is none, and says so whatever the environment has.
 pub(crate) fn has_password(url: &str) -> bool {
-    Address::parse(url).is_ok_and(|address| address.password.is_some())
+    Address::parse(url).is_ok_and(|address| address.password.is_some_and(|password| !password.0.is_empty()))
 }
 
 fn parse(url: &str) -> Result<Address, String> {
