@@ -14,7 +14,7 @@ use crate::{
     Args,
     assumption::Assumption,
     notes::Notes,
-    search::{self, Model},
+    search::{self, Limits, Model},
 };
 use event::{Event, What};
 use scenarios::Scenario;
@@ -56,7 +56,7 @@ const ASSUMPTIONS: [Assumption; 7] = [
 /// Searches all scenarios. Without an argument that changes what is searched, the edge, the assumptions and the
 /// rebasing are shown, too.
 pub(crate) fn check(args: &Args) -> bool {
-    let mut holds = search_all(args, &scenarios::ALL, &scenarios::REACHED);
+    let mut holds = search_all(args, &args.limits(), &scenarios::ALL, &scenarios::REACHED);
     if args.is_whole() {
         holds &= shows_the_edge();
         holds &= shows_what_each_assumption_is_for();
@@ -67,10 +67,12 @@ pub(crate) fn check(args: &Args) -> bool {
 
 /// Searches the scenarios on cells.
 pub(crate) fn check_cells(args: &Args) -> bool {
-    search_all(args, &scenarios::CELLS, &scenarios::REACHED_ON_CELLS)
+    // Each call on cells costs more.
+    let limits = Limits { sample: args.sample * 10, ..args.limits() };
+    search_all(args, &limits, &scenarios::CELLS, &scenarios::REACHED_ON_CELLS)
 }
 
-fn search_all(args: &Args, all: &[Scenario], reached: &[&'static str]) -> bool {
+fn search_all(args: &Args, limits: &Limits, all: &[Scenario], reached: &[&'static str]) -> bool {
     let scenarios = all.iter().filter(|scenario| args.is_wanted(scenario.name)).cloned();
     let scenarios: Vec<Scenario> = scenarios
         .map(|scenario| {
@@ -85,7 +87,7 @@ fn search_all(args: &Args, all: &[Scenario], reached: &[&'static str]) -> bool {
         None => reached.iter().copied().chain(faults).collect(),
     };
     let parts: Vec<_> = scenarios.iter().map(|scenario| scenario.part(&settings)).collect();
-    parts.is_empty() || search::search_all(&parts, &args.limits(), &reached)
+    parts.is_empty() || search::search_all(&parts, limits, &reached)
 }
 
 /// Searches one scenario with few faults, and returns the length of the story of a violation.

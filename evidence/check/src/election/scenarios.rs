@@ -76,9 +76,9 @@ pub(crate) const REACHED: [&str; 27] = [
 pub(super) const CELLS: [Scenario; 2] = [
     Scenario {
         is_of_cells: true,
-        ..scenario("cells that are deleted", APART, false, (3, 22), TWICE_DELETED)
+        ..scenario("cells that are deleted", APART, false, (2, 16), TWICE_DELETED)
     },
-    Scenario { is_of_cells: true, ..scenario("cells, and late writes", APART, false, (2, 18), CELL_WRITES) },
+    Scenario { is_of_cells: true, ..scenario("cells, and late writes", APART, false, (2, 12), CELL_WRITES) },
 ];
 const TWICE_DELETED: &[(What, u8)] = &[(Deleted, 2), (Pause, 1)];
 const CELL_WRITES: &[(What, u8)] =
