@@ -262,7 +262,7 @@ fn hung_app_is_dead_by_the_deadline(attempt: &Attempt, trial: &Trial) -> Result<
     // A host that is late is ended by its own deadline, and the app with it.
     let bound = match finished.code() {
         79 => Duration::ZERO,
-        80 => SECOND_LAYER_BEHIND,
+        80 | 137 => SECOND_LAYER_BEHIND,
         code => panic!("{code}: {:#?}", finished.stderr),
     };
     let outlived = Duration::from_millis(beat.saturating_sub(kill_at));
