@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 49] = [
+const SMOKES: [(&str, How, Option<Need>); 52] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -88,6 +88,9 @@ const SMOKES: [(&str, How, Option<Need>); 49] = [
     ("safety --old vvm-c18d1f6 --dynamodb-local", Small("kills", &OLD_ON_DYNAMODB), JAVA),
     ("safety --warm restart", Small("kills", &["safety", "--warm=restart", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --warm keep", Small("kills", &["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD]), None),
+    ("safety --warm keep --client python", Small("kills", &IN_PYTHON), PYTHON),
+    ("safety --warm keep --client go", Small("kills", &IN_GO), GO),
+    ("safety --warm keep --client node", Small("kills", &IN_NODE), NODE),
     ("safety fugitives", Small("kills", &FUGITIVES), None),
     ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
@@ -133,6 +136,8 @@ const SMOKES: [(&str, How, Option<Need>); 49] = [
 const QUICK: &str = "--quick";
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
 const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
+const PYTHON: Option<Need> = Some(Need { server_at: None, server: Server::Python });
+const NODE: Option<Need> = Some(Need { server_at: None, server: Server::Node });
 const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });
 const NAMESPACES: Option<Need> = Some(Need { server_at: None, server: Server::InNamespaces });
 const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
@@ -142,6 +147,14 @@ const MILD: &str = "--at-most-ms=1000";
 
 /// From the kill deadline to the end of the lease, with the TTL of 1 s.
 const LEASE: &str = "--at-most-ms=200";
+
+const fn of_client(client: &'static str) -> [&'static str; 7] {
+    ["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD, "--client", client]
+}
+
+const IN_PYTHON: [&str; 7] = of_client("python");
+const IN_GO: [&str; 7] = of_client("go");
+const IN_NODE: [&str; 7] = of_client("node");
 
 const FUGITIVES: [&str; 5] = ["safety", LEASE, "fugitives", "--trials=1", "--only=own session; "];
 

@@ -81,6 +81,7 @@ recipes! {
     client_for_go: "clients/go/README.md#First fail-over" needs "go",
     client_for_node: "clients/node/README.md#First fail-over" needs "node" "npm",
     gunicorn: "clients/README.md#APScheduler in gunicorn" needs "python3",
+    warm_celery_beat: "clients/README.md#Celery beat" needs "python3",
     go_scheduler: "clients/README.md#Go scheduler" needs "go" "psql" "initdb" "pg_ctl",
     node_service: "clients/README.md#Node service" needs "node" "npm" "psql" "initdb" "pg_ctl",
 }

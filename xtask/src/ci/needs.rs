@@ -31,12 +31,17 @@ pub(crate) enum Server {
     InNamespaces,
     /// etcd, installed or built.
     AnyEtcd,
+    /// None, but the language of a client.
+    Python,
+    Node,
 }
 
 /// Programs that a server needs, each with an argument that ends it at once.
 const JAVA: [(&str, &str); 2] = [("java", "-version"), ("mvn", "-version")];
 const ETCD: [(&str, &str); 2] = [("etcd", "--version"), ("etcdctl", "version")];
 const GO: [(&str, &str); 1] = [("go", "version")];
+const PYTHON: [(&str, &str); 1] = [("python3", "--version")];
+const NODE: [(&str, &str); 1] = [("node", "--version")];
 /// The second makes a network namespace, with a shell that has no input.
 const NAMESPACES: [(&str, &str); 2] = [("ip", "-Version"), ("unshare", "--net")];
 const KUBERNETES: [(&str, &str); 2] =
@@ -57,6 +62,8 @@ impl Server {
             Self::AnyEtcd => &[(&GO, etcd)],
             Self::Etcd => &[(&ETCD, packages)],
             Self::BuiltByGo => &[(&GO, "install Go, 1.24 or later")],
+            Self::Python => &[(&PYTHON, "install Python, 3.9 or later")],
+            Self::Node => &[(&NODE, "install Node, 18 or later")],
             Self::Kubernetes => {
                 let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
                 let etcd_is_installed = starts("etcd", "--version");

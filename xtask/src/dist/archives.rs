@@ -161,9 +161,9 @@ pub(super) struct Wheel {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Returns a Python wheel with the program, so that `pip install vvm-cli` is enough: a zip archive with a list of its files
-/// and their sums (packaging.python.org, "Binary distribution format"), for machines of this architecture, by Linux's name. The
-/// licences have names without folders.
+/// Returns a Python wheel with the program and the client for warm apps, so that `pip install vvm-cli` is enough: a zip
+/// archive with a list of its files and their sums (packaging.python.org, "Binary distribution format"), for machines of this
+/// architecture, by Linux's name. `client` is below the folder of packages. The licences have names without folders.
 ///
 /// # Errors
 /// None in practice: it writes to memory.
@@ -171,6 +171,7 @@ pub(super) fn wheel(
     version: &str,
     architecture: &str,
     program: &[u8],
+    client: &[File],
     licences: &[File],
 ) -> Result<Wheel, DistError> {
     let stem = format!("vvm_cli-{version}");
@@ -184,10 +185,11 @@ pub(super) fn wheel(
         "Metadata-Version: 2.4\nName: vvm-cli\nVersion: {version}\n\
          Summary: Runs a command only while this process leads, and never in two places at once\n\
          License-Expression: MIT OR Apache-2.0\n{licence_lines}\
-         Requires-Python: >=3.7\nClassifier: Operating System :: POSIX :: Linux\n"
+         Requires-Python: >=3.9\nClassifier: Operating System :: POSIX :: Linux\n"
     );
     let kind = format!("Wheel-Version: 1.0\nGenerator: vvm-xtask\nRoot-Is-Purelib: false\n{tags}");
     let mut files = vec![File::program(format!("{stem}.data/scripts/vvm"), program)];
+    files.extend(client.iter().cloned());
     files.extend(licences.iter().map(|file| file.clone().below(&format!("{info}/licenses"))));
     files.push(File::new(format!("{info}/METADATA"), metadata));
     files.push(File::new(format!("{info}/WHEEL"), kind));
@@ -346,9 +348,14 @@ mod tests {
         let program = [File::program("usr/bin/vvm", vec![1; 3000])];
         let package = || deb("0.1.0", "amd64", &program, 7).unwrap();
         assert_eq!(package(), package());
-        let made = || wheel("0.1.0", "x86_64", b"program", &[File::new("LICENSE-MIT", "text")]).unwrap();
+        let (client, licence) = ([File::new("vvm/__init__.py", "code")], [File::new("LICENSE-MIT", "text")]);
+        let made = || wheel("0.1.0", "x86_64", b"program", &client, &licence).unwrap();
         assert_eq!(made().name, "vvm_cli-0.1.0-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl");
         assert_eq!(made().bytes, made().bytes);
+        let mut opened = zip::ZipArchive::new(Cursor::new(made().bytes)).unwrap();
+        let mut code = String::new();
+        opened.by_name("vvm/__init__.py").unwrap().read_to_string(&mut code).unwrap();
+        assert_eq!(code, "code");
         // printf program | sha256sum, in another alphabet.
         let line = "vvm_cli-0.1.0.data/scripts/vvm,sha256=ExDKLIky29EYZovZdEJVij4fVGteFcaWmd-9YCT1SNg,7\n";
         let found = record(&[File::program("vvm_cli-0.1.0.data/scripts/vvm", "program")], "RECORD");

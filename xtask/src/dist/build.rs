@@ -344,6 +344,8 @@ fn of_toolchain(source: &Source) -> Result<Vec<(String, String)>, DistError> {
 #[derive(Debug)]
 struct Contents {
     program: Vec<u8>,
+    /// The client for warm apps in Python, below the folder of packages.
+    client: Vec<File>,
     /// Named as on Debian: `vvm.1`, `vvm-run.1`, ….
     pages: Vec<File>,
     /// Each with the path where Debian has it.
@@ -377,6 +379,10 @@ impl Contents {
         for (shell, name, place) in COMPLETIONS {
             completions.push((File::new(name, says(&["completions", shell])?), place));
         }
+        let mut client = Vec::new();
+        for name in ["vvm/__init__.py", "vvm/py.typed"] {
+            client.push(File::new(name, source.file(&format!("clients/python/{name}"))?));
+        }
         let mut licences = Vec::new();
         for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
             licences.push(File::new(name, source.file(name)?));
@@ -384,6 +390,7 @@ impl Contents {
         licences.push(File::new("LICENSES-OF-DEPENDENCIES.txt", third_party));
         Ok(Self {
             program: read(path)?,
+            client,
             pages,
             completions,
             licences,
@@ -489,7 +496,7 @@ fn packages(source: &Source, contents: &Contents) -> Result<[File; 3], DistError
     let Source { version, time, .. } = source;
     let machine = source.target.machine;
     let debian = deb(version, machine.debian, &contents.of_debian()?, *time)?;
-    let wheel = wheel(version, machine.linux, &contents.program, &contents.licences)?;
+    let wheel = wheel(version, machine.linux, &contents.program, &contents.client, &contents.licences)?;
     let image = image(version, machine.debian, &contents.of_image(), *time)?;
     Ok([
         File::new(format!("{}_{version}_{}.deb", archives::NAME, machine.debian), debian),

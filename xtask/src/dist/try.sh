@@ -99,6 +99,7 @@ try_wheel() {
     show venv/bin/pip install --disable-pip-version-check --no-index "$file"
     show venv/bin/pip show --files vvm-cli
     show venv/bin/vvm --version
+    show venv/bin/python -c 'import vvm; help(vvm.connect)'
     fail_over venv/bin/vvm
 }
 

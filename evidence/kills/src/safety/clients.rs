@@ -121,7 +121,7 @@ impl Receiver {
         let address = socket.local_addr()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_over);
-        let receiving = thread::spawn(move || {
+        let receiving = thread::Builder::new().name("receiver".into()).spawn(move || {
             let mut received = Received::default();
             let mut bytes = [0; 32];
             loop {
@@ -135,7 +135,7 @@ impl Receiver {
                     Err(_) => {}
                 }
             }
-        });
+        })?;
         Ok(Self { address, is_over, receiving })
     }
 

@@ -121,8 +121,9 @@ impl Scene {
                 candidate(trial.run(["echo", "leads"]), "waiting until it is resumed")
             }
             State::Rejoining => {
+                // With the usual TTL, so that the loss is the one to the usurper, however late the machine is.
                 let worker = "echo leads; exec sleep 1000";
-                let options = ["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"];
+                let options = ["--on-loss", "rejoin"];
                 let mut running = trial.run_script(worker).with(options).start();
                 running.stdout.wait_for("leads");
                 obstacle.usurper = Some(trial.usurp());
