@@ -51,7 +51,8 @@ enum Command {
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
     /// `--only mem,sqlite,sled,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
-    /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`.
+    /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`. Or recorded calls on
+    /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times. Or `--planted`: deadlines that are missed on purpose, on this
     /// machine as it is and with busy loops.
@@ -158,7 +159,7 @@ fn main() -> ExitCode {
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),
         Command::Once(passed) => passed.run_beside("vvm-cli", "once"),
         Command::Deadman(passed) => evidence::run(Release, "kills", "", &passed.behind("deadman")),
-        Command::TestDrivers(passed) if passed.has("--faults") => {
+        Command::TestDrivers(passed) if passed.has("--faults") || passed.has("--histories") => {
             evidence::run(Dev, "faults", "", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run(Dev, "servers", "", &passed.arguments),

@@ -3,12 +3,13 @@
 
 mod candidate;
 mod fault;
+pub(crate) mod histories;
 mod leadership_log;
 mod network;
 mod servers;
 
 use self::servers::{FaultyServers, PostgresServers, Servers};
-use crate::Server;
+use crate::Storage;
 use ::servers::owned;
 use candidate::{Candidate, Pace};
 use fault::{Counts, Deletion, Event, Fault, Schedule};
@@ -75,17 +76,18 @@ pub(crate) struct Plan {
 ///
 /// # Errors
 /// Violations, required events that did not happen, and failures of the run itself.
-pub(crate) fn run(server: Server, plan: Plan) -> Result<(), String> {
+pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     let Plan { duration, seed, ahead, fail_overs } = plan;
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
-    let mut servers: Box<dyn FaultyServers> = match server {
-        Server::Scylla => Box::new(Servers::cassandra(ahead)?),
-        Server::Dynamodb => Box::new(Servers::dynamodb()?),
-        Server::Etcd => Box::new(Servers::etcd()?),
-        Server::Kubernetes => Box::new(Servers::kubernetes()?),
-        Server::S3 => Box::new(Servers::s3()?),
-        Server::Postgres => Box::new(PostgresServers::start()?),
+    let mut servers: Box<dyn FaultyServers> = match storage {
+        Storage::Scylla => Box::new(Servers::cassandra(ahead)?),
+        Storage::Dynamodb => Box::new(Servers::dynamodb()?),
+        Storage::Etcd => Box::new(Servers::etcd()?),
+        Storage::Kubernetes => Box::new(Servers::kubernetes()?),
+        Storage::S3 => Box::new(Servers::s3()?),
+        Storage::Postgres => Box::new(PostgresServers::start()?),
+        Storage::Mem | Storage::Sqlite | Storage::Sled => return Err("it is no server".into()),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
     let runtime = Runtime::new().map_err(text)?;

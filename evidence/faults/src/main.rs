@@ -1,10 +1,11 @@
-//! `cargo xtask test-drivers --faults`: elections on real servers with faults ([`faults`]). Package `servers`
-//! starts the servers.
+//! `cargo xtask test-drivers --faults`: elections on real servers with faults ([`faults`]). `--histories`: recorded
+//! calls on every storage, and their check ([`faults::histories`]). Package `servers` starts the servers.
 #![forbid(unsafe_code)]
 
 mod faults;
 
 use clap::{Parser, ValueEnum};
+use faults::histories;
 use servers::{objects::CREDENTIALS, owned};
 use std::{
     env, io,
@@ -13,19 +14,22 @@ use std::{
     time::Duration,
 };
 
-/// Elections on servers with faults.
+/// Storages with faults: elections on servers, or recorded histories.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
-    /// Injects faults: stops and kills servers, cuts and slows connections, forges answers.
-    #[arg(long, required = true)]
+    /// Injects faults while candidates contend: stops and kills servers, cuts and slows connections, forges answers.
+    #[arg(long, required_unless_present = "histories")]
     faults: bool,
-    /// Only these servers, separated by commas; default all.
+    /// Records what clients ask and are answered under such faults, and checks the history with porcupine. Needs Go.
+    #[arg(long, conflicts_with_all = ["faults", "ahead", "fail_overs"])]
+    histories: bool,
+    /// Only these storages, separated by commas; default all.
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Server>,
-    /// The duration of the faults on each kind of server, in seconds.
-    #[arg(long, default_value_t = faults::DEFAULT_DURATION.as_secs())]
-    duration: u64,
+    only: Vec<Storage>,
+    /// The duration of the faults on each storage, in seconds. The default is 600, and 120 of a history.
+    #[arg(long)]
+    duration: Option<u64>,
     /// The seed of the faults. The default is random.
     #[arg(long)]
     seed: Option<u64>,
@@ -38,9 +42,15 @@ struct CommandLine {
     fail_overs: Option<u32>,
 }
 
-/// A kind of server, and its driver.
+/// A storage, and its driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Server {
+pub(crate) enum Storage {
+    /// This process's memory; has histories only.
+    Mem,
+    /// A file; has histories only.
+    Sqlite,
+    /// A folder; has histories only.
+    Sled,
     /// Apache Cassandra.
     Scylla,
     /// DynamoDB Local.
@@ -60,22 +70,30 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { faults: _, only, duration, seed, ahead, fail_overs } = CommandLine::parse();
-    let servers = if only.is_empty() { Server::value_variants() } else { &only };
+    let CommandLine { faults: _, histories, only, duration, seed, ahead, fail_overs } = CommandLine::parse();
+    let default = if histories { histories::DEFAULT_DURATION } else { faults::DEFAULT_DURATION };
+    let duration = duration.map_or(default, Duration::from_secs);
+    let ahead = Duration::from_secs(ahead.into());
+    let storages: Vec<Storage> = match only.is_empty() {
+        true => {
+            Storage::value_variants().iter().copied().filter(|one| histories || one.is_server()).collect()
+        }
+        false => only,
+    };
     if !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
         return ExitCode::FAILURE;
     }
-    let plan = faults::Plan {
-        duration: Duration::from_secs(duration),
-        seed: seed.unwrap_or_else(|| fastrand::u64(..)),
-        ahead: Duration::from_secs(ahead.into()),
-        fail_overs,
-    };
     let mut held = true;
-    for server in servers {
-        if let Err(why) = faults::run(*server, plan) {
-            eprintln!("{}: FAILED: {why}", server.name());
+    for storage in storages {
+        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        let ran = if histories {
+            histories::run(storage, duration, seed)
+        } else {
+            faults::run(storage, faults::Plan { duration, seed, ahead, fail_overs })
+        };
+        if let Err(why) = ran {
+            eprintln!("{}: FAILED: {why}", storage.name());
             held = false;
         }
     }
@@ -96,9 +114,17 @@ fn with_local_credentials() -> io::Error {
     }
 }
 
-impl Server {
+impl Storage {
+    /// Whether it is a server, on which candidates can contend under faults.
+    fn is_server(self) -> bool {
+        !matches!(self, Self::Mem | Self::Sqlite | Self::Sled)
+    }
+
     fn name(self) -> &'static str {
         match self {
+            Self::Mem => "mem",
+            Self::Sqlite => "sqlite",
+            Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Dynamodb => "dynamodb",
             Self::Etcd => "etcd",

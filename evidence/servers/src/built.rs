@@ -78,6 +78,17 @@ pub const OLD_CLIENT_GO: OwnProgram = OwnProgram {
     modules: &["k8s.io/client-go@v0.26.15", "k8s.io/apimachinery@v0.26.15"],
 };
 
+/// The checker of recorded histories, with porcupine 1.3.1. Package `faults` has their format.
+pub const HISTORY_CHECKER: OwnProgram = OwnProgram {
+    name: "history-go",
+    files: &[
+        ("go.mod", include_str!("../history-go/go.mod")),
+        ("go.sum", include_str!("../history-go/go.sum")),
+        ("main.go", include_str!("../history-go/main.go")),
+    ],
+    modules: &[],
+};
+
 /// The version of [`CLIENT_GO`], for people.
 pub const CLIENT_GO_VERSION: &str = "client-go 0.36.3";
 

@@ -1,5 +1,5 @@
 //! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back bytes, lose
-//! requests and answers, and answer writes with errors.
+//! requests and answers, answer writes with errors, and repeat what a connection sent after its end.
 //!
 //! They forward bytes as they come, and do not read protocols. A write is recognized by a text or by the
 //! leadership that it is for ([`answers`]), and the bytes of an error replace its answer. What became of the
@@ -35,7 +35,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_rustls::TlsConnector;
-use vvm_clock::{Clock, SystemClock};
+use vvm_clock::{Clock, Instant, SystemClock};
 
 /// What each connection uses.
 #[derive(Clone)]
@@ -48,6 +48,17 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    /// Connects to a server, with TLS if its protocol has it.
+    async fn connect(&self, server: SocketAddr) -> Option<Box<dyn Stream>> {
+        let server = TcpStream::connect(server).await.ok()?;
+        // Client libraries set it, too.
+        let _best_effort = server.set_nodelay(true);
+        Some(match self.protocol.tls() {
+            Some(Tls { connector, name }) => Box::new(connector.connect(name.clone(), server).await.ok()?),
+            None => Box::new(server),
+        })
+    }
+
     fn now(&self) -> Conditions {
         *self.conditions.borrow()
     }
@@ -166,29 +177,51 @@ pub(super) enum Forged {
 
 /// The write of a candidate that is under way: it has one at a time.
 #[derive(Default, Debug)]
-pub(super) struct WriteUnderWay(Mutex<(Option<Incarnation>, Option<Forged>)>);
+pub(super) struct WriteUnderWay(Mutex<Write>);
+
+#[derive(Default, Debug)]
+struct Write {
+    incarnation: Option<Incarnation>,
+    forged: Option<Forged>,
+    /// When the client last learned that a write of its was not applied.
+    not_applied: Option<Instant>,
+}
 
 impl WriteUnderWay {
     /// The candidate writes for this leadership.
     pub(super) fn begins(&self, incarnation: Incarnation) {
-        *self.lock() = (Some(incarnation), None);
+        let mut write = self.lock();
+        (write.incarnation, write.forged) = (Some(incarnation), None);
     }
 
     /// The candidate got an answer, or none. Returns what a proxy did.
     pub(super) fn ends(&self) -> Option<Forged> {
-        std::mem::take(&mut *self.lock()).1
+        let mut write = self.lock();
+        write.incarnation = None;
+        write.forged.take()
+    }
+
+    /// The write was not applied. Sent once more, it could be: what repeats messages is between client and server,
+    /// and the answer of the server says nothing about it. So what was sent until now is not repeated.
+    pub(super) fn forbids_repetition(&self) {
+        self.lock().not_applied = Some(SystemClock::read());
+    }
+
+    /// Whether what was sent since then may be repeated.
+    fn may_repeat(&self, since: Instant) -> bool {
+        self.lock().not_applied.is_none_or(|last| last < since)
     }
 
     fn incarnation(&self) -> Option<Incarnation> {
-        self.lock().0
+        self.lock().incarnation
     }
 
     fn forged(&self, forged: Forged) {
-        self.lock().1 = Some(forged);
+        self.lock().forged = Some(forged);
     }
 
     /// Every change is one step, so a poisoned lock is no problem.
-    fn lock(&self) -> MutexGuard<'_, (Option<Incarnation>, Option<Forged>)> {
+    fn lock(&self) -> MutexGuard<'_, Write> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,20 +229,14 @@ impl WriteUnderWay {
 /// Relays one connection until it ends or is cut.
 async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionContext) {
     // If the server is down, the proxy refuses, too.
-    let Ok(server) = TcpStream::connect(server).await else { return reset(&client) };
-    // Client libraries set it, too.
-    let _best_effort = client.set_nodelay(true).and(server.set_nodelay(true));
-    let server: Box<dyn Stream> = match context.protocol.tls() {
-        Some(Tls { connector, name }) => match connector.connect(name.clone(), server).await {
-            Ok(server) => Box::new(server),
-            Err(_) => return reset(&client),
-        },
-        None => Box::new(server),
-    };
+    let opened = SystemClock::read();
+    let Some(stream) = context.connect(server).await else { return reset(&client) };
+    let _best_effort = client.set_nodelay(true);
     let mut conditions = context.clone();
     let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = tokio::io::split(server);
-    let relay = Relay { context, to_client: to_client.into(), awaited: Mutex::default() };
+    let (from_server, to_server) = tokio::io::split(stream);
+    let (awaited, sent) = (Mutex::default(), Mutex::new(Some(Vec::new())));
+    let relay = Relay { context, to_client: to_client.into(), awaited, sent };
     let (send, queue) = mpsc::unbounded_channel();
     tokio::select! {
         biased;
@@ -218,7 +245,45 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
             tokio::join!(relay.take_in(from_client, send), relay.send(queue, to_server), relay.answer(from_server))
         } => {}
     }
+    let Relay { context, sent, .. } = relay;
+    // `None` if it was too much to keep.
+    let sent = sent.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
+    if fastrand::f64() < context.now().repeated && !sent.is_empty() {
+        context.clock.sleep(REPEATED_WITHIN.mul_f64(fastrand::f64())).await;
+        if context.write.may_repeat(opened) {
+            repeat(&context, server, &sent).await;
+        }
+    }
 }
+
+/// Sends what a connection has sent once more, and takes the answers. The server may close at any byte.
+async fn repeat(context: &ConnectionContext, server: SocketAddr, sent: &[u8]) {
+    let Some(stream) = context.connect(server).await else { return };
+    let (mut from_server, mut to_server) = tokio::io::split(stream);
+    let answers = async {
+        let (mut piece, mut answered) = (vec![0; PIECE], false);
+        while from_server.read(&mut piece).await.is_ok_and(|length| length > 0) {
+            if !std::mem::replace(&mut answered, true) {
+                context.counts.add(Event::Repeated);
+            }
+        }
+    };
+    let sending = async {
+        let _gone = to_server.write_all(sent).await;
+        context.clock.sleep(REPEATED_WITHIN).await;
+        let _gone = to_server.shutdown().await;
+    };
+    tokio::select! {
+        () = async { tokio::join!(answers, sending); } => {}
+        () = context.clock.sleep(REPEATED_WITHIN * 2) => {}
+    }
+}
+
+/// How long after the end of a connection its messages are repeated at most, and how long their answers take.
+const REPEATED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How much of a connection is kept to be repeated.
+const KEPT: usize = 1 << 20;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -245,6 +310,8 @@ struct Relay {
     to_client: tokio::sync::Mutex<OwnedWriteHalf>,
     /// What replaces the next answer.
     awaited: Mutex<Option<Forgery>>,
+    /// All that was sent to the server, to repeat it. `None` if that is too much.
+    sent: Mutex<Option<Vec<u8>>>,
 }
 
 impl Relay {
@@ -293,6 +360,7 @@ impl Relay {
             if to.write_all(&bytes).await.is_err() {
                 return self.give(&[], true).await;
             }
+            self.keep(&bytes);
             if is_late && writes {
                 self.context.counts.add(Event::WriteDelivered);
                 self.context.clock.sleep(BEGINS).await;
@@ -332,6 +400,14 @@ impl Relay {
         if closes { to.shutdown().await } else { Ok(()) }
     }
 
+    fn keep(&self, bytes: &[u8]) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        *sent = sent.take().filter(|sent| sent.len() < KEPT);
+        if let Some(sent) = &mut *sent {
+            sent.extend(bytes);
+        }
+    }
+
     fn awaited(&self) -> MutexGuard<'_, Option<Forgery>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -366,6 +442,8 @@ pub(crate) struct Conditions {
     pub(crate) link: Link,
     /// The probability that the answer to a write is forged.
     pub(crate) forged: f64,
+    /// The probability that what a connection sent is sent again after its end.
+    pub(crate) repeated: f64,
 }
 
 /// The state of the connections.
@@ -382,7 +460,7 @@ pub(crate) enum Link {
 }
 
 impl Conditions {
-    pub(crate) const NORMAL: Self = Self { link: Link::Open, forged: 0.0 };
+    pub(crate) const NORMAL: Self = Self { link: Link::Open, forged: 0.0, repeated: 0.0 };
 
     pub(crate) const fn link(link: Link) -> Self {
         Self { link, ..Self::NORMAL }
@@ -390,5 +468,9 @@ impl Conditions {
 
     pub(crate) const fn forging(forged: f64) -> Self {
         Self { forged, ..Self::NORMAL }
+    }
+
+    pub(crate) const fn repeating(link: Link) -> Self {
+        Self { link, repeated: 0.8, ..Self::NORMAL }
     }
 }

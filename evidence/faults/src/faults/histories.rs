@@ -1,0 +1,328 @@
+//! `cargo xtask test-drivers --histories`: random calls of several clients on each storage, under its faults and under
+//! messages that are delayed, lost, repeated and cut. Their [history](history) is checked with porcupine: one order
+//! of all steps must explain every answer.
+//!
+//! Not covered: `peek`, which may be stale; fail-over, after which PostgreSQL adopts a record by a step of its own; and
+//! deletions by hand, which no order of steps explains.
+
+mod clients;
+mod history;
+#[cfg(test)]
+mod planted;
+
+use super::{
+    Interruption,
+    fault::{Counts, Fault},
+    network::{Conditions, Link, Network, WriteUnderWay},
+    servers::{FaultyServers, PostgresServers, Servers},
+};
+use crate::Storage;
+use ::servers::{built::HISTORY_CHECKER, target};
+use clients::{Client, NAME, Open, SLOTS};
+use history::{History, Recorder};
+use rusqlite::Connection;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
+use vvm_clock::SystemClock;
+use vvm_storage::{ElectionsTtlStorage, SysVvmStorage, mem::MemDatabase, testing::Layer};
+
+/// The default duration of a history.
+pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(120);
+
+const CLIENTS: usize = 4;
+
+/// How long connections are cut, where that is a part of another fault.
+const CUT: Duration = Duration::from_millis(50);
+
+/// Records a history with faults for `duration`, and checks it.
+///
+/// # Errors
+/// A history that no order explains, a checker that can't be built, and failures of the run itself.
+pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let interruption = Interruption::listen().map_err(text)?;
+    // It may take longer than the run.
+    let checker = HISTORY_CHECKER.build().map_err(|error| error.to_string())?;
+    let runtime = Runtime::new().map_err(text)?;
+    let clock = SystemClock::start().map_err(text)?;
+    let mut place = Place::start(storage, &runtime, &clock)?;
+    println!("{}: seed {seed}, {CLIENTS} clients on {SLOTS} partitions", place.name);
+    let history = History::new();
+    let stops = watch::Sender::new(false);
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let client = Client {
+            number,
+            open: place.open(Some(number), &clock),
+            history: Arc::clone(&history),
+            clock: clock.clone(),
+            write: place.write_of(number),
+            stops: stops.subscribe(),
+            rng: fastrand::Rng::with_seed(seed ^ number as u64),
+        };
+        clients.spawn_on(client.run(), runtime.handle());
+    }
+    let injected = place.inject_all(&interruption, duration, &mut fastrand::Rng::with_seed(seed));
+    stops.send_replace(true);
+    runtime.block_on(clients.join_all());
+    let injected = injected?;
+    runtime.block_on(async {
+        let storage = (place.open(None, &clock))().await.ok_or("the storage can't be opened at the end")?;
+        let (history, clock) = (Arc::clone(&history), clock.clone());
+        let last = Recorder { client: CLIENTS, storage, history, clock, write: None };
+        clients::read_all(&last).await;
+        last.storage.close().await;
+        Ok::<_, String>(())
+    })?;
+    let folder = target().join("histories");
+    fs::create_dir_all(&folder).map_err(text)?;
+    let path = folder.join(format!("{}.jsonl", storage.name()));
+    history.write(&path).map_err(text)?;
+    println!("{}: {injected} faults; {}", storage.name(), path.display());
+    for ((call, answer), count) in history.answers() {
+        println!("  {call:8} {answer:11} {count:8}");
+    }
+    for (what, count) in place.counts.all() {
+        println!("  {count:6} {what}");
+    }
+    let verdict = check(&checker, &path)?;
+    print!("{}: {}", storage.name(), verdict.said);
+    if verdict.is_linearizable { Ok(()) } else { Err(format!("see {}", path.display())) }
+}
+
+/// What the checker found.
+struct Verdict {
+    is_linearizable: bool,
+    said: String,
+}
+
+fn check(checker: &Path, history: &Path) -> Result<Verdict, String> {
+    let output = Command::new(checker).arg(history).output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    Ok(Verdict { is_linearizable: output.status.success(), said })
+}
+
+/// A storage that is shared and stays open.
+#[derive(Debug)]
+struct Shared(Arc<dyn SysVvmStorage>);
+
+#[async_trait::async_trait]
+impl Layer for Shared {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.0
+    }
+
+    async fn close(&self) {}
+}
+
+/// Where clients open their handles, and the faults there.
+struct Place {
+    name: String,
+    what: What,
+    counts: Arc<Counts>,
+    /// Behind what writes to it, so that it is removed after that.
+    _folder: Option<TempDir>,
+}
+
+enum What {
+    Shared(Arc<Shared>),
+    Mem(Arc<MemDatabase>),
+    /// SQLite.
+    File(PathBuf),
+    Servers(Box<dyn FaultyServers>, Network),
+}
+
+impl Place {
+    fn start(storage: Storage, runtime: &Runtime, clock: &SystemClock) -> Result<Self, String> {
+        let counts = Arc::new(Counts::default());
+        let folder = || TempDir::with_prefix("histories").map_err(|error| error.to_string());
+        let servers: Box<dyn FaultyServers> = match storage {
+            Storage::Mem => {
+                let what = What::Mem(MemDatabase::new(Arc::new(clock.clone())));
+                return Ok(Self { name: "memory".into(), what, counts, _folder: None });
+            }
+            Storage::Sqlite => {
+                let folder = folder()?;
+                let what = What::File(folder.path().join("histories.db"));
+                let place = Self { name: "SQLite".into(), what, counts, _folder: Some(folder) };
+                place.settle(runtime, clock)?;
+                return Ok(place);
+            }
+            Storage::Sled => {
+                // A process opens it once.
+                let folder = folder()?;
+                let url = format!("sled:{}", folder.path().join("histories").display());
+                let opened = runtime.block_on(vvm_storage::open(&url, Arc::new(clock.clone())));
+                let what = What::Shared(Arc::new(Shared(opened.map_err(|error| error.to_string())?)));
+                return Ok(Self { name: "sled".into(), what, counts, _folder: Some(folder) });
+            }
+            Storage::Scylla => Box::new(Servers::cassandra(Duration::ZERO)?),
+            Storage::Dynamodb => Box::new(Servers::dynamodb()?),
+            Storage::Etcd => Box::new(Servers::etcd()?),
+            Storage::Kubernetes => Box::new(Servers::kubernetes()?),
+            Storage::Postgres => Box::new(PostgresServers::start()?),
+            Storage::S3 => Box::new(Servers::s3()?),
+        };
+        let mut network = Network::new(CLIENTS, servers.protocol(), Arc::clone(&counts), clock.clone());
+        for client in 0..CLIENTS {
+            for server in servers.servers() {
+                let proxy = servers.proxy_address(client, server);
+                network
+                    .open(runtime.handle(), client, proxy, server)
+                    .map_err(|error| format!("{proxy}: {error}"))?;
+            }
+        }
+        let name = servers.name().to_owned();
+        let place = Self { name, what: What::Servers(servers, network), counts, _folder: None };
+        place.settle(runtime, clock)?;
+        Ok(place)
+    }
+
+    /// Makes the storage, and settles the name, as each host does.
+    fn settle(&self, runtime: &Runtime, clock: &SystemClock) -> Result<(), String> {
+        let open = self.open(None, clock);
+        runtime.block_on(async {
+            let mut failed = "it was not tried".to_owned();
+            // A server that has just started may take too long.
+            for _ in 0..5 {
+                if let Some(url) = self.url(None)
+                    && let Err(error) = vvm_storage::init_storage(&url).await
+                {
+                    failed = error.to_string();
+                }
+                let Some(storage) = open().await else { continue };
+                let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
+                let settled = elections.settle_slot_count(&NAME.into(), SLOTS).await;
+                storage.close().await;
+                match settled {
+                    Ok(()) => return Ok(()),
+                    Err(error) => failed = error.to_string(),
+                }
+            }
+            Err(format!("{} can't be prepared: {failed}", self.name))
+        })
+    }
+
+    fn url(&self, client: Option<usize>) -> Option<String> {
+        match &self.what {
+            What::Servers(servers, _) => Some(servers.url(client)),
+            What::File(path) => Some(format!("sqlite:{}", path.display())),
+            What::Mem(_) | What::Shared(_) => None,
+        }
+    }
+
+    /// How a client opens a handle, or how it is opened beside all proxies.
+    fn open(&self, client: Option<usize>, clock: &SystemClock) -> Open {
+        let clock = clock.clone();
+        match &self.what {
+            What::Shared(shared) => {
+                let shared = Arc::clone(shared);
+                Box::new(move || {
+                    let opened = Arc::clone(&shared).into_storage();
+                    Box::pin(async move { Some(opened) })
+                })
+            }
+            What::Mem(database) => {
+                let database = Arc::clone(database);
+                Box::new(move || {
+                    let opened: Arc<dyn SysVvmStorage> = database.open();
+                    Box::pin(async move { Some(opened) })
+                })
+            }
+            What::File(_) | What::Servers(..) => {
+                let url = self.url(client).unwrap_or_default();
+                Box::new(move || {
+                    let (url, clock) = (url.clone(), clock.clone());
+                    Box::pin(async move { vvm_storage::open(&url, Arc::new(clock)).await.ok() })
+                })
+            }
+        }
+    }
+
+    fn write_of(&self, client: usize) -> Option<Arc<WriteUnderWay>> {
+        match &self.what {
+            What::Servers(_, network) => Some(network.write_of(client)),
+            _ => None,
+        }
+    }
+
+    /// Alternates faults and pauses. Returns how many faults there were.
+    fn inject_all(
+        &mut self,
+        interruption: &Interruption,
+        duration: Duration,
+        rng: &mut fastrand::Rng,
+    ) -> Result<usize, String> {
+        let until = SystemClock::read().after(duration);
+        let passes = |from: f64, to: f64, rng: &mut fastrand::Rng| {
+            let span = Duration::from_secs_f64(from + (to - from) * rng.f64());
+            interruption.pass(span, || Ok(()))
+        };
+        let mut injected = 0;
+        let mut ahead: Vec<Option<Fault>> = Vec::new();
+        while SystemClock::read() < until {
+            passes(0.2, 1.2, rng)?;
+            match &mut self.what {
+                // Calls are dropped and handles closed all the time, which is all that can happen here.
+                What::Mem(_) | What::Shared(_) => continue,
+                What::File(path) => {
+                    let lock = Connection::open(path).map_err(|error| error.to_string())?;
+                    let locked = lock.execute_batch("BEGIN IMMEDIATE");
+                    // Longer than the driver waits, now and then.
+                    passes(0.05, 2.5, rng)?;
+                    injected += usize::from(locked.is_ok());
+                }
+                What::Servers(servers, network) => {
+                    if ahead.is_empty() {
+                        let all = Fault::OF_NETWORKS.into_iter().chain(servers.faults().iter().copied());
+                        let kept = all.filter(|fault| fault.keeps_history()).map(Some);
+                        // `None` is the repetition.
+                        ahead = kept.chain([None]).collect();
+                        rng.shuffle(&mut ahead);
+                    }
+                    let Some(fault) = ahead.pop() else { continue };
+                    match fault {
+                        None => {
+                            network.set_all(Conditions::link(Link::Cut));
+                            interruption.pass(CUT, || Ok(()))?;
+                            network.set_all(Conditions::repeating(Link::Open));
+                            passes(0.1, 1.5, rng)?;
+                            network.set_all(Conditions::repeating(Link::Cut));
+                            interruption.pass(CUT, || Ok(()))?;
+                        }
+                        Some(fault) => {
+                            match fault.conditions() {
+                                Some((conditions, true)) => network.set(rng.usize(..CLIENTS), conditions),
+                                Some((conditions, false)) => network.set_all(conditions),
+                                None => {
+                                    for event in servers.inject(fault, rng)? {
+                                        self.counts.add(event);
+                                    }
+                                }
+                            }
+                            passes(0.3, 2.5, rng)?;
+                        }
+                    }
+                    network.set_all(Conditions::NORMAL);
+                    servers.repair()?;
+                    injected += 1;
+                }
+            }
+        }
+        Ok(injected)
+    }
+}
+
+impl Fault {
+    /// Whether all that happens to a storage under it are the steps of its clients.
+    fn keeps_history(self) -> bool {
+        !matches!(self, Self::FailOver | Self::FailOverLagging | Self::DeleteRecord | Self::DeleteAll)
+    }
+}
