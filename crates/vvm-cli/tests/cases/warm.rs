@@ -277,10 +277,6 @@ mod timed {
     fn app_that_hangs_at_stop_is_dead_by_the_deadline() {
         VVM.timed("an app hangs", hung_app_is_dead_by_the_deadline);
     }
-}
-
-mod timed {
-    use super::*;
 
     /// The keeper kills it, half of the time for killing before the deadline. Shows I4.
     #[test]
