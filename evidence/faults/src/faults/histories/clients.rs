@@ -173,7 +173,7 @@ impl Client {
             // Steps of a client in the name of another one are as good for the check, but would end each term early.
             _ if !is_own && self.rng.u8(..10) != 0 => None,
             5..45 => {
-                // Larger than that of every record that stood before, of this client or another.
+                // Larger than that of every record that stood before.
                 let write = self.history.next_write();
                 let holder = Holder::new(self.holder(&write.to_string())).ok()?;
                 let to = Entry { holder, ..entry.renewed(Version { write, ..entry.version }) };
