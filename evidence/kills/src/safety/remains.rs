@@ -23,6 +23,8 @@ pub(crate) struct Orphans {
 /// A process that must not outlive another one.
 struct Watched {
     process: Process,
+    /// The process number of its host.
+    host_number: i32,
     /// `None` if it had ended before the first look.
     host: Option<Process>,
     what: &'static str,
@@ -50,17 +52,19 @@ impl Orphans {
             let Some((head, _)) = log.split_once('\n') else { continue };
             let numbers: Vec<i32> = head.splitn(4, ' ').map_while(|word| word.parse().ok()).collect();
             let [worker, host, background] = numbers[..] else { continue };
-            let host = Process::of(host);
+            let (host_number, host) = (host, Process::of(host));
             for (number, what) in [(worker, "worker"), (background, "background process of a worker")] {
-                let watched = |process| Watched { process, host, what, orphaned: None, is_late: false };
+                let watched =
+                    |process| Watched { process, host_number, host, what, orphaned: None, is_late: false };
                 self.living.extend(Process::of(number).map(watched));
             }
             self.known.insert(name);
         }
         let (longest, seen, violations) = (&mut self.longest, &mut self.seen, &mut self.violations);
         self.living.retain_mut(|watched| {
+            // By its number: the host may have ended before the worker's log was there.
             let is_excused =
-                watched.what != "worker" && watched.host.is_some_and(|host| excused.contains(&host));
+                watched.what != "worker" && excused.iter().any(|host| host.number == watched.host_number);
             if is_excused || !watched.process.still_runs() {
                 return false;
             }

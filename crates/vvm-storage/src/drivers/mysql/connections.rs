@@ -376,7 +376,8 @@ mod tests {
         assert_eq!(checked(&mariadb, &[], 7).unwrap().0, OF_MARIADB);
         let group = ("group_replication_group_name", "a");
         assert!(checked(&mysql, &[group, ("group_replication_single_primary_mode", "ON")], 7).is_ok());
-        let refused: [(&[(&str, &str)], &[(&str, &str)], &str); 10] = [
+        type Settings<'s> = &'s [(&'s str, &'s str)];
+        let refused: [(Settings<'_>, Settings<'_>, &str); 10] = [
             (&mysql, &[("version", "5.7.44-log")], "8.0 is the oldest"),
             (&mariadb, &[("version", "10.5.29-MariaDB")], "10.6 is the oldest"),
             (&mysql, &[("innodb_flush_log_at_trx_commit", "2")], "innodb_flush_log_at_trx_commit = 2"),
