@@ -78,13 +78,14 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 52] = [
+const SMOKES: [(&str, How, Option<Need>); 53] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
     ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --old vvm-c18d1f6", Small("kills", &["safety", "--old=vvm", "--duration=10", MILD]), None),
+    ("safety --old vvm-f37ca21", Small("kills", &["safety", "--old=vvm", "--duration=5", MILD]), None),
     ("safety --old vvm-c18d1f6 --dynamodb-local", Small("kills", &OLD_ON_DYNAMODB), JAVA),
     ("safety --warm restart", Small("kills", &["safety", "--warm=restart", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --warm keep", Small("kills", &["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD]), None),

@@ -117,7 +117,7 @@ fn refusal_names_the_mistake_and_the_way_out() {
         ("sqlite:a?b.db?allow=overlay", "a path can't contain a `?`"),
         ("sqlit:a.db", "no storage `sqlit:`: this build has "),
         ("SQLITE:a.db", "no storage `SQLITE:`: this build has "),
-        ("mysql://host/database", "no storage `mysql:`"),
+        ("oracle://host/database", "no storage `oracle:`"),
         ("sled:", "the path is missing"),
         ("sled://host/elections", "write `sled:elections` or"),
         ("sled:elections?mode=rw", "takes no options"),

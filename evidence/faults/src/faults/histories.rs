@@ -1,5 +1,5 @@
 //! `cargo xtask test-drivers --histories`: random calls of several clients on each storage, under its faults and under
-//! messages that are delayed, lost, repeated and cut. Their [history](history) is checked with porcupine: one order
+//! messages that are delayed, lost, repeated and cut. Their [history] is checked with porcupine: one order
 //! of all steps must explain every answer.
 //!
 //! Not covered: `peek`, which may be stale; fail-over, after which PostgreSQL adopts a record by a step of its own; and
