@@ -65,7 +65,7 @@ impl Layer for Planted {
         &*self.storage
     }
 
-    /// All clients share the storage: one that closes its handle must not end the calls of the others.
+    /// All clients share the storage, and a client that closes its handle must not end the calls of the others.
     async fn close(&self) {}
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
