@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 53] = [
+const SMOKES: [(&str, How, Option<Need>); 56] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -92,6 +92,7 @@ const SMOKES: [(&str, How, Option<Need>); 53] = [
     ("safety --warm keep --client python", Small("kills", &IN_PYTHON), PYTHON),
     ("safety --warm keep --client go", Small("kills", &IN_GO), GO),
     ("safety --warm keep --client node", Small("kills", &IN_NODE), NODE),
+    ("safety --old vvm-f37ca21 --postgres", Small("kills", &OLD_ON_POSTGRES), JAVA),
     ("safety fugitives", Small("kills", &FUGITIVES), None),
     ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
@@ -114,6 +115,8 @@ const SMOKES: [(&str, How, Option<Need>); 53] = [
     ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
     ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
     ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
+    ("test-drivers --histories", Small("faults", HISTORIES), GO),
+    ("test-surroundings", OwnStep("tests"), None),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -163,7 +166,12 @@ const FUGITIVES: [&str; 5] = ["safety", LEASE, "fugitives", "--trials=1", "--onl
 
 const OLD_ON_DYNAMODB: [&str; 5] = ["safety", "--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
+const OLD_ON_POSTGRES: [&str; 5] = ["safety", "--old=vvm", "--postgres", "--duration=10", MILD];
+
 const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
+
+/// Memory, two files, and a server behind proxies.
+const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,sled,s3", "--duration=5"];
 
 const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
 

@@ -37,7 +37,7 @@ enum Command {
     /// one, `--scenario TEXT`, `--kill-share 819` or `--drop ASSUMPTION` for a story of two leaders.
     Check(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--old PATH` for candidates of two versions, `--warm restart|keep`
+    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
     /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
     /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
     Safety(Passed),
