@@ -110,6 +110,8 @@ const SMOKES: [(&str, How, Option<Need>); 55] = [
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
+    ("test-drivers --faults --only mysql", Small("faults", &["--faults", "--only=mysql", SHORT]), JAVA),
+    ("test-drivers --faults --only mysql --fail-overs 20", Small("faults", MYSQL_FAIL_OVERS), JAVA),
     ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
     ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
     ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
@@ -171,6 +173,8 @@ const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
 const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,sled,s3", "--duration=5"];
 
 const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
+
+const MYSQL_FAIL_OVERS: &[&str] = &["--faults", "--only=mysql", "--fail-overs=1"];
 
 const SHORT: &str = "--duration=20";
 
