@@ -147,6 +147,8 @@ struct Keeper {
     rules: KeeperRules,
     /// The kernel kills it then.
     timer: Option<Instant>,
+    /// It has looked at the time, and waits all the same.
+    overslept: bool,
     orders: VecDeque<Order>,
     said: VecDeque<Said>,
 }
@@ -212,6 +214,7 @@ impl World {
                 life: Life::Runs,
                 rules: keeper,
                 timer,
+                overslept: false,
                 orders: VecDeque::new(),
                 said: VecDeque::new(),
             },
@@ -291,11 +294,15 @@ impl World {
         had_ended
     }
 
+    fn keeper_is_due(&self) -> bool {
+        self.keeper.rules.wakes_at().is_some_and(|at| self.now >= at)
+    }
+
     fn keeper_has_a_turn(&self) -> bool {
         let Keeper { life, rules, orders, .. } = &self.keeper;
         let hears = !orders.is_empty() || self.host.life == Life::IsDead && rules.has_supervisor();
         let sees = self.guardian.life == Life::IsDead && !rules.is_killing();
-        let is_due = rules.wakes_at().is_some_and(|at| self.now >= at);
+        let is_due = self.keeper_is_due() && !self.keeper.overslept;
         let reaps = self.family().any(|at| self.tree[at] == Being::Ended);
         let is_childless = self.family().next().is_none();
         let ends = is_childless && !self.has_member(|being| being == Being::IsKilled);
@@ -338,6 +345,7 @@ impl World {
             self.keeper_does(KeeperEvent::GuardianEnded, notes);
         }
         self.keeper_does(KeeperEvent::Turn(self.now), notes);
+        self.keeper.overslept = self.keeper_is_due();
     }
 
     fn keeper_does(&mut self, event: KeeperEvent, notes: &mut Notes) {
