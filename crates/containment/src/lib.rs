@@ -43,6 +43,8 @@ pub use event::{Event, OnEvent};
 pub use guard::{Countdown, Ended as GuardEnded, Refusal, Report as GuardReport, guard};
 pub use launch::{HelperError, HelperLines, NoteLink, OWN_BINARY, StageError};
 pub use link::{Readable, Received};
+#[cfg(feature = "simulation")]
+pub use messages::decodes;
 pub use messages::{Helper, Note, ToSupervisor};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, ends_by, own_group, reap};
 pub use refusal::{NamespaceRefusal, NotExecuted, Step};
