@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 55] = [
+const SMOKES: [(&str, How, Option<Need>); 59] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -116,6 +116,7 @@ const SMOKES: [(&str, How, Option<Need>); 55] = [
     ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
     ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
     ("test-drivers --histories", Small("faults", HISTORIES), GO),
+    ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -124,6 +125,7 @@ const SMOKES: [(&str, How, Option<Need>); 55] = [
     ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
     ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
     ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
+    ("bench --only warm --server postgres", Small("bench", &["--quick", "--only=warm", "--server=postgres"]), JAVA),
     ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
     ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
     ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
