@@ -3,7 +3,8 @@
 
 use super::{
     NAME, TTL,
-    fault::{Deletion, Event, Fault},
+    event::Event,
+    fault::{Deletion, Fault},
     network::{Protocol, Tls},
 };
 use futures_util::TryStreamExt as _;
