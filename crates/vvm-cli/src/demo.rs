@@ -16,7 +16,7 @@ use crate::{
     args::parse_ttl,
     exit,
     runtime::Signals,
-    terminal_view::{Palette, Row, Style, palette_of_standard_output},
+    shown::{Palette, Style},
 };
 use candidate::{Candidate, NAME, vvm};
 use checks::{Moments, Results};
@@ -121,10 +121,10 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
         // Fails if the reader has gone.
         writeln!(io::stdout())?;
         vvm(["history", "--storage", &storage, "--name", NAME]).status()?;
-        let palette = palette_of_standard_output().unwrap_or(Palette::Plain);
+        let palette = Palette::of_standard_output();
         for check in &results.checks {
             let (sign, style) = if check.holds { ("✓", Style::Good) } else { ("✗", Style::Bad) };
-            writeln!(io::stdout(), "{}", Row(format!("  {sign} {}", check.text), style).to_text(palette))?;
+            writeln!(io::stdout(), "{}", palette.paint(&format!("  {sign} {}", check.text), style))?;
         }
     }
     let holds = results.checks.iter().all(|check| check.holds);

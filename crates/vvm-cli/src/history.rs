@@ -3,10 +3,10 @@
 use crate::{
     announce::say,
     args::{TargetArgs, parse_slots},
-    calendar::{Moment, Span},
     inspection::{Refusal, operate, printable},
     liveness::{Liveness, Observation},
     once,
+    shown::{Moment, Span},
 };
 use clap::Args;
 use ielections::{Slot, TtlStorage as _};

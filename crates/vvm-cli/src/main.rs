@@ -3,7 +3,6 @@
 
 mod announce;
 mod args;
-mod calendar;
 mod cli;
 mod contained;
 mod demo;
@@ -26,9 +25,9 @@ mod run;
 mod runtime;
 mod service_manager;
 mod settings;
+mod shown;
 mod status;
 mod step_down;
-mod terminal_view;
 mod watch;
 
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 
 use crate::{
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
-    calendar::Moment,
     exit,
     inspection::{Refusal, operate, printable},
+    shown::Moment,
 };
 use clap::Args;
 use ielections::{Epoch, TtlStorage as _};

@@ -6,9 +6,9 @@
 use crate::{
     announce::say,
     args::{NotADuration, TargetArgs, WakeArgs, parse_duration, parse_text},
-    calendar::{Moment, Span},
     inspection::{INTERVAL, Refusal, new_ask, operate, print},
     liveness::{Liveness, Observation},
+    shown::{Moment, Span},
 };
 use clap::Args;
 use ielections::{Holder, ReadError, TtlStorage, WriteError};

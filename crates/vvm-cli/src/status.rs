@@ -3,12 +3,11 @@
 use crate::{
     announce::say,
     args::TargetArgs,
-    calendar::{Moment, Span},
     exit,
     inspection::{Refusal, inspect},
     liveness::{Liveness, Observation},
     once::{self, Shown},
-    terminal_view::{Palette, Row, Style, palette_of_standard_output},
+    shown::{Moment, Palette, Span, Style},
 };
 use clap::Args;
 use ielections::{ReadError, Scan, Slot, TtlStorage as _};
@@ -201,18 +200,17 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
         serde_json::to_writer_pretty(&mut out, lines)?;
         return writeln!(out);
     }
-    let palette = palette_of_standard_output().unwrap_or(Palette::Plain);
-    let colour = |text: String, style| Row(text, style).to_text(palette);
+    let palette = Palette::of_standard_output();
     if let Some(pause) = &requests.pause {
         let paused = format!("paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()));
-        writeln!(out, "{}", colour(paused, Style::Orange))?;
+        writeln!(out, "{}", palette.paint(&paused, Style::Orange))?;
     }
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
         let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
     let mut row = |style, [slot, state, age, ttl, epoch, holder]: [&str; 6]| {
-        let state = colour(format!("{state:7}"), style);
+        let state = palette.paint(&format!("{state:7}"), style);
         writeln!(out, "{slot:>4}  {state}  {age:>7}  {ttl:>7}  {epoch:>14}  {holder}")
     };
     row(Style::Plain, ["SLOT", "STATE", "AGE", "TTL", "EPOCH", "HOLDER"])?;

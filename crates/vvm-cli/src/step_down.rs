@@ -7,9 +7,9 @@
 use crate::{
     announce::say,
     args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
-    calendar::Span,
     inspection::{INTERVAL, Refusal, new_ask, operate, print},
     runtime::{Signals, ends_a_candidate},
+    shown::Span,
 };
 use clap::Args;
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, TtlStorage as _, WriteError};

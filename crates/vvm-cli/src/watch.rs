@@ -1,57 +1,37 @@
-//! `vvm watch`: the leaders, and each change. Reads as a standby does, at a modest interval.
+//! `vvm watch`: a line for each change. Reads as a standby does, at a modest interval.
 //!
-//! `look` reads, `slots` remembers what was seen, `change` is a difference, `draw` the picture.
+//! [`Looks`] reads, [`Slots`] remembers what was seen, and a change is a difference.
 
 mod changes;
-mod draw;
 
 use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
     inspection::{conclude, inspect},
-    runtime::{Signals, ends_a_candidate},
-    terminal_view::{Palette, Screen, palette_of_standard_output},
+    shown::{Palette, Style},
 };
 use changes::Slots;
 use clap::Args;
-use draw::Scene;
 use ielections::{ReadError, Slot};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::Signal,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     error::Error,
-    future::pending,
     io::{self, Write as _},
     num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
-use vvm_containment::Readable;
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
-/// Time between two pictures without a change. They show tenths of a second, which are not legible faster.
-const FRAME: Duration = Duration::from_millis(250);
-
-/// The byte that the Escape key sends.
-const ESCAPE: u8 = 27;
-
-/// How many changes are kept: more than a terminal has rows.
-const KEPT: usize = 200;
-
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    let watched =
-        inspect(args.target.pair(), Purpose::Look, async |inspector| match palette_of_standard_output() {
-            Some(palette) if !args.json => on_a_terminal(args, inspector, palette).await,
-            _ => in_lines(args, inspector).await,
-        });
+    let watched = inspect(args.target.pair(), Purpose::Look, async |inspector| watch(args, inspector).await);
     watched.map_or_else(|refusal| conclude(&refusal).into(), |()| ExitCode::SUCCESS)
 }
 
 /// Prints a line for each change, until the reader of standard output is gone.
-async fn in_lines(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), InspectError> {
+async fn watch(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), InspectError> {
     let (mut slots, mut settled, mut due) = (Slots::default(), None, inspector.clock.now());
+    let palette = Palette::of_standard_output();
     // Without a change there is no write that would fail.
     while !is_reader_gone() {
         let look = Looks(inspector).at(due, settled).await;
@@ -59,8 +39,11 @@ async fn in_lines(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), 
         due = look.at.after(args.interval);
         let mut out = io::stdout().lock();
         for change in slots.changes(look)? {
-            let line =
-                if args.json { change.to_json().map_err(io::Error::from) } else { Ok(change.to_string()) };
+            let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
+            let line = match args.json {
+                true => change.to_json().map_err(io::Error::from),
+                false => Ok(palette.paint(&change.to_string(), style)),
+            };
             let written = line.and_then(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
             written.map_err(InspectError::Output)?;
         }
@@ -76,80 +59,19 @@ fn is_reader_gone() -> bool {
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Draws pictures until a key or a signal ends it.
-async fn on_a_terminal(
-    args: &WatchArgs,
-    inspector: &StorageInspector,
-    palette: Palette,
-) -> Result<(), InspectError> {
-    let mut signals = Signals::catch_also(&[Signal::WINCH, Signal::TSTP]).map_err(InspectError::system)?;
-    let signalled = Readable::of(&signals).map_err(InspectError::system)?;
-    let screen = Screen::enter(palette).map_err(InspectError::Output)?;
-    let keyboard = screen.has_keyboard().then(|| Readable::of(rustix::stdio::stdin()));
-    let keyboard = keyboard.transpose().map_err(InspectError::system)?;
-    let (mut slots, mut history) = (Slots::default(), Vec::new());
-    let (clock, looks) = (&inspector.clock, Looks(inspector));
-    // Kept until it is answered, over any number of frames.
-    let mut looking = Box::pin(looks.at(clock.now(), None));
-    loop {
-        let scene = Scene { name: &args.target.name, slots: &slots, history: &history, now: clock.now() };
-        screen.draw(|columns, rows| draw::picture(&scene, columns, rows)).map_err(InspectError::Output)?;
-        let key = async {
-            match &keyboard {
-                Some(keyboard) => keyboard.find(pressed_key).await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            caught = signalled.find(|| signals.pending()) => {
-                for caught in caught.map_err(InspectError::system)? {
-                    match caught.signal {
-                        Signal::TSTP => screen.suspend().map_err(InspectError::Output)?,
-                        signal if ends_a_candidate(signal) => return Ok(()),
-                        // WINCH only needs the next picture.
-                        _ => {}
-                    }
-                }
-            }
-            key = key => match key.map_err(InspectError::system)? {
-                b'q' | b'Q' | ESCAPE => return Ok(()),
-                _ => {}
-            },
-            look = &mut looking => {
-                looking = Box::pin(looks.at(look.at.after(args.interval), look.settled));
-                history.extend(slots.changes(look)?);
-                let excess = history.len().saturating_sub(KEPT);
-                history.drain(..excess);
-            }
-            () = clock.sleep(FRAME) => {}
-        }
-    }
-}
-
-/// Returns a key that was pressed, if any. The end of standard input counts as Escape.
-fn pressed_key() -> Option<u8> {
-    let mut key = [0];
-    match rustix::io::read(rustix::stdio::stdin(), &mut key) {
-        Ok(0) => Some(ESCAPE),
-        Ok(_) => Some(key[0]),
-        Err(_) => None,
-    }
-}
-
-/// Watch the leaders: live on a terminal, otherwise one line for each change.
+/// Watch the leaders: one line for each change.
 ///
-/// It only reads, and sees what a standby sees: records and their renewals. It shows when a renewal was last
-/// seen, and what that leaves of the TTL before a standby may take over. The time that a leader has left is
-/// known to the leader alone (--http, /metrics). A crash shows as renewals that stop.
+/// It only reads, and sees what a standby sees: records and their renewals. A crash shows as renewals that stop
+/// for a TTL. The time that a leader has left is known to the leader alone (--http, /metrics).
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
   vvm watch --storage sqlite:/var/lib/payroll/leader.db --name payroll
 
-On a terminal, q or Ctrl-C quits. NO_COLOR is respected.
+On a terminal, what an operator should look into is red. NO_COLOR is respected. Ctrl-C ends it.
+For a table of all slots: watch -n 1 vvm status --name payroll
 
-Exit status: 0; 64 wrong arguments; 66 no such storage; 69 the storage refused;
+Exit status: 0 if the reader of its output has gone; 64 wrong arguments; 66 no such storage; 69 the storage refused;
 71 the system refused")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]

@@ -28,7 +28,6 @@ mod cases {
     mod hung;
     mod init_storage;
     mod leadership;
-    mod list;
     mod log_format;
     mod messages;
     mod on_exit;

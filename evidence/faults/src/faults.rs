@@ -2,6 +2,7 @@
 //! two leaders at once.
 
 mod candidate;
+mod event;
 mod fault;
 pub(crate) mod histories;
 mod leadership_log;
@@ -16,7 +17,8 @@ use self::{
 use crate::Storage;
 use ::servers::{mysql::MariaDb, owned, postgres::Postgres};
 use candidate::{Candidate, Pace};
-use fault::{Counts, Deletion, Event, Fault, Schedule};
+use event::{Counts, Event};
+use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
 use leadership_log::{LeadershipLog, Phase, Report};
 use network::{Conditions, Network};

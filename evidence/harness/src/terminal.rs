@@ -4,7 +4,6 @@ use super::{HANG_LIMIT, Trial, program};
 use rustix::{
     fs::{Mode, OFlags},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
 };
 use std::{
     ffi::CString,
@@ -94,12 +93,6 @@ impl Terminal {
     /// Presses keys.
     pub fn press(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
-    }
-
-    /// Resizes the window. The kernel tells the foreground process group.
-    pub fn resize(&self, columns: u16, rows: u16) {
-        let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// Ends the shell, which ends the terminal.

@@ -113,8 +113,6 @@ pub struct Odds {
     pub late: f64,
     /// Probability of [`Fault::Doubled`].
     pub doubled: f64,
-    /// Probability of [`Fault::HeldBack`].
-    pub held_back: f64,
     /// Probability of [`Fault::Hang`].
     pub hang: f64,
     /// Slow and late calls take a random span below this one.
@@ -135,7 +133,6 @@ impl Odds {
             (self.slow_answer, Fault::SlowAnswer(delay)),
             (self.late, Fault::Late(delay)),
             (self.doubled, Fault::Doubled(delay)),
-            (self.held_back, Fault::HeldBack),
             (self.hang, Fault::Hang),
         ];
         faults.into_iter().find_map(|(probability, fault)| {

@@ -98,30 +98,6 @@ fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_s
     });
 }
 
-#[test]
-fn hint_makes_every_campaign_read_at_once() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leaders = [lead(&process, 0).await, lead(&process, 1).await];
-        let waiting = [process.elections.acquire(candidacy(0)), process.elections.acquire(candidacy(1))];
-        let course = async {
-            bench.clock.sleep(Duration::from_secs(10)).await;
-            for leader in leaders {
-                assert_eq!(leader.release().await, ReleaseOutcome::Released);
-            }
-            let told_at = bench.clock.now();
-            process.elections.look_now();
-            told_at
-        };
-        let (told_at, led) = tokio::join!(course, futures_util::future::join_all(waiting));
-        assert!(bench.clock.now().since(told_at) <= Terms::HINT_GAP);
-        for (_, leadership) in led.into_iter().map(Result::unwrap) {
-            leadership.release().await;
-        }
-    });
-}
-
 /// The standby of a live leader reads a few times in each TTL, and still leads right after a hint.
 #[test]
 fn standby_reads_less_often_while_hints_follow_releases() {
@@ -175,31 +151,6 @@ fn flood_of_hints_costs_fifty_reads_a_second() {
             _ = process.elections.acquire(candidacy(0)) => panic!("two leaders"),
         };
         assert!((90..=110).contains(&looks), "{looks} looks in two seconds");
-    });
-}
-
-/// Its claim is in flight and is settled first.
-#[test]
-fn hint_to_a_withdrawn_campaign_has_no_effect() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        bench.faulty.fail_always(Verb::InsertIfNotExist, Fault::SlowAnswer(Duration::from_millis(300)));
-        let mut waiting = Box::pin(process.elections.acquire(candidacy(0)));
-        tokio::select! {
-            biased;
-            _ = &mut waiting => panic!("led at once"),
-            () = bench.until(|| bench.faulty.count(Verb::InsertIfNotExist) > 0) => {}
-        }
-        drop(waiting);
-        for _ in 0..10 {
-            process.elections.look_now();
-            bench.clock.sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(bench.faulty.count(Verb::CompareAndDelete), 0, "before it was answered");
-        bench.until(|| bench.faulty.count(Verb::CompareAndDelete) > 0).await;
-        process.elections.cleanup().await;
-        process.elections.look_now();
     });
 }
 

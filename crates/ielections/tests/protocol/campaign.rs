@@ -156,15 +156,6 @@ fn scan_slower_than_a_poll_still_leads_to_a_claim() {
 }
 
 #[test]
-fn zero_timeout_is_one_scan_even_if_it_is_slow() {
-    let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
-    assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let answered_at = BEGAN.after(Terms::POLL * 3 / 2);
-    let step = campaign.on(answered_at, scanned([held()]));
-    assert!(matches!(step, CampaignStep::Failed(AcquireError::TimedOut { .. })), "{step:?}");
-}
-
-#[test]
 fn zero_poll_still_pauses_between_scans() {
     let mut campaign = campaign(AcquireTimeout::Forever, Duration::ZERO);
     assert!(matches!(sends(&mut campaign, BEGAN, CampaignEvent::Woken), CampaignStep::Scan(_)));
@@ -175,36 +166,6 @@ fn zero_poll_still_pauses_between_scans() {
     let failed = failed(ReadError::Unavailable("down".into()));
     let step = campaign.on(BEGAN, failed);
     assert!(matches!(step, CampaignStep::Sleep(until) if until > BEGAN), "{step:?}");
-}
-
-/// A long outage leaves one unresolved attempt.
-#[test]
-fn unanswered_claim_is_read_back_until_a_read_is_answered() {
-    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
-    let mut now = BEGAN;
-    assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let CampaignStep::Insert(0, _, first, _) = sends(&mut campaign, now, scanned([vacant()])) else {
-        panic!("no claim of a vacant slot");
-    };
-    let mut event = CampaignEvent::Claimed(Err(WriteError::Unknown("down".into())));
-    for _ in 0..5 {
-        let step = sends(&mut campaign, now, event);
-        assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
-        let step = campaign.on(now, CampaignEvent::Read(Err(ReadError::Unavailable("down".into()))));
-        let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
-        now = until;
-        event = CampaignEvent::Woken;
-    }
-    assert!(matches!(sends(&mut campaign, now, event), CampaignStep::Read(0, _)));
-    let CampaignStep::Sleep(until) = campaign.on(now, CampaignEvent::Read(Ok(vacant()))) else {
-        panic!("no pause after an undecided attempt");
-    };
-    let CampaignStep::Insert(0, _, second, _) = sends(&mut campaign, until, CampaignEvent::Woken) else {
-        panic!("an undecided attempt was not repeated");
-    };
-    assert_ne!(first.incarnation(), second.incarnation());
-    let (slot, left) = campaign.abandon().unwrap();
-    assert_eq!((slot, left), (0, vec![first, second]));
 }
 
 fn epoch(number: u64) -> Epoch {
@@ -334,14 +295,6 @@ fn woken_at(step: CampaignStep) -> Instant {
     until
 }
 
-#[test]
-fn claim_confirmed_late_counts_from_its_renewal() {
-    let (mut campaign, _, renewed, now) = confirmed_late(AcquireTimeout::Forever);
-    let step = campaign.on(now, CampaignEvent::Swapped(Ok(Swap::Swapped)));
-    let CampaignStep::Won(won) = step else { panic!("{step:?}") };
-    assert_eq!((won.entry, won.sent_at), (renewed, now));
-}
-
 /// The lease numbers its writes from the one that it begins with.
 #[test]
 fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
@@ -371,13 +324,6 @@ fn candidate_out_of_time_still_renews_its_own_record() {
     assert!(matches!(step, CampaignStep::Renew(0, ..)), "{step:?}");
     let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
     assert!(matches!(step, CampaignStep::Won(_)), "{step:?}");
-}
-
-/// Otherwise it would keep the next leader away for a TTL.
-#[test]
-fn campaign_that_ends_names_its_own_record() {
-    let (campaign, own, ..) = confirmed_late(AcquireTimeout::Forever);
-    assert_eq!(campaign.abandon(), Some((0, vec![own])));
 }
 
 /// Shows I7.

@@ -68,23 +68,6 @@ fn hints_cause_no_early_take_over() {
     assert!(looks > 500, "{looks} looks");
 }
 
-/// For any number of hints (I10, I11).
-#[test]
-fn flood_of_hints_causes_at_most_fifty_scans_a_second() {
-    let (mut campaign, _) = standing_by();
-    let (mut looks, mut last) = (0, BEGAN);
-    for passed in 1..=1000 {
-        let now = BEGAN.after(A_MOMENT * passed);
-        if asleep(&campaign.on(now, CampaignEvent::Hinted)) <= now {
-            sends(&mut campaign, now, CampaignEvent::Woken);
-            assert!(now.since(last) >= Terms::HINT_GAP, "{:?} after the last look", now.since(last));
-            (looks, last) = (looks + 1, now);
-            asleep(&campaign.on(now, scanned([held()])));
-        }
-    }
-    assert_eq!(looks, 50);
-}
-
 /// The answer in flight may be from before the change.
 #[test]
 fn hint_during_a_scan_causes_another_one() {
@@ -158,14 +141,4 @@ fn hint_does_not_affect_an_unresolved_attempt() {
     let until = asleep(&campaign.on(BEGAN, CampaignEvent::Read(Ok(vacant()))));
     assert_eq!(asleep(&campaign.on(BEGAN.after(Terms::HINT_GAP), CampaignEvent::Hinted)), until);
     assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Insert(0, ..)));
-}
-
-#[test]
-fn hint_to_an_ended_campaign_has_no_effect() {
-    let mut campaign = campaign(AcquireTimeout::Within(Duration::ZERO), Terms::POLL);
-    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let step = campaign.on(BEGAN, scanned([held()]));
-    assert!(matches!(step, CampaignStep::Failed(_)), "{step:?}");
-    assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Hinted)), Instant::NEVER);
-    assert_eq!(asleep(&campaign.on(BEGAN, CampaignEvent::Woken)), Instant::NEVER);
 }

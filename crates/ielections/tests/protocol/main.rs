@@ -1,10 +1,9 @@
-//! The protocol values, event by event, and with random events (`lease`). `cargo xtask sim` runs them in whole worlds.
+//! The protocol values, event by event, and a release with random answers (`lease`). `cargo xtask sim` runs them in whole worlds.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;
 mod hint;
 mod lease;
-mod tape;
 
 use ielections::{
     AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl, Vacant, Version,

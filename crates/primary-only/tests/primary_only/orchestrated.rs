@@ -3,7 +3,7 @@
 use crate::rig::{Cluster, LedTerm, Probe, Process, Steps, depose, run};
 use futures_util::FutureExt;
 use ielections::{
-    Holder, Slot, Ttl, TtlStorage,
+    Holder, Ttl, TtlStorage,
     testing::mock::{Fault::Hang, Verb::ScanDocuments},
 };
 use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
@@ -19,23 +19,6 @@ fn launch(process: &Process) -> RunningVvm<ElectionKey> {
     let service = service_fn("primary-only", async move |cx| Ok(registry.lead(cx.standing, cx.stop).await?));
     let config = VvmConfig::new(vec![Cluster::key(1)], Holder::new("a").unwrap(), &process.env);
     Vvm::provide(config, process.fresh_elections(), vec![service]).launch(Ttl::DEFAULT, Acquisition::DEFAULT)
-}
-
-#[test]
-fn services_run_while_the_vvm_leads() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let vvm = launch(&process);
-        vvm.leading().await.unwrap();
-        let instance = process.created("x").await;
-        instance.persisted().await.unwrap();
-        vvm.shutdown().await.unwrap();
-        assert!(matches!(instance.completed().await, Outcome::Interrupted));
-        // The record was released.
-        assert!(matches!(cluster.storage().get(&Cluster::key(1)).await.unwrap(), Slot::Vacant(_)));
-        process.elections.cleanup().await;
-        process.tasks.all_end().await;
-    });
 }
 
 /// Shows I6.
@@ -133,24 +116,6 @@ async fn with_deaf_instance(process: &Process) -> LedTerm {
     let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
     got.handle.persisted().await.unwrap();
     term
-}
-
-#[test]
-fn lead_returns_after_the_last_instance_has_ended() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let mut term = with_deaf_instance(&process).await;
-        term.stop.cancel();
-        cluster.sleep(60).await;
-        assert!((&mut term.led).now_or_never().is_none());
-        // The service refuses calls meanwhile.
-        assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
-        assert_eq!(process.runners(), 1);
-        process.probe.go.give("end");
-        assert_eq!(term.led.await.unwrap(), Ok(()));
-        assert_eq!(process.runners(), 0);
-        term.leadership.release().await;
-    });
 }
 
 #[test]

@@ -149,27 +149,6 @@ fn terms_in_quick_succession_leave_no_runner() {
 }
 
 #[test]
-fn slots_have_separate_documents() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let first = process.lead_slot(1).await;
-        process.persisted("x").await;
-        first.end().await.unwrap();
-
-        let other = process.lead_slot(2).await;
-        assert!(process.service.get_all().await.unwrap().is_empty());
-        let created = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
-        assert!(created.created);
-        created.handle.persisted().await.unwrap();
-        other.end().await.unwrap();
-
-        let first = process.lead_slot(1).await;
-        assert_eq!(process.service.get_all().await.unwrap().len(), 1);
-        first.end().await.unwrap();
-    });
-}
-
-#[test]
 fn loss_of_the_leadership_interrupts_the_instances() {
     run(async |cluster| {
         let process = cluster.process("a");

@@ -4,7 +4,7 @@
 //! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
 
 use super::{Finding, Health};
-use crate::calendar::Span;
+use crate::shown::Span;
 use std::{io, time::Duration};
 use vvm_clock::Readings;
 use vvm_deadman::WallClockState;

@@ -1,8 +1,8 @@
 //! [`Slots`]: the state of each slot as last seen. [`Change`]: a difference between two looks.
 
 use super::{Look, Paused};
-use crate::calendar::{Moment, Span};
-use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl};
+use crate::shown::{Moment, Span};
+use ielections::{Entry, Epoch, ReadError, Slot, Ttl};
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeMap, fmt, time::Duration};
 use vvm_clock::Instant;
@@ -106,12 +106,6 @@ impl Change {
         members["says"] = self.what.to_string().into();
         Ok(members.to_string())
     }
-
-    /// Returns the line without the date.
-    pub(super) fn without_date(&self) -> String {
-        let line = self.to_string();
-        line.split_once('T').map_or(line.clone(), |(_, from_the_time_on)| from_the_time_on.to_owned())
-    }
 }
 
 impl fmt::Display for Change {
@@ -159,46 +153,35 @@ impl fmt::Display for Record {
     }
 }
 
-/// Returns the name without anything that a terminal would act on.
-pub(super) fn readable(holder: &Holder) -> String {
-    holder.as_str().escape_debug().to_string()
-}
-
 /// After so many looks in a row at an older state, the storage went back. Fewer may be a replica that lags.
 const BEHIND: u32 = 3;
 
 /// What was seen so far.
 ///
 /// A renewal is a record whose version differs from that of the look before. It was written at some moment
-/// between the two, which is known better only if the storage proves the age. What is shown counts from the
-/// later end: "at least so long ago".
+/// between the two, which is known better only if the storage proves the age. Its age counts from the later
+/// end.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     seen: BTreeMap<u32, Seen>,
-    pub(super) answered: Option<Instant>,
-    /// Why the last look failed, if it did.
-    pub(super) failure: Option<String>,
-    pub(super) paused: Option<Paused>,
+    /// Whether a look was answered.
+    answered: bool,
+    /// Whether the last look failed.
+    fails: bool,
+    paused: Option<Paused>,
 }
 
 /// What was seen of one slot.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) slot: Slot,
+struct Seen {
+    slot: Slot,
     /// The latest moment at which its state can have been written.
-    pub(super) written: Instant,
-    /// Whether that write was seen. If not, it may be much older.
-    pub(super) moved: bool,
+    written: Instant,
     overdue: bool,
     behind: u32,
 }
 
 impl Slots {
-    /// Returns all slots in order.
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &Seen)> {
-        self.seen.iter().map(|(number, seen)| (*number, seen))
-    }
-
     /// Adds a look, and returns the changes that it shows. A failed look is a change.
     ///
     /// # Errors
@@ -207,8 +190,8 @@ impl Slots {
         let mut whats = Vec::new();
         match look.found {
             Ok(found) => {
-                let is_first = self.answered.replace(look.at).is_none();
-                if self.failure.take().is_some() {
+                let is_first = !std::mem::replace(&mut self.answered, true);
+                if std::mem::take(&mut self.fails) {
                     whats.push((None, What::ReadableAgain));
                 }
                 whats.extend(self.saw_pause(found.paused).map(|what| (None, what)));
@@ -220,13 +203,12 @@ impl Slots {
                     whats.extend(self.saw(number, slot, look.at).map(|what| (Some(number), what)));
                 }
             }
-            Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if self.answered.is_none() => {
+            Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if !self.answered => {
                 return Err(InspectError::Read(cause));
             }
             Err(cause) => {
-                let cause = cause.to_string();
-                if self.failure.replace(cause.clone()).is_none() {
-                    whats.push((None, What::Unreadable { cause }));
+                if !std::mem::replace(&mut self.fails, true) {
+                    whats.push((None, What::Unreadable { cause: cause.to_string() }));
                 }
             }
         }
@@ -248,7 +230,7 @@ impl Slots {
                 Slot::Held { entry, .. } => What::Held(Record::of(entry)),
                 Slot::Vacant(vacant) => What::free(vacant.last_epoch),
             };
-            self.seen.insert(number, Seen::of(slot, now, false));
+            self.seen.insert(number, Seen::of(slot, now));
             return Some(what);
         };
         if is_older(&slot, &seen.slot) {
@@ -258,14 +240,14 @@ impl Slots {
             }
             let [from_epoch, epoch] =
                 [&seen.slot, &slot].map(|slot| slot.last_epoch().map(|epoch| epoch.get()));
-            *seen = Seen::of(slot, now, false);
+            *seen = Seen::of(slot, now);
             return Some(What::WentBack { from_epoch, epoch });
         }
         seen.behind = 0;
         if slot.is_as_expected(&seen.slot) {
             return seen.falls_overdue(now);
         }
-        let before = std::mem::replace(seen, Seen::of(slot, now, true));
+        let before = std::mem::replace(seen, Seen::of(slot, now));
         match (before.slot.entry(), seen.slot.entry()) {
             (Some(then), Some(entry)) if then.is_of(entry.incarnation(), entry.epoch) => {
                 before.overdue.then(|| What::RenewsAgain { holder: entry.holder.to_string() })
@@ -280,18 +262,12 @@ impl Slots {
 }
 
 impl Seen {
-    fn of(slot: Slot, now: Instant, moved: bool) -> Self {
+    fn of(slot: Slot, now: Instant) -> Self {
         let proven_age = match &slot {
             Slot::Held { proven_age, .. } => proven_age.unwrap_or_default(),
             Slot::Vacant(_) => Duration::ZERO,
         };
-        Self { slot, written: now.before(proven_age), moved, overdue: false, behind: 0 }
-    }
-
-    /// Returns what is left of the TTL, and the TTL; none for a free slot.
-    pub(super) fn left(&self, now: Instant) -> Option<(Duration, Duration)> {
-        let ttl = self.slot.entry()?.ttl.get();
-        Some((ttl.saturating_sub(self.written.until(now)), ttl))
+        Self { slot, written: now.before(proven_age), overdue: false, behind: 0 }
     }
 
     fn falls_overdue(&mut self, now: Instant) -> Option<What> {
@@ -317,23 +293,21 @@ fn is_older(slot: &Slot, known: &Slot) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::{liveness, watch::Found};
-    use ielections::{Epoch, Ttl, Vacant};
+    use ielections::{Epoch, Vacant};
     use std::num::NonZeroU32;
 
-    const TTL: Ttl = Ttl::DEFAULT;
-
-    pub(in crate::watch) fn record(holder: &str, epoch: u64, write: u64) -> Slot {
+    fn record(holder: &str, epoch: u64, write: u64) -> Slot {
         Slot::Held { entry: liveness::tests::record(holder, epoch, write), proven_age: None }
     }
 
-    pub(in crate::watch) fn free(last_epoch: u64) -> Slot {
+    fn free(last_epoch: u64) -> Slot {
         Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
     }
 
-    pub(in crate::watch) fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
+    fn look(second: u64, found: Result<Slot, ReadError>) -> Look {
         let at = Instant::ORIGIN.after(Duration::from_secs(100 + second));
         let found = found.map(|slot| Found { slots: vec![(1, slot)], paused: None });
         Look { found, settled: Some(NonZeroU32::MIN), at, wall: Duration::from_secs(second) }
@@ -387,6 +361,14 @@ pub(super) mod tests {
             "slot 1: a renews again",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn record_is_overdue_by_the_age_that_the_storage_proves() {
+        let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
+        let aged = |age| Ok(Slot::Held { entry: entry.clone(), proven_age: Some(Duration::from_secs(age)) });
+        let shown = shown([(0, aged(4)), (15, aged(19)), (16, aged(20))]);
+        assert_eq!(shown[1..], ["slot 1: no renewal of a seen for 20.0s: candidates may take over"]);
     }
 
     #[test]
@@ -452,18 +434,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn rest_of_the_ttl_counts_from_the_proven_age() {
-        let mut slots = Slots::default();
-        let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
-        let slot = Slot::Held { entry, proven_age: Some(Duration::from_secs(4)) };
-        let first = look(0, Ok(slot));
-        let now = first.at.after(Duration::from_secs(2));
-        slots.changes(first).unwrap();
-        let (_, seen) = slots.iter().next().unwrap();
-        assert_eq!(seen.left(now), Some((Duration::from_secs(14), TTL.get())));
-    }
-
-    #[test]
     fn change_is_one_json_object_on_one_line() {
         let mut slots = Slots::default();
         slots.changes(look(0, Ok(free(3)))).unwrap();
@@ -477,37 +447,5 @@ pub(super) mod tests {
         );
         assert_eq!((&shown["at"], &shown["unix_ms"]), (&"1970-01-01T00:01:01Z".into(), &61_000.into()));
         assert_eq!((&shown["holder"], &shown["ttl_ms"]), (&"a\n\"".into(), &20_000.into()));
-    }
-
-    /// Returns a leader that renews, one that has stopped to renew, and a free slot.
-    pub(in crate::watch) fn three(now: u64) -> (Slots, Vec<Change>, Instant) {
-        let mut slots = Slots::default();
-        let mut history = Vec::new();
-        let found = |second, first: Slot| Look {
-            found: Ok(Found {
-                slots: vec![(1, first), (2, record("there:77", 1_795_299_437_014, 9)), (3, free(5))],
-                paused: None,
-            }),
-            ..look(second, Ok(free(0)))
-        };
-        for (second, write) in [(0, 1), (9, 2)] {
-            history
-                .extend(slots.changes(found(second, record("here:2040", 1_795_299_437_000, write))).unwrap());
-        }
-        let last = look(now, Ok(free(0)));
-        history.extend(slots.changes(found(now, record("here:2040", 1_795_299_437_000, 2))).unwrap());
-        (slots, history, last.at)
-    }
-
-    /// Returns so many slots, each second one free.
-    pub(in crate::watch) fn many(count: u32) -> Slots {
-        let mut slots = Slots::default();
-        let found = (1..=count).map(|number| match number % 2 {
-            1 => (number, record("here:2040", 1_795_299_437_000, 1)),
-            _ => (number, free(5)),
-        });
-        let found = Ok(Found { slots: found.collect(), paused: None });
-        slots.changes(Look { found, ..look(0, unavailable()) }).unwrap();
-        slots
     }
 }

@@ -1,7 +1,7 @@
 //! `--check`: a leader with an unhealthy command gives up its leadership.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line, eventually};
+use harness::{Running, Trial, command_line};
 use rustix::process::Signal;
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -96,16 +96,6 @@ fn page_without_a_server_fails() {
     assert!(finished.says("failed once: 127.0.0.1"), "{:#?}", finished.stderr);
 }
 
-#[test]
-fn stop_request_during_a_check_stops_the_command() {
-    let trial = VVM.trial();
-    let server = Server::answering(&[""]);
-    let running = start(&trial, &server.url, &["--check-timeout", "1h"]);
-    eventually("asked", || !server.asked().is_empty());
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
-}
-
 /// Otherwise it would lead again before a standby notices the release.
 #[test]
 fn unhealthy_leader_campaigns_again_after_the_others() {
@@ -123,20 +113,6 @@ fn unhealthy_leader_campaigns_again_after_the_others() {
     assert!(again.len() > "up ".len(), "{again}");
     unhealthy.signal(Signal::TERM);
     assert_eq!(unhealthy.finish().signal(), 15);
-}
-
-#[test]
-fn stop_request_ends_a_candidate_that_defers_to_others() {
-    let trial = VVM.trial();
-    let server = Server::answering(&[BAD]);
-    let mut unhealthy = start(&trial, &server.url, &["--on-loss", "rejoin", "--check-failures", "1"]);
-    unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
-    unhealthy.signal(Signal::TERM);
-    let finished = unhealthy.finish();
-    assert_eq!(finished.signal(), 15);
-    let campaigns =
-        finished.stderr.iter().filter(|line| line.contains(": waiting for leadership as")).count();
-    assert_eq!(campaigns, 1, "{:#?}", finished.stderr);
 }
 
 /// The check has the command's environment, and its output is separate from the command's.

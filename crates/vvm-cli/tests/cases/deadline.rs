@@ -6,9 +6,6 @@ use rustix::process::{Signal, kill_process};
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// A quarter of [`harness::SHORT_TTL`].
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// How long a process without renewals may live: 0.8 TTL after the last renewal was sent, and the time that
 /// the scheduler needs to end all processes.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
@@ -43,22 +40,6 @@ fn next_leader_starts_after_a_stopped_leader_is_dead() {
     println!("{} processes, {dead_now:?}", next.stdout[0]);
     // Its own guardian, host, keeper, shell, and the three that count.
     assert!(next.stdout[0].parse::<usize>().unwrap() <= 7, "{:?}", next.stdout);
-}
-
-#[test]
-fn guardian_stopped_for_less_than_the_deadline_continues() {
-    let trial = VVM.trial();
-    let mut running =
-        trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
-    running.stdout.wait_for("up");
-    for _ in 0..3 {
-        running.signal(Signal::STOP);
-        std::thread::sleep(PAUSE);
-        running.signal(Signal::CONT);
-        std::thread::sleep(PAUSE);
-    }
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
 }
 
 /// The guardian is stopped before the worker could start.

@@ -111,18 +111,6 @@ fn vvm_run_that_ends_unasked_fails_a_check_that_names_it() {
     assert!(running.trial.processes().0.is_empty());
 }
 
-#[test]
-fn demo_shows_the_lines_of_its_processes() {
-    let trial = VVM.trial();
-    let mut child = demo(&trial, &["--ttl", "20s"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = Lines::of("stdout", child.stdout.take().unwrap());
-    assert!(lines.wait_for("1/6").contains("one candidate takes it"));
-    let line = lines.wait_for("its worker begins");
-    assert!(!line.contains('\x1b'), "{line:?}");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait().unwrap();
-}
-
 /// Ctrl-C reaches the whole process group of the terminal. A candidate leaves it just after its start.
 #[test]
 fn ctrl_c_while_candidates_start_is_an_interruption() {

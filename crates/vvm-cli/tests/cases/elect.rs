@@ -143,19 +143,6 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn stopped_candidate_runs_no_hook() {
-    let trial = VVM.trial();
-    let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    leader.stdout.wait_for("lead");
-    let mut standby = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    standby.stderr.wait_for("waiting for leadership");
-    standby.signal(Signal::TERM);
-    assert_eq!(standby.finish().1, Vec::<String>::new());
-    leader.signal(Signal::TERM);
-    leader.finish();
-}
-
-#[test]
 fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
@@ -271,22 +258,6 @@ fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
         assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
     }
-}
-
-#[test]
-fn paused_leader_runs_on_loss_and_leads_again_after_resume() {
-    let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    let led = epoch(&elect.stdout.wait_for("lead"));
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
-    assert_eq!(code, 0, "{error}");
-    assert_eq!(epoch(&elect.stdout.wait_for("loss")), led);
-    elect.stderr.wait_for("paused by alice");
-    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
-    assert_eq!(code, 0, "{error}");
-    assert!(epoch(&elect.stdout.wait_for("lead")) > led);
-    elect.signal(Signal::TERM);
-    assert_eq!(elect.finish().0, 0);
 }
 
 /// The TTL. A standby that leads sooner must have got a released slot.

@@ -6,15 +6,6 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn status_of_a_worker_that_exits_is_its_own() {
-    let trial = VVM.trial();
-    assert_eq!(trial.run(["true"]).finish().code(), 0);
-    assert_eq!(trial.run_script("exit 3").finish().code(), 3);
-    // vvm also uses some statuses itself; the result file distinguishes them.
-    assert_eq!(trial.run_script("exit 79").finish().code(), 79);
-}
-
-#[test]
 fn status_of_a_worker_killed_by_a_signal_from_outside() {
     let trial = VVM.trial();
     assert_eq!(trial.run_script("kill -SEGV $$").finish().code(), 128 + 11);
@@ -63,21 +54,6 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     running.wait();
     assert_eq!(running.finish().code(), 79);
     eventually("no process is left", || trial.processes().0.is_empty());
-}
-
-#[test]
-fn loss_with_rejoin_is_followed_by_another_campaign() {
-    let trial = VVM.trial();
-    let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
-    let mut running =
-        trial.run_script(worker).with(["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"]).start();
-    let first = running.stdout.wait_for("up");
-    trial.take_away();
-    running.stderr.wait_for("leadership lost");
-    let second = running.stdout.wait_for("up");
-    assert!(second > first, "{first}, then {second}");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
 }
 
 /// The record was deleted, so another process may lead.

@@ -92,20 +92,6 @@ fn command_does_not_outlive(row: &[(Target, Signal)]) {
     running.finish();
 }
 
-#[test]
-fn nothing_outlives_one_killed_process() {
-    for target in [Guardian, Host, Keeper] {
-        nothing_outlives(&[(target, KILL)]);
-    }
-}
-
-#[test]
-fn nothing_outlives_a_stopped_guardian_or_host() {
-    for target in [Guardian, Host] {
-        nothing_outlives(&[(target, STOP)]);
-    }
-}
-
 /// The host continues a stopped keeper with the next renewal. It continues process 1 of a namespace when the
 /// command must stop.
 #[test]

@@ -107,44 +107,6 @@ fn renewals_and_losses_are_counted() {
     running.finish();
 }
 
-/// A router must not send clients here, although the slot is held.
-#[test]
-fn leader_without_a_command_is_no_target_for_routing() {
-    let trial = VVM.trial();
-    let again = trial.folder().join("again");
-    let script = format!("[ -e '{}' ] || exit 3; echo up; exec sleep 60", again.display());
-    let run = trial.run_script(&script).with(["--on-exit", "restart", "--restart-backoff", "300ms"]);
-    let run = run.with(["--restart-backoff-max", "300ms"]);
-    let (mut running, address) = start(run);
-    let says = |status: u16, text: &str| {
-        let (found, body) = answer(address, "/leader");
-        found == status && body.starts_with(text)
-    };
-    eventually("it is between two runs", || says(503, "no command runs: restarting, slot 1, epoch "));
-    let body = answer(address, "/leader").1;
-    assert!(body.contains("the command exited with status 3; restart "), "{body}");
-    eventually("the metrics show it", || {
-        sample(address, &labelled(&trial, "vvm_role", "vvm_role=\"restarting\"")) == Some(1.0)
-    });
-    eventually("the status shows it", || status(address)["role"] == "restarting");
-    assert_eq!(answer(address, "/readyz").0, 200);
-    std::fs::write(&again, "").unwrap();
-    running.stdout.wait_for("up");
-    eventually("it leads", || says(200, "leading: slot 1, epoch "));
-    running.signal(Signal::TERM);
-    running.finish();
-
-    let (mut running, address) = start(trial.run(["true"]).with(["--hold-at-least", "1h"]));
-    running.stderr.wait_for("holding the leadership for another");
-    let (found, body) = answer(address, "/leader");
-    assert_eq!(found, 503, "{body}");
-    assert!(body.starts_with("no command runs: holding, slot 1, epoch "), "{body}");
-    assert_eq!(status(address)["leadership"]["slot"], 1);
-    assert_eq!(sample(address, &labelled(&trial, "vvm_leading", "")), Some(0.0));
-    running.signal(Signal::TERM);
-    running.finish();
-}
-
 /// It must not answer that it leads when it may not work any more. A stopped host answers nothing, and is
 /// past its deadline when it continues.
 #[test]

@@ -64,15 +64,6 @@ fn default_holder_is_machine_and_process() {
     assert_eq!(running.finish().stdout, [expected]);
 }
 
-#[test]
-fn worker_reads_standard_input() {
-    let trial = VVM.trial();
-    std::fs::write(trial.folder().join("input"), "first\nsecond\n").unwrap();
-    let input = std::fs::File::open(trial.folder().join("input")).unwrap();
-    let finished = trial.run(["cat"]).stdin(input).finish();
-    assert_eq!(finished.stdout, ["first", "second"]);
-}
-
 /// The worker inherits what it needs, and nothing that keeps our sockets or files open.
 #[test]
 fn worker_inherits_no_file_descriptors() {

@@ -12,31 +12,6 @@ fn free_now(trial: &Trial) -> bool {
     trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code() == 0
 }
 
-#[test]
-fn command_is_restarted_under_one_leadership_up_to_the_limit() {
-    let trial = VVM.trial();
-    let count = trial.folder().join("count").display().to_string();
-    let script = format!("echo x >> {count}; echo $VVM_LEADER_EPOCH; exit $(wc -l < {count})");
-    let finished = trial.run_script(&script).with(SOON).with(["--restart-limit", "3"]).finish();
-    assert_eq!(finished.code(), 4, "{:#?}", finished.stderr);
-    let [first, rest @ ..] = &finished.stdout[..] else { panic!("it never ran") };
-    assert_eq!((rest.len(), rest.iter().all(|epoch| epoch == first)), (3, true), "{:?}", finished.stdout);
-    assert!(finished.says("restart 3 of 3 in 80ms"), "{:#?}", finished.stderr);
-    assert!(free_now(&trial));
-}
-
-#[test]
-fn restart_backoff_doubles_up_to_its_maximum() {
-    let trial = VVM.trial();
-    let options = ["--restart-backoff", "20ms", "--restart-backoff-max", "30ms", "--restart-limit", "3"];
-    let run = trial.run_script("exit 4").with(["--on-exit", "restart"]).with(options);
-    let finished = run.finish();
-    assert_eq!(finished.code(), 4, "{:#?}", finished.stderr);
-    for said in ["restart 1 of 3 in 20ms", "restart 2 of 3 in 30ms", "restart 3 of 3 in 30ms"] {
-        assert!(finished.says(said), "{said}: {:#?}", finished.stderr);
-    }
-}
-
 /// These include daemons and processes that ignore TERM.
 #[test]
 fn restart_follows_the_end_of_every_process_of_the_run_before() {

@@ -108,22 +108,6 @@ mod timed {
         });
     }
 
-    #[test]
-    fn standby_leads_at_once_after_a_step_down() {
-        VVM.timed("step-down --to", |attempt, trial| {
-            let (mut one, mut other) = (leader(trial, "a"), standby(trial, "b"));
-            std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", "b"]));
-                one.stdout.wait_for("ended");
-                let ended_at = SystemClock::read();
-                other.stdout.wait_for("works");
-                attempt.took("the hand-over", PROMISED, ended_at)?;
-                assert_eq!(asked.join().unwrap().0, 0);
-                Ok(())
-            })
-        });
-    }
-
     /// It needs three wake-ups: for the standby's answer, the leader's answer, and the release.
     #[test]
     fn step_down_takes_less_than_a_polling_interval() {

@@ -118,30 +118,6 @@ fn record_of_a_host_that_died_right_after_its_claim_is_released() {
     assert!(SystemClock::read().since(waits_since) < LONG / 2, "it waited for the TTL");
 }
 
-/// A release by epoch and incarnation can't touch the record of the next leader.
-#[test]
-fn leader_that_followed_meanwhile_is_left_alone() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "60s"]).start();
-    leader.stdout.wait_for("up");
-    let next = trial.usurp();
-    let held = trial.slots();
-    kill_process(leader.host(), Signal::KILL).unwrap();
-    let finished = leader.finish();
-    assert!(!finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    assert_eq!(trial.slots()[0]["epoch"], held[0]["epoch"]);
-    assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
-    next.leave();
-}
-
-#[test]
-fn release_is_not_run_by_hand() {
-    let trial = VVM.trial();
-    let (code, _, error) = trial.ask("stage-release", &["--name", &trial.name(), "--", "true"]);
-    assert_eq!(code, 64, "{error}");
-    assert!(error.contains("internal"), "{error}");
-}
-
 /// Makes the freezer of a trial. `None` if this machine does not allow it.
 fn freezer(trial: &Trial) -> Option<Freezer> {
     let made = Freezer::of(trial.mark());

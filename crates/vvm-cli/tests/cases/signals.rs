@@ -204,16 +204,6 @@ fn pre_stop_after_a_loss_leaves_time_for_the_command_to_stop() {
 }
 
 #[test]
-fn pre_stop_runs_after_a_failed_check() {
-    let trial = VVM.trial();
-    let check = ["--check", "false", "--check-interval", "20ms", "--check-failures", "2"];
-    let finished = ended(&trial, up(with_pre_stop(&trial, "echo pre >> $NOTES").with(check)));
-    assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
-    assert!(finished.says("the check `false` failed 2 times in a row: it exited with status 1"));
-    assert_eq!(notes(&trial), ["pre", "told"]);
-}
-
-#[test]
 fn pre_stop_does_not_run_if_the_command_exits_by_itself() {
     let trial = VVM.trial();
     let notes_file = trial.folder().join("notes").display().to_string();

@@ -25,20 +25,6 @@ fn quoted(run: &Run) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-#[test]
-fn ctrl_c_reaches_the_worker_and_stops() {
-    let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
-    let script = "trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done";
-    terminal.type_line(&format!("{}; echo status $?", line(&trial, script, &[])));
-    terminal.screen.wait_for("up");
-    terminal.press(CTRL_C);
-    terminal.screen.wait_for("interrupted");
-    terminal.screen.wait_for("stopped: the command exited with status 9");
-    terminal.screen.wait_for("status 9");
-    terminal.close();
-}
-
 /// The terminal has signalled the worker, so the host must not forward the signal.
 #[test]
 fn terminal_signal_reaches_the_worker_once() {
@@ -105,26 +91,6 @@ fn ctrl_z_stops_and_fg_resumes() {
     terminal.press(CTRL_C);
     terminal.screen.wait_for("stopped: the command was ended by SIGINT");
     terminal.close();
-}
-
-#[test]
-fn candidate_suspended_by_ctrl_z_continues_to_wait() {
-    let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
-    let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &[]));
-    terminal.screen.wait_for("waiting for leadership");
-    terminal.press(CTRL_Z);
-    terminal.screen.wait_for("Stopped");
-    terminal.type_line("fg");
-    leader.signal(Signal::TERM);
-    leader.finish();
-    terminal.screen.wait_for("mine");
-    terminal.press(CTRL_C);
-    terminal.screen.wait_for("stopped: the command was ended by SIGINT");
-    terminal.close();
-    assert_eq!(trial.processes().describe(), Vec::<String>::new());
 }
 
 /// A second Ctrl-C then kills it.
@@ -352,23 +318,6 @@ fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
     nothing_is_left(&trial);
 }
 
-/// The loss of the terminal does not reach a command that has left the group, so the host forwards it.
-#[test]
-fn session_leader_that_loses_its_terminal_signals_a_command_in_another_session() {
-    let trial = VVM.trial();
-    let terminal = PseudoTerminal::open();
-    let script =
-        "exec setsid sh -c \"trap 'echo got HUP; exit 9' HUP; echo up; while :; do sleep 0.01; done\"";
-    let mut running = as_session_leader(trial.run_script(script), &terminal);
-    running.stdout.wait_for("up");
-    drop(terminal);
-    running.stdout.wait_for("got HUP");
-    let finished = running.finish();
-    assert_eq!(finished.code(), 9, "{:#?}", finished.stderr);
-    assert!(finished.says("stopped: the command exited with status 9"), "{:#?}", finished.stderr);
-    nothing_is_left(&trial);
-}
-
 /// The order is the same as for TERM.
 #[test]
 fn lost_terminal_runs_pre_stop_before_the_command_is_signalled() {
@@ -406,28 +355,6 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
     assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
 }
 
-/// By convention, HUP by kill(1) makes a command read its settings again.
-#[test]
-fn hangup_that_a_process_sends_is_passed_on_and_stops_nothing() {
-    let trial = VVM.trial();
-    let terminal = PseudoTerminal::open();
-    let mut running = as_session_leader(reporter(&trial), &terminal);
-    running.stdout.wait_for("up");
-    running.signal(Signal::HUP);
-    running.stdout.wait_for("got HUP");
-    goes_on(&mut running);
-    running.signal(Signal::TERM);
-    running.stdout.wait_for("got TERM");
-    assert_eq!(running.finish().code(), 137);
-}
-
-/// Waits until the reporter has counted further.
-fn goes_on(running: &mut Running) {
-    let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap();
-    let first = number(&running.stdout.wait_for("count"));
-    while number(&running.stdout.wait_for("count")) < first + SOME_TIME {}
-}
-
 /// Returns the outcome from the result file, because the shell is gone.
 fn result_of_job_whose_terminal_is_lost(trial: &Trial, script: &str, place: &str) -> Value {
     let file = trial.folder().join("result.json");
@@ -451,15 +378,6 @@ fn job_whose_terminal_is_lost_stops_a_command_that_handles_hangups() {
         let trial = VVM.trial();
         let result = result_of_job_whose_terminal_is_lost(&trial, REPORTER, place);
         assert_eq!((&result["outcome"], &result["worker_signal"]), (&"stopped".into(), &9.into()), "{place}");
-    }
-}
-
-#[test]
-fn job_whose_terminal_is_lost_stops_a_command_that_dies_of_hangups() {
-    for place in ["", "&"] {
-        let trial = VVM.trial();
-        let result = result_of_job_whose_terminal_is_lost(&trial, "echo up; exec sleep 1000", place);
-        assert_eq!((&result["outcome"], &result["signal"]), (&"stopped".into(), &1.into()), "{place}");
     }
 }
 

@@ -172,19 +172,6 @@ async fn joining_removes_abandoned_sockets_of_all_names() {
 }
 
 #[tokio::test]
-async fn candidates_behind_twenty_thousand_other_files_are_woken() {
-    let place = Place::new();
-    let early = [(); 8].map(|()| place.join("payroll"));
-    for number in 0..20_000 {
-        fs::write(place.path().join(number.to_string()), "").unwrap();
-    }
-    place.join("payroll").wake();
-    for candidate in &early {
-        assert!(place.woken(candidate, LONG).await);
-    }
-}
-
-#[tokio::test]
 async fn more_candidates_than_one_wake_up_reaches_are_all_woken_in_time() {
     let place = Place::new();
     let sender = WakeSender::to(&place.dir(), "payroll").unwrap();
@@ -204,15 +191,6 @@ async fn more_candidates_than_one_wake_up_reaches_are_all_woken_in_time() {
         }
     }
     panic!("{} candidates were never woken", asleep.len());
-}
-
-#[tokio::test]
-async fn wake_up_in_a_removed_folder_is_lost_without_an_error() {
-    let place = Place::new();
-    let (a, b) = (place.join("payroll"), place.join("payroll"));
-    fs::remove_dir_all(place.path()).unwrap();
-    a.wake();
-    assert!(!place.woken(&b, SHORT).await);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use crate::{
     tasks::Journal,
 };
 use ielections::{
-    AcquireError, Elections, Env, Loss, Spawn, Terms, Timing,
+    Elections, Env, Loss, Spawn, Terms, Timing,
     env::Task,
     testing::mock::{Fault, Verb},
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{Acquisition, NotLeading, Problem, Vvm, VvmConfig};
@@ -77,20 +77,6 @@ fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
 }
 
 #[test]
-fn loss_while_services_stop_limits_stop_timeout() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let mut process = cluster.process("leader");
-        process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![Probe::new("a", &journal).work(Act::Refuse).boxed()]);
-        let led = running.leading().await.unwrap();
-        process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
-        let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
-        assert_eq!(cluster.clock.now(), led.standing.kill_at());
-    });
-}
-
-#[test]
 fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
     run(async |cluster| {
         let journal = Journal::default();
@@ -144,60 +130,6 @@ fn closed_elections_end_the_vvm_and_release_after_the_work() {
     });
 }
 
-/// The limits are one look, the default, and one TTL until each slot is seen to have a live leader.
-#[test]
-fn campaign_beside_a_leader_ends_at_its_limit() {
-    let limits = [(Acquisition::Within(Duration::ZERO), 0), (Acquisition::DEFAULT, 120)];
-    for (acquisition, seconds) in limits.into_iter().chain([(Acquisition::UntilLeaderSeen, 20)]) {
-        run(async |cluster| {
-            let first = cluster.process("leader").launch(vec![]);
-            first.leading().await.unwrap();
-            let began = cluster.clock.now();
-            let second = cluster.process("other").vvm(vec![]).launch(TTL, acquisition);
-            let Some(Problem::NotAcquired(error)) = second.problem().await else { panic!() };
-            let took = cluster.clock.now().since(began).as_secs();
-            match (acquisition, &*error) {
-                (Acquisition::UntilLeaderSeen, AcquireError::LeaderSeen { leader: Some(seen) }) => {
-                    assert_eq!(seen.as_str(), "leader");
-                    assert!(took <= seconds, "{took}");
-                }
-                (_, AcquireError::TimedOut { .. }) => assert_eq!(took, seconds),
-                other => panic!("{other:?}"),
-            }
-            assert!(matches!(second.shutdown().await, Err(Problem::NotAcquired(_))));
-            first.leading().await.unwrap();
-            assert!(first.first_problem().is_none());
-            first.shutdown().await.unwrap();
-        });
-    }
-}
-
-#[test]
-fn standby_without_a_limit_leads_after_the_leader_releases() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let leader = cluster.process("leader").launch(vec![Probe::new("first", &journal).boxed()]);
-        let epoch = leader.leading().await.unwrap().standing.epoch();
-        let process = cluster.process("standby");
-        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        config.poll = Some(Duration::from_millis(200));
-        let services = vec![Probe::new("second", &journal).boxed()];
-        let standby =
-            Vvm::provide(config, process.elections.clone(), services).launch(TTL, Acquisition::Forever);
-        // Longer than the default campaign.
-        cluster.sleep(500).await;
-        assert!(standby.first_problem().is_none());
-        leader.shutdown().await.unwrap();
-        let handed_over_at = cluster.clock.now();
-        assert!(standby.leading().await.unwrap().standing.epoch() > epoch);
-        assert!(cluster.clock.now().since(handed_over_at) <= Duration::from_millis(200));
-        // The services' journal shows I1.
-        let turns = ["first is cancelled", "first ends", "second starts", "second is ready"];
-        assert_eq!(journal.lines()[2..], turns);
-        standby.shutdown().await.unwrap();
-    });
-}
-
 /// Without the hint, the standby's next look is up to a second away.
 #[test]
 fn standby_with_a_hint_leads_at_once_after_a_release() {
@@ -213,18 +145,6 @@ fn standby_with_a_hint_leads_at_once_after_a_release() {
         assert!(cluster.clock.now().since(released_at) <= Terms::HINT_GAP);
         standby.shutdown().await.unwrap();
         standby.look_now();
-    });
-}
-
-#[test]
-fn candidacy_without_slots_is_a_problem() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let config = VvmConfig::new(vec![], process.holder.clone(), &process.env);
-        let running =
-            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, Acquisition::Forever);
-        let problem = running.problem().await.unwrap();
-        assert!(problem.to_string().contains("name at least one"), "{problem}");
     });
 }
 

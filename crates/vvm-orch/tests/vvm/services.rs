@@ -14,21 +14,6 @@ use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem, service_fn};
 
 #[test]
-fn services_start_in_order_and_stop_in_reverse() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let running = process.launch(["a", "b", "c"].map(|name| Probe::new(name, &journal).boxed()).into());
-        running.leading().await.unwrap();
-        let started = ["a starts", "a is ready", "b starts", "b is ready", "c starts", "c is ready"];
-        assert_eq!(journal.lines(), started);
-        running.shutdown().await.unwrap();
-        let stopped = ["c is cancelled", "c ends", "b is cancelled", "b ends", "a is cancelled", "a ends"];
-        assert_eq!(journal.lines()[6..], stopped);
-    });
-}
-
-#[test]
 fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_last() {
     run(async |cluster| {
         let journal = Journal::default();

@@ -1,7 +1,7 @@
 //! Services that stop slowly or not at all.
 
 use crate::{
-    rig::{Act, Cluster, Probe, TTL, run},
+    rig::{Act, Probe, TTL, run},
     tasks::Journal,
 };
 use futures_util::{FutureExt, future::join_all};
@@ -165,22 +165,6 @@ fn shutdown_while_campaigning_is_immediate_and_does_not_affect_the_leader() {
     });
 }
 
-#[test]
-fn shutdown_while_services_start_stops_them_in_reverse() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let interrupted = Act::EndOnStop(Err("interrupted"));
-        let running = process.launch(Probe::three_with(interrupted, &journal));
-        journal.shows("b starts", 1).await;
-        running.shutdown().await.unwrap();
-        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
-        assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
-        assert_eq!(cluster.record().await, None);
-        process.leaves_nothing(&cluster).await;
-    });
-}
-
 /// Shows I9.
 #[test]
 fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
@@ -296,17 +280,5 @@ fn shutdown_gives_up_the_release_if_the_storage_hangs() {
         assert!(cluster.record().await.is_some());
         assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
         process.tasks.all_end().await;
-    });
-}
-
-#[test]
-fn vvm_without_a_launch_starts_nothing() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        drop(process.vvm(vec![Probe::new("a", &journal).boxed()]));
-        process.tasks.only_these_are_left(&[("elections", 1)]).await;
-        assert_eq!((journal.lines(), process.storage.calls()), (vec![], 0));
-        assert_eq!(Cluster::record(&cluster).await, None);
     });
 }

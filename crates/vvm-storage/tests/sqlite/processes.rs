@@ -1,25 +1,18 @@
-//! Several processes on one file: concurrent claims, killed processes, and failing disks.
+//! Processes on a file: killed ones, and failing disks. `cargo xtask safety` has several that contend.
 
 use crate::{ANYWHERE, File, entry, slot, vacant};
-use ielections::{Entry, Epoch, Incarnation, Slot, Version, WriteError};
+use ielections::WriteError;
 use std::{
-    collections::BTreeSet,
     env,
     io::{BufRead, BufReader, Lines},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
-    time::Duration,
 };
-use vvm_storage::{
-    Done, Shown, Step, SysVvmStorage,
-    sqlite::{OpenError, SqliteStorage},
-};
+use vvm_storage::{Done, Step, SysVvmStorage, sqlite::SqliteStorage};
 
 /// The file and the role of a process that a test started. Unset in the test itself.
 const FILE: &str = "VVM_STORAGE_TEST_FILE";
 const NUMBER: &str = "VVM_STORAGE_TEST_NUMBER";
-const PROCESSES: u8 = 5;
-const LEADERSHIPS: usize = 40;
 
 /// Starts the test of this name once more, in a process of its own.
 fn start(test: &str, file: &File, number: u8) -> Child {
@@ -52,91 +45,6 @@ fn place() -> (Option<File>, PathBuf, u8) {
             (Some(file), path, 0)
         }
     }
-}
-
-/// Leads the slot [`LEADERSHIPS`] times, beside other processes, and prints the epochs.
-#[tokio::test]
-async fn process_leads_repeatedly() {
-    let (_file, path, number) = place();
-    let storage = open(&path).await;
-    let mut slot_seen = vacant(None);
-    let mut led = 0;
-    while led < LEADERSHIPS {
-        let epoch = slot_seen.last_epoch().map_or(1, |epoch| epoch.get() + 1);
-        let mut ours = Entry { epoch: Epoch::new(epoch).unwrap(), ..entry(1) };
-        ours.version.incarnation = Incarnation::from_bytes([number; 16]);
-        let outcome = match &slot_seen {
-            Slot::Vacant(_) => storage.commit(slot(), Step::claim(&slot_seen, &ours)).await,
-            Slot::Held { .. } => {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                Ok(Done::Refused(Shown::Slot(storage.read(slot()).await.unwrap())))
-            }
-        };
-        match outcome {
-            Ok(Done::Applied) => {
-                println!("led {epoch}");
-                led += 1;
-                lead_and_release(&storage, &ours).await;
-                slot_seen = vacant(Some(epoch));
-            }
-            Ok(Done::Refused(Shown::Slot(stands))) => slot_seen = stands,
-            Err(WriteError::NotApplied(_)) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    storage.close().await;
-}
-
-/// Opens the file. Processes that create it at the same time wait for each other, and for a slow disk.
-async fn open(path: &Path) -> SqliteStorage {
-    loop {
-        match SqliteStorage::open(path, ANYWHERE).await {
-            Err(OpenError::Locked(_)) => {}
-            outcome => return outcome.unwrap(),
-        }
-    }
-}
-
-/// Renews and releases once. Only its leader changes a record, so neither is ever refused.
-async fn lead_and_release(storage: &SqliteStorage, ours: &Entry) {
-    let renewed = ours.renewed(Version { write: 1, ..ours.version });
-    loop {
-        match storage.commit(slot(), Step::renew(ours, &renewed)).await {
-            Ok(outcome) => break assert_eq!(outcome, Done::Applied),
-            Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
-        }
-    }
-    loop {
-        match storage.commit(slot(), Step::release(ours.incarnation(), ours.epoch)).await {
-            Ok(outcome) => break assert_eq!(outcome, Done::Applied),
-            Err(error) => assert!(matches!(error, WriteError::NotApplied(_)), "{error}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn concurrent_processes_lead_one_at_a_time_with_rising_epochs() {
-    let file = File::fresh();
-    // They also create the file at the same time.
-    let children: Vec<_> =
-        (1..=PROCESSES).map(|number| start("processes::process_leads_repeatedly", &file, number)).collect();
-    let mut all = BTreeSet::new();
-    let mut count = 0;
-    for mut child in children {
-        let mut lines = lines_of(&mut child);
-        let mut before = 0;
-        while let Some(epoch) = next_number(&mut lines, "led ") {
-            assert!(epoch > before, "epoch {epoch} after {before} in one process");
-            before = epoch;
-            all.insert(epoch);
-            count += 1;
-        }
-        assert!(child.wait().unwrap().success());
-    }
-    let expected = usize::from(PROCESSES) * LEADERSHIPS;
-    assert_eq!(count, expected);
-    assert_eq!(all, (1..=expected as u64).collect(), "each epoch was led by one process");
-    assert_eq!(file.open().await.unwrap().read(slot()).await.unwrap(), vacant(Some(expected as u64)));
 }
 
 /// Renews until its process is killed, and prints each answer.

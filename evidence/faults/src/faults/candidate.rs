@@ -2,7 +2,7 @@
 
 use super::{
     NAME, SLOTS, TTL,
-    fault::{Counts, Event},
+    event::{Counts, Event},
     leadership_log::LeadershipLog,
     network::{Forged, WriteUnderWay},
 };

@@ -12,7 +12,8 @@ mod planted;
 
 use super::{
     Interruption,
-    fault::{Counts, Fault},
+    event::Counts,
+    fault::Fault,
     network::{Conditions, Link, Network, WriteUnderWay},
     replicas::Replicas,
     servers::{FaultyServers, Servers},

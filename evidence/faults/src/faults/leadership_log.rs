@@ -3,7 +3,8 @@
 
 use super::{
     AMBIGUOUS,
-    fault::{Counts, Deletion, Event},
+    event::{Counts, Event},
+    fault::Deletion,
 };
 use crate::faults::SLOTS;
 use ielections::{Entry, Epoch, Incarnation, Leadership, Loss, testing::elections_suite::Process};

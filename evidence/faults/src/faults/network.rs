@@ -7,7 +7,7 @@
 
 mod answers;
 
-use super::fault::{Counts, Event};
+use super::event::{Counts, Event};
 use answers::Forgery;
 pub(super) use answers::Protocol;
 use ielections::Incarnation;

@@ -3,7 +3,8 @@
 
 use super::{
     TTL,
-    fault::{Deletion, Event, Fault},
+    event::Event,
+    fault::{Deletion, Fault},
     network::Protocol,
     servers::{FaultyServers, Front, text},
 };

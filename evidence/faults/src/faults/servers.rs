@@ -2,7 +2,8 @@
 
 use super::{
     NAME,
-    fault::{Deletion, Event, Fault},
+    event::Event,
+    fault::{Deletion, Fault},
     network::{Protocol, Tls},
 };
 use futures_util::TryStreamExt as _;

@@ -172,11 +172,6 @@ impl<K: Key> FaultyStorage<K> {
         self.state().network.under_way.len()
     }
 
-    /// When the next call arrives; `None` if none does by itself.
-    pub fn next_arrival(&self) -> Option<Instant> {
-        self.state().network.next_arrival()
-    }
-
     /// Carries out the calls that have arrived by now, in the order of arrival.
     pub async fn deliver_due(&self) {
         self.land(self.clock.now()).await;
@@ -252,10 +247,6 @@ impl Network {
     fn arrived(&mut self, now: Instant) -> Option<Parcel> {
         let first = self.under_way.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
-    }
-
-    fn next_arrival(&self) -> Option<Instant> {
-        self.under_way.first_key_value().map(|((at, _), _)| *at).filter(|&at| at != Instant::NEVER)
     }
 }
 

@@ -104,27 +104,6 @@ fn replaced_storage_ends_the_writer() {
 }
 
 #[test]
-fn every_waiting_caller_gets_the_deposition() {
-    led(async |Led { bench, documents, .. }| {
-        bench.writes([Fault::SlowRequest(PAUSE)]);
-        let writes = join_all((0..20).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
-        let depose = async {
-            bench.until(|| bench.sent() == 1).await;
-            bench.faulty.tamper(&KEY, successor()).await.unwrap();
-        };
-        let (answers, ()) = tokio::join!(writes, depose);
-        for answer in answers {
-            let refused = answer.unwrap_err();
-            assert!(
-                matches!(refused, DocumentWriteError::Deposed { .. } | DocumentWriteError::Lost(_)),
-                "{refused:?}"
-            );
-        }
-        assert_eq!(bench.faulty.batches().len(), 0);
-    });
-}
-
-#[test]
 fn service_can_write_while_elections_close() {
     led(async |Led { bench, process, leadership, documents }| {
         let work = async {
@@ -135,16 +114,6 @@ fn service_can_write_while_elections_close() {
         };
         tokio::join!(process.elections.cleanup(), work);
         assert_eq!(bench.landed(), [["stopped here"]]);
-    });
-}
-
-#[test]
-fn write_after_hand_back_is_refused() {
-    led(async |Led { bench, leadership, documents, .. }| {
-        let _ = leadership.release().await;
-        let refused = documents.write(vec![put("a", "1")]).await.unwrap_err();
-        assert_eq!(refused, DocumentWriteError::Lost(Loss::HandedBack));
-        assert_eq!(bench.asked(), []);
     });
 }
 

@@ -2,7 +2,7 @@
 //! the outcome.
 
 use super::*;
-use futures_util::{FutureExt, future::join_all};
+use futures_util::future::join_all;
 use ielections::{DocumentVersion, DocumentWriteError, testing::mock::Odds};
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -24,6 +24,8 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
         (Fault::SlowRequest(ATTEMPT + SECOND / 2), 2),
         (Fault::Hang, 2),
         (Fault::Panic, 2),
+        // The copy is refused.
+        (Fault::Doubled(PAUSE), 1),
     ] {
         led(async |Led { bench, documents, .. }| {
             bench.writes([fate]);
@@ -33,47 +35,10 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
             assert_eq!(second, first.next(), "{fate:?}");
             bench.faulty.land_late().await;
             assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
+            let copies = u64::from(matches!(fate, Fault::Doubled(_)));
+            assert_eq!(bench.faulty.counts().doubled, copies, "{fate:?}");
         });
     }
-}
-
-#[test]
-fn batch_of_a_dropped_caller_is_settled_before_the_next() {
-    for fate in [Fault::SlowRequest(SECOND), Fault::SlowAnswer(SECOND), Fault::Hang] {
-        led(async |Led { bench, documents, .. }| {
-            bench.writes([fate]);
-            {
-                let mut dropped = Box::pin(documents.write(vec![put("a", "1")]));
-                assert!(waits(&mut dropped).await);
-                assert_eq!(bench.sent(), 1);
-            }
-            documents.write(vec![put("a", "2")]).await.unwrap();
-            bench.faulty.land_late().await;
-            assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
-        });
-    }
-}
-
-#[test]
-fn callers_that_share_the_batch_of_a_dropped_caller_are_answered() {
-    led(async |Led { bench, documents, .. }| {
-        bench.writes([Fault::SlowRequest(SECOND), Fault::SlowRequest(SECOND)]);
-        let first = documents.write(vec![put("a", "1")]);
-        let mut driver = Box::pin(documents.write(vec![put("b", "2")]));
-        let mut other = Box::pin(documents.write(vec![put("c", "3")]));
-        let shared = async {
-            assert!(waits(&mut driver).await);
-            assert!(waits(&mut other).await);
-        };
-        let (first, ()) = tokio::join!(first, shared);
-        first.unwrap();
-        assert!(waits(&mut driver).await);
-        bench.until(|| bench.sent() == 2).await;
-        drop(driver);
-        other.await.unwrap();
-        bench.faulty.land_late().await;
-        assert_eq!(bench.landed(), [vec!["1"], vec!["2", "3"]]);
-    });
 }
 
 #[test]
@@ -91,22 +56,6 @@ fn write_dropped_before_its_turn_is_not_sent() {
         first.and(second).unwrap();
         assert_eq!(bench.landed(), [["1"], ["3"]]);
     });
-}
-
-#[test]
-fn batch_answered_as_unknown_is_settled_before_the_next() {
-    for lands in [true, false] {
-        led(async |Led { bench, documents, .. }| {
-            documents.write(Vec::new()).await.unwrap();
-            bench.always(Fault::LostRequest);
-            bench.writes([if lands { Fault::LostAnswer } else { Fault::LostRequest }]);
-            let unknown = documents.write(vec![put("a", "1")]).await.unwrap_err();
-            assert!(matches!(unknown, DocumentWriteError::Unknown { .. }), "{unknown:?}");
-            bench.faulty.heal();
-            documents.write(vec![put("a", "2")]).await.unwrap();
-            assert_eq!(bench.landed()[1..], [["1"], ["2"]]);
-        });
-    }
 }
 
 #[test]
@@ -159,35 +108,6 @@ fn failed_condition_affects_only_its_caller() {
     }
 }
 
-#[test]
-fn conditional_write_with_lost_answer_is_no_conflict() {
-    // The first copy refuses the second one.
-    for fate in [Fault::LostAnswer, Fault::Late(PAUSE)] {
-        led(async |Led { bench, documents, .. }| {
-            bench.writes([fate]);
-            documents.write(vec![put_if("a", "1", OnlyIf::Absent)]).await.unwrap();
-            assert_eq!(bench.landed(), [["1"]], "{fate:?}");
-        });
-    }
-}
-
-#[test]
-fn writes_of_one_caller_keep_their_order() {
-    led(async |Led { bench, documents, .. }| {
-        bench.writes([Fault::Late(PAUSE * 3), Fault::LostRequest, Fault::LostAnswer, Fault::Hang]);
-        let mut last = DocumentVersion::NONE;
-        for n in 0..6 {
-            let version = documents.write(vec![put("a", &n.to_string())]).await.unwrap();
-            assert!(version > last);
-            last = version;
-        }
-        bench.faulty.land_late().await;
-        assert_eq!(bench.landed(), (0..6).map(|n| vec![n.to_string()]).collect::<Vec<_>>());
-        assert!(bench.faulty.count(Verb::FenceState) > 1);
-        assert!(documents.get(&id("a")).now_or_never().unwrap().unwrap().is_some());
-    });
-}
-
 const CALLERS: usize = 4;
 const WRITES: usize = 12;
 const SEEDS: u64 = 300;
@@ -200,7 +120,6 @@ const ODDS: Odds = Odds {
     slow_answer: 0.07,
     late: 0.05,
     doubled: 0.03,
-    held_back: 0.0,
     hang: 0.03,
     // Twice the time-out of an attempt.
     longest_delay: Duration::from_secs(4),

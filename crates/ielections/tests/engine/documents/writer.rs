@@ -38,18 +38,6 @@ fn reads_show_writes_and_versions_rise() {
 }
 
 #[test]
-fn waiting_writes_share_one_batch_in_their_order() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process).await;
-        let batches = (0..5).map(|n| vec![put(&format!("{n}"), &format!("{n}"))]).collect();
-        write_behind(&documents(&leadership), &bench, batches).await;
-        assert_eq!(bench.landed(), [vec!["first"], vec!["0", "1", "2", "3", "4"]]);
-    });
-}
-
-#[test]
 fn shared_batch_keeps_the_limits_of_the_storage() {
     led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch, max_batch_bytes, max_body_bytes, .. } = documents.limits();

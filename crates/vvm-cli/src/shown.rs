@@ -1,7 +1,11 @@
-//! Moments and spans as text. No decision depends on them.
+//! How moments, spans and states are shown to people. No decision depends on it.
 
 use jiff::Timestamp;
-use std::{fmt, time::Duration};
+use std::{
+    env, fmt,
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
 
 /// A moment on a wall clock, since 1970, as `2026-11-21T21:46:00Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,6 +36,43 @@ impl fmt::Display for Span {
     }
 }
 
+/// How a text looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Style {
+    Plain,
+    Good,
+    Bad,
+    Orange,
+}
+
+/// Whether a text gets colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Palette {
+    Colours,
+    Plain,
+}
+
+impl Palette {
+    /// Colours if standard output is a terminal that has them. `NO_COLOR` turns them off (no-color.org).
+    pub(crate) fn of_standard_output() -> Self {
+        let dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
+        let wished = env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
+        if wished && !dumb && io::stdout().is_terminal() { Self::Colours } else { Self::Plain }
+    }
+
+    /// Returns a text as a terminal takes it, in one of the 256 colours that every terminal has.
+    pub(crate) fn paint(self, text: &str, style: Style) -> String {
+        let codes = match style {
+            Style::Plain => return text.to_owned(),
+            _ if self == Self::Plain => return text.to_owned(),
+            Style::Good => "38;5;35",
+            Style::Bad => "1;38;5;160",
+            Style::Orange => "38;5;172",
+        };
+        format!("\x1b[{codes}m{text}\x1b[0m")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +96,12 @@ mod tests {
         let span = |millis| Span(Duration::from_millis(millis)).to_string();
         let spans = [7, 450, 65_000, 7_500_000, 273_600_000].map(span);
         assert_eq!(spans, ["7ms", "0.4s", "1m05s", "2h05m", "3d04h"]);
+    }
+
+    #[test]
+    fn colour_ends_with_its_text_and_can_be_turned_off() {
+        assert_eq!(Palette::Colours.paint("a", Style::Bad), "\x1b[1;38;5;160ma\x1b[0m");
+        assert_eq!(Palette::Plain.paint("a", Style::Bad), "a");
+        assert_eq!(Palette::Colours.paint("a", Style::Plain), "a");
     }
 }
