@@ -33,11 +33,14 @@ enum Command {
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
     /// of the code that it must catch.
     Sim(Passed),
-    /// The protocol's values in all orders of events, within a bound: `--faults N` and `--depth N` for a larger
-    /// one, `--scenario TEXT`, `--kill-share 819` or `--drop ASSUMPTION` for a story of two leaders.
+    /// The values of protocol, warm apps and containment in all orders of events, within a bound: `--faults N` and
+    /// `--depth N` for a larger one, `--scenario TEXT`, `--kill-share 819` or `--drop ASSUMPTION` for a story of two
+    /// leaders.
     Check(Passed),
+    /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
+    Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--old PATH` for candidates of two versions, `--warm restart|keep`
+    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
     /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
     /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
     Safety(Passed),
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         }
         Command::Sim(passed) => evidence::run(Release, "simulation", "", &passed.arguments),
         Command::Check(passed) => evidence::run(Release, "check", "", &passed.arguments),
+        Command::Decoders(passed) => evidence::run(Release, "decoders", "", &passed.arguments),
         Command::Safety(passed) => passed.run_beside("vvm-cli", "safety"),
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),
         Command::Once(passed) => passed.run_beside("vvm-cli", "once"),

@@ -15,6 +15,7 @@ use crate::{
     namespace,
     processes::{self, Family, ForeignProcFs, Reap, Reaped, reap},
     refusal::NamespaceRefusal,
+    rules::{ENDS_WITHIN, GuardianRules},
     signals::{Signals, Terminal},
     sweep::{Sweep, end_all, sweep},
 };
@@ -106,14 +107,9 @@ fn start_supervisor(
         signals,
         terminal,
         countdown,
-        deadline: None,
-        kill_at: None,
+        rules: GuardianRules::default(),
     })
 }
-
-/// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
-/// thread that hangs in a system call takes longer.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pause between two looks for remaining processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -130,10 +126,7 @@ struct Guarding {
     signals: Signals,
     terminal: Terminal,
     countdown: Countdown,
-    /// The supervisor's last deadline.
-    deadline: Option<Instant>,
-    /// When the supervisor is killed because it has finished and does not end.
-    kill_at: Option<Instant>,
+    rules: GuardianRules,
 }
 
 /// How a supervisor ended.
@@ -159,7 +152,7 @@ impl Guarding {
     /// Watches until the supervisor has ended or is overdue; then kills and reaps every descendant.
     fn watch(mut self, mut on_report: impl FnMut(Report)) -> Ended {
         let mut ended = None;
-        while ended.is_none() && !self.is_due() {
+        while ended.is_none() && !self.rules.is_due(SystemClock::read()) {
             self.wait();
             // First, because the deadline may have moved while this process did not run.
             self.listen(&mut on_report);
@@ -169,10 +162,10 @@ impl Guarding {
                 ended = ended.or(self.is_supervisor(reaped));
             }
         }
-        let deadline_passed = has_passed(self.deadline);
+        let deadline_passed = has_passed(self.rules.deadline());
         let is_supervisor = |reaped: Reaped| self.is_supervisor(reaped);
         let left_behind = ended.is_none()
-            && self.may_leave()
+            && self.rules.may_leave()
             && self.end_others(|reaped| ended = ended.or(is_supervisor(reaped)));
         if left_behind {
             on_report(Report::Event(Event::LeftBehind(self.supervisor)));
@@ -192,20 +185,10 @@ impl Guarding {
             level: self.containment.level(),
             supervisor: supervisor.or((!left_behind).then_some(processes::Ended::Exited(0))),
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
-            deadline: self.deadline,
+            deadline: self.rules.deadline(),
             deadline_passed,
-            proven: is_dissolved && !left_behind,
+            proven: GuardianRules::is_proven(left_behind, is_dissolved),
         }
-    }
-
-    /// Whether to kill now: the deadline has passed, or the supervisor has finished and does not end.
-    fn is_due(&self) -> bool {
-        has_passed(self.deadline.map(expires_at)) || has_passed(self.kill_at)
-    }
-
-    /// Whether the supervisor may be left behind: it has finished, and no deadline is armed (I6).
-    fn may_leave(&self) -> bool {
-        self.kill_at.is_some() && self.deadline.is_none()
     }
 
     /// Kills all descendants, and reaps until only the supervisor is left and has not ended in time. Returns
@@ -240,7 +223,7 @@ impl Guarding {
         ];
         // A closed link is always readable.
         let polled = if self.link_open { &mut fds[..] } else { &mut fds[..3] };
-        let left = self.kill_at.map(|at| SystemClock::read().until(at));
+        let left = self.rules.kill_at().map(|at| SystemClock::read().until(at));
         let longest = left.and_then(|left| Timespec::try_from(left).ok());
         // After an error, the caller looks at everything as well.
         let _ = poll(polled, longest.as_ref());
@@ -260,14 +243,13 @@ impl Guarding {
         match message {
             ToGuardian::Note(note) => on_report(Report::Note(note)),
             ToGuardian::Deadline(deadline) => {
-                self.deadline = deadline;
-                match self.countdown.set(deadline.map(expires_at)) {
+                match self.countdown.set(self.rules.moves(deadline)) {
                     // A supervisor that does not receive this starts no work.
                     Ok(()) => drop(self.link.send(&ToSupervisor::InForce(deadline))),
                     Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
                 }
             }
-            ToGuardian::Finished => self.kill_at = Some(SystemClock::read().after(ENDS_WITHIN)),
+            ToGuardian::Finished => self.rules.finished(SystemClock::read()),
         }
     }
 
@@ -289,19 +271,6 @@ impl Guarding {
 
 fn has_passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|at| SystemClock::read() >= at)
-}
-
-/// The time after the supervisor's deadline: twice that of its second layer, so that the supervisor can still
-/// log its end.
-const BEHIND_THE_SUPERVISOR: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
-
-/// Returns when the guardian's timer expires for a deadline of the supervisor.
-///
-/// It wakes the guardian and does not kill it: process 1 ignores kill timers, and after a suspend both timers
-/// would be due at once and leave the command's processes behind. A supervisor notices a guardian that is
-/// stopped or hangs ([`lapsed`](crate::lapsed)).
-fn expires_at(deadline: Instant) -> Instant {
-    deadline.after(BEHIND_THE_SUPERVISOR)
 }
 
 /// A timer whose descriptor is readable once it has expired. Its clock counts suspend.
@@ -403,6 +372,7 @@ fn tried_group(own: &Path) -> io::Result<ControlGroup> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::BEHIND_THE_SUPERVISOR;
     use rustix::event::{PollFd, PollFlags, poll};
     use vvm_clock::SystemClock;
 
@@ -415,7 +385,7 @@ mod tests {
     fn timer_expires_after_the_deadline_unless_it_moved() {
         let countdown = Countdown::new().unwrap();
         let deadline = SystemClock::read().after(Duration::from_millis(20));
-        countdown.set(Some(expires_at(deadline))).unwrap();
+        countdown.set(GuardianRules::default().moves(Some(deadline))).unwrap();
         assert!(!has_expired(&countdown));
         poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
         assert!(SystemClock::read() >= deadline.after(BEHIND_THE_SUPERVISOR));

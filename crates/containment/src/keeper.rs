@@ -9,6 +9,7 @@ use crate::{
     link::{self, Link, Received},
     messages::{FromKeeper, FromShim, Helper, NAME, ToKeeper, ToShim},
     processes::{Family, Member, Reap, Reaped, group_of, has_ended, own_group, reap},
+    rules::{KeeperAction, KeeperEvent, KeeperRules},
     signals::{ForwardedSignal, Signals},
     sweep::{OutOfReachReport, Sweep, sweep},
 };
@@ -29,7 +30,7 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_deadman::{KernelTimer, SECOND_LAYER_BEHIND};
+use vvm_deadman::KernelTimer;
 
 /// The name of the stage.
 pub(crate) const STAGE: &str = "stage-keeper";
@@ -107,23 +108,20 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
     };
     let mut keeper = Keeper {
         link,
-        link_open: true,
+        rules: KeeperRules::new(order.before_the_deadline),
         guardian,
         lines: order.lines,
         containment,
         timer,
-        deadline: None,
-        before_the_deadline: order.before_the_deadline,
         command: None,
         shim: None,
         helpers: Vec::new(),
-        killing: false,
         out_of_reach_report: OutOfReachReport::default(),
     };
-    keeper.set_deadline(order.deadline);
+    keeper.on(KeeperEvent::Deadline(order.deadline));
     if let Err(cause) = keeper.start(order.command, order.group, input) {
         let _ = link.send(&FromKeeper::NotStarted(errno_of(&cause)));
-        keeper.killing = true;
+        keeper.on(KeeperEvent::NotStarted);
     }
     // Earlier messages are for the command, too. A signal among them may kill its shim.
     early.into_iter().for_each(|message| keeper.obey(message));
@@ -137,7 +135,7 @@ fn refuse(link: &Link<FromKeeper, ToKeeper>, cause: &io::Error) {
 
 struct Keeper<'k> {
     link: &'k Link<FromKeeper, ToKeeper>,
-    link_open: bool,
+    rules: KeeperRules,
     /// Readable once the guardian has ended.
     guardian: OwnedFd,
     lines: &'k HelperLines,
@@ -145,18 +143,12 @@ struct Keeper<'k> {
     /// Kills a keeper that is stopped or hangs at the deadline, and with it the command (I4). `None` for
     /// process 1, which ignores its own timers: it ends with the supervisor, through the process outside.
     timer: Option<KernelTimer>,
-    /// The kill deadline.
-    deadline: Option<Instant>,
-    /// How long before it this process kills without an order. A running supervisor orders it earlier, so this
-    /// is for a stopped one. It has this time and [`SECOND_LAYER_BEHIND`] before its own timer kills it.
-    before_the_deadline: Duration,
     /// The command, until it is reaped.
     command: Option<ChildHandle>,
     /// The link to its shim, until the command is executed.
     shim: Option<Link<ToShim, FromShim>>,
     /// The helpers, until they are reaped.
     helpers: Vec<(Helper, Pid)>,
-    killing: bool,
     out_of_reach_report: OutOfReachReport,
 }
 
@@ -218,15 +210,15 @@ impl Keeper<'_> {
             let _ = signals.pending();
             self.listen_to_shim();
             let mut is_childless = self.reap();
-            // The proof (I6): as a sub-reaper, or process 1, a process without a child has no descendant. A
-            // member of the group that is none can start none.
-            if is_childless && self.containment.has_no_member() {
+            if KeeperRules::is_over(is_childless, || self.containment.has_no_member()) {
                 let _ = self.link.send(&FromKeeper::Gone);
                 return;
             }
             self.listen();
-            self.killing |= !self.link_open || self.is_due() || has_ended(&self.guardian);
-            if self.killing {
+            if has_ended(&self.guardian) {
+                self.on(KeeperEvent::GuardianEnded);
+            }
+            if self.rules.on(KeeperEvent::Turn(SystemClock::read())).is_some() {
                 is_childless = self.kill();
             }
             if !is_childless {
@@ -251,10 +243,7 @@ impl Keeper<'_> {
         let mut reaped = Vec::new();
         let state = sweep(&self.containment, |one| reaped.push(one));
         reaped.into_iter().for_each(|one| self.note(one));
-        if !self.link_open || self.is_due() {
-            // Every process that was found has got SIGKILL. This process must live until they have ended.
-            let _ = self.set_timer(None);
-        }
+        self.on(KeeperEvent::Swept(SystemClock::read()));
         match state {
             Sweep::Clear => true,
             Sweep::Waiting { out_of_reach } => {
@@ -297,10 +286,10 @@ impl Keeper<'_> {
     }
 
     fn listen(&mut self) {
-        while self.link_open {
+        while self.rules.has_supervisor() {
             match self.link.receive() {
                 Some(Received::Message(message, _)) => self.obey(message),
-                Some(Received::End) => self.link_open = false,
+                Some(Received::End) => self.on(KeeperEvent::LinkClosed),
                 None => return,
             }
         }
@@ -316,8 +305,11 @@ impl Keeper<'_> {
             }
             ToKeeper::Helper(helper) => {
                 // A helper would have to be killed at once.
-                let started =
-                    if self.killing { Err(Errno::CANCELED.into()) } else { self.start_helper(helper) };
+                let started = if self.rules.is_killing() {
+                    Err(Errno::CANCELED.into())
+                } else {
+                    self.start_helper(helper)
+                };
                 if let Err(cause) = started {
                     let _ = self.link.send(&FromKeeper::HelperNotStarted(helper, errno_of(&cause)));
                 }
@@ -328,57 +320,47 @@ impl Keeper<'_> {
                     let _ = kill_process_group(*pid, Signal::KILL);
                 }
             }
-            ToKeeper::Deadline(deadline) => self.set_deadline(deadline),
+            ToKeeper::Deadline(deadline) => self.on(KeeperEvent::Deadline(deadline)),
             ToKeeper::TellRest => tell_to_end(self.containment.family, |name| {
                 let _ = self.link.send(name);
             }),
-            ToKeeper::Kill => {
-                self.killing = true;
-                let _ = self.link.send(&FromKeeper::Kills);
-            }
+            ToKeeper::Kill => self.on(KeeperEvent::Kill),
             ToKeeper::Begin { .. } | ToKeeper::TryOut => {}
         }
     }
 
-    fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
-        if self.set_timer(deadline).is_ok() {
-            // If the link is full, the supervisor asks again.
-            let _ = self.link.send(&FromKeeper::InForce(deadline));
+    /// Does what the rules decide.
+    fn on(&mut self, event: KeeperEvent) {
+        match self.rules.on(event) {
+            // The kernel documents no refusal. With one, the earlier deadline stays in force (I4).
+            Some(KeeperAction::Arm(at)) => {
+                if self.set_timer(at).is_ok() {
+                    // If the link is full, the supervisor asks again.
+                    let _ = self.link.send(&FromKeeper::InForce(self.rules.deadline()));
+                }
+            }
+            Some(KeeperAction::Disarm) => drop(self.set_timer(None)),
+            Some(KeeperAction::ConfirmKill) => drop(self.link.send(&FromKeeper::Kills)),
+            Some(KeeperAction::Sweep) | None => {}
         }
     }
 
-    /// Returns whether it is time to kill without an order.
-    fn is_due(&self) -> bool {
-        self.due().is_some_and(|due| SystemClock::read() >= due)
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.deadline.map(|deadline| deadline.before(self.before_the_deadline))
-    }
-
-    /// Sets the timer as far behind the deadline as the supervisor's second layer: when the supervisor dies
-    /// at its deadline, the keeper must still run to kill the command.
-    ///
-    /// # Errors
-    /// The kernel documents none. With one, the earlier deadline stays in force (I4).
-    fn set_timer(&self, deadline: Option<Instant>) -> io::Result<()> {
-        let at = deadline.map(|at| at.after(SECOND_LAYER_BEHIND));
+    fn set_timer(&self, at: Option<Instant>) -> io::Result<()> {
         self.timer.as_ref().map_or(Ok(()), |timer| timer.set(at))
     }
 
     /// Blocks until a signal or message arrives, a process ends, or it is time to kill.
     fn wait(&self, signals: &Signals) {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
-        if self.link_open {
+        if self.rules.has_supervisor() {
             fds.push(PollFd::new(self.link, PollFlags::IN));
         }
-        if !self.killing {
+        if !self.rules.is_killing() {
             fds.push(PollFd::new(&self.guardian, PollFlags::IN));
         }
         fds.extend(self.shim.as_ref().map(|shim| PollFd::new(shim, PollFlags::IN)));
         // This wait does not count suspend. After one, the timers of supervisor and keeper expire at once.
-        let left = self.due().filter(|_| !self.killing).map(|due| SystemClock::read().until(due));
+        let left = self.rules.wakes_at().map(|due| SystemClock::read().until(due));
         let longest = left.and_then(|left| Timespec::try_from(left).ok());
         // After an error, the caller looks at everything as well.
         let _ = poll(&mut fds, longest.as_ref());

@@ -30,6 +30,8 @@ mod messages;
 mod namespace;
 mod processes;
 mod refusal;
+#[cfg_attr(not(feature = "simulation"), allow(unreachable_pub, reason = "for `cargo xtask check`"))]
+mod rules;
 mod signals;
 mod supervise;
 mod supervisor;
@@ -41,9 +43,13 @@ pub use event::{Event, OnEvent};
 pub use guard::{Countdown, Ended as GuardEnded, Refusal, Report as GuardReport, guard};
 pub use launch::{HelperError, HelperLines, NoteLink, OWN_BINARY, StageError};
 pub use link::{Readable, Received};
+#[cfg(feature = "simulation")]
+pub use messages::decodes;
 pub use messages::{Helper, Note, ToSupervisor};
 pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, ends_by, own_group, reap};
 pub use refusal::{NamespaceRefusal, NotExecuted, Step};
+#[cfg(feature = "simulation")]
+pub use rules::{GuardianRules, KeeperAction, KeeperEvent, KeeperRules, is_proven};
 pub use signals::{
     Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
     signal_name, terminal_is_gone,

@@ -155,7 +155,7 @@ impl Frame {
     }
 
     /// Returns `None` for another version.
-    fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         if bytes[0] != VERSION {
             return None;
         }

@@ -300,6 +300,16 @@ impl Message for FromKeeper {
     }
 }
 
+/// Reads bytes as a frame of each direction. Returns whether they are one. For tests of damaged input.
+#[cfg(feature = "simulation")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let Some(frame) = bytes.try_into().ok().and_then(Frame::from_bytes) else { return false };
+    let is_of_supervisor = ToGuardian::from_frame(&frame).is_some() | ToKeeper::from_frame(&frame).is_some();
+    let is_of_keeper = FromKeeper::from_frame(&frame).is_some() | FromShim::from_frame(&frame).is_some();
+    let is_first = ToSupervisor::from_frame(&frame).is_some() | ToShim::from_frame(&frame).is_some();
+    is_of_supervisor | is_of_keeper | is_first
+}
+
 fn errno_word(errno: Errno) -> u64 {
     u64::from(errno.raw_os_error().unsigned_abs())
 }

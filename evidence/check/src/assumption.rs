@@ -19,6 +19,12 @@ pub(crate) enum Assumption {
     Record,
     /// Election: work has stopped before it is handed back.
     HandedBack,
+    /// Containment: at the kill deadline, guardian or keeper runs.
+    Acts,
+    /// Containment: no process leaves the containment of its level.
+    Contained,
+    /// Containment: the command's own process gets its parent-death signal.
+    ParentDeath,
     /// Warm: guardian and keeper enforce the deadline that they have confirmed.
     Confirmed,
     /// Warm: the keeper says that the tree is gone only if it is.
@@ -40,6 +46,7 @@ impl Assumption {
             | Self::Conditions
             | Self::Record
             | Self::HandedBack => Check::Election,
+            Self::Acts | Self::Contained | Self::ParentDeath => Check::Containment,
             Self::Confirmed | Self::Proof | Self::Word | Self::Sender => Check::Warm,
         }
     }

@@ -4,6 +4,7 @@
 mod cells;
 mod event;
 mod observer;
+mod on_cells;
 mod process;
 mod rebase;
 mod scenarios;

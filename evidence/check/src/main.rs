@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod assumption;
+mod containment;
 mod election;
 mod notes;
 mod search;
@@ -51,7 +52,7 @@ struct Args {
     /// Drops an assumption, and prints why it is needed.
     #[arg(long)]
     drop: Option<Assumption>,
-    /// Observes only this invariant: I1, I2, I3, I7 or progress.
+    /// Observes only this invariant: I1, I2, I3, I7 or progress, of the election.
     #[arg(long)]
     only: Option<String>,
 }
@@ -65,6 +66,8 @@ enum Check {
     Cells,
     /// A warm app and its host.
     Warm,
+    /// Guardian, host, keeper and command.
+    Containment,
 }
 
 impl Args {
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
             Check::Election => election::check(&args),
             Check::Cells => election::check_cells(&args),
             Check::Warm => warm::check(&args),
+            Check::Containment => containment::check(&args),
         };
         let took = SystemClock::read().since(began).as_secs_f64();
         println!("{check:?}: {took:.1} s, at most {} MB so far\n", most_memory());

@@ -10,17 +10,14 @@ fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
     let (supervisor, shim) = (Link::<ToKeeper, FromKeeper>::over(supervisor), Link::over(shim));
     let mut keeper = Keeper {
         link: &link,
-        link_open: true,
+        rules: KeeperRules::new(Duration::ZERO),
         guardian: open("/dev/null", OFlags::RDONLY, Mode::empty()).unwrap(),
         lines: &HelperLines::default(),
         containment: Containment::by_family(Family::of_this_process().unwrap()),
         timer: None,
-        deadline: None,
-        before_the_deadline: Duration::ZERO,
         command: Some(ChildHandle { pid: Pid::INIT, group: Group::Own }),
         shim: Some(near),
         helpers: Vec::new(),
-        killing: false,
         out_of_reach_report: OutOfReachReport::default(),
     };
     Link::<FromShim, ToShim>::send(&shim, &FromShim { errno: Errno::NOENT.raw_os_error() }).unwrap();

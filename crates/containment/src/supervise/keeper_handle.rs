@@ -11,6 +11,7 @@ use crate::{
     messages::{FromKeeper, ToKeeper},
     processes::Ended,
     refusal::NamespaceRefusal,
+    rules,
     signals::ForwardedSignal,
 };
 use rustix::{
@@ -172,7 +173,7 @@ impl KeeperHandle {
     /// Returns, once the keeper has ended, whether no process is left (I6): the keeper has said so, or has
     /// started nothing.
     pub(crate) fn proof(&self) -> Option<Result<(), Unproven>> {
-        let proven = self.state.nothing_left || !self.state.ready;
+        let proven = rules::is_proven(self.state.ready, self.state.nothing_left);
         self.gone.map(|ended| if proven { Ok(()) } else { Err(Unproven(ended)) })
     }
 

@@ -131,6 +131,17 @@ impl SlotCell {
     }
 }
 
+/// Reads bytes as the cell of a slot, and as that of a setting. Returns whether they are one. For tests of damaged input.
+#[cfg(feature = "testing")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let (name, slot) =
+        (crate::key::ClusterName::from("n"), crate::key::SlotNumber::new(std::num::NonZeroU32::MIN));
+    let (setting, slot) =
+        (name.slot_count_partition(), crate::key::ElectionKey { cluster: name, slot }.partition());
+    let is_setting = SettingCell::decode(&setting, bytes).is_ok();
+    is_setting | SlotCell::decode(&slot, &Bytes::copy_from_slice(bytes)).is_ok()
+}
+
 impl State for SlotCell {
     type Error = Infallible;
 

@@ -89,6 +89,8 @@ use ielections::{
 use messages::{TxnRequest, TxnResponse};
 pub(crate) use open::init;
 use rows::Keyspace;
+#[cfg(feature = "testing")]
+pub use rows::decodes;
 use std::{
     collections::HashMap,
     future::pending,

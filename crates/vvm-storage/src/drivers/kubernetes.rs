@@ -91,6 +91,9 @@ mod names;
 mod open;
 mod rows;
 
+#[cfg(feature = "testing")]
+pub use rows::decodes;
+
 use self::{
     cluster::Address,
     connections::{Change, Connections, Watch},

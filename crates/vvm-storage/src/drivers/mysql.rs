@@ -93,3 +93,5 @@ mod rows;
 pub(crate) use address::has_password;
 pub use driver::MySqlStorage;
 pub(crate) use open::init;
+#[cfg(feature = "testing")]
+pub use protocol::decodes;

@@ -3,8 +3,7 @@
 
 use super::{
     process::{Answer, Failure, Request},
-    settings::{Context, Surroundings},
-    world::World,
+    settings::Surroundings,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -134,6 +133,42 @@ impl CellWorld {
         self.memories[number] = memory;
         answer
     }
+
+    /// A request of a process runs on its handle. If it `keeps`, its write stays under way.
+    pub(super) fn arrive(
+        &mut self,
+        number: usize,
+        times: (Instant, u64),
+        around: &Arc<Surroundings>,
+        (request, keeps): (&Request, bool),
+    ) -> Result<Answer, Failure> {
+        self.keeps = keeps;
+        let answer = self.call(number, times, around, async |cells| match request {
+            Request::Scan => shown(cells.peek(&[slot()]).await.map(|seen| seen.into_iter().next())),
+            Request::Get => shown(cells.read(slot()).await.map(Some)),
+            Request::Write(step) => match cells.commit(slot(), step.clone()).await {
+                Ok(Done::Applied) => Ok(Answer(None)),
+                Ok(Done::Refused(Shown::Slot(stands))) => Ok(Answer(Some(stands))),
+                Ok(Done::Refused(_)) => Err(Failure::NotApplied),
+                Err(WriteError::NotApplied(_)) => Err(Failure::NotApplied),
+                Err(WriteError::Unknown(_)) => Err(Failure::Unanswered),
+                Err(WriteError::Fatal(_) | WriteError::Replaced(_)) => Err(Failure::Replaced),
+            },
+        });
+        self.keeps = false;
+        answer.unwrap_or(Err(Failure::Unanswered))
+    }
+
+    /// A write that is under way arrives. Returns whether it applies.
+    pub(super) fn land(&mut self, late: usize) -> bool {
+        let write = self.late.remove(late);
+        self.write(&slot(), write).is_some()
+    }
+
+    /// Takes the records that were written since the last call, each with what it replaced.
+    pub(super) fn take_written(&mut self) -> Vec<(Option<Entry>, Option<Entry>)> {
+        std::mem::take(&mut self.written)
+    }
 }
 
 #[async_trait]
@@ -185,91 +220,6 @@ impl CellStorage for Handle {
     }
 
     async fn close(&self) {}
-}
-
-impl World {
-    /// A request of a process runs on its handle. If it `keeps`, its write stays under way.
-    pub(super) fn arrive_at_cells(
-        &mut self,
-        number: usize,
-        request: &Request,
-        keeps: bool,
-        cx: &mut Context<'_>,
-    ) -> Result<Answer, Failure> {
-        let times = (self.processes[number].clock, self.now);
-        let Some(cells) = &mut self.cells else { return Err(Failure::Unanswered) };
-        cells.keeps = keeps;
-        let around = Arc::clone(cx.around);
-        let answer = cells.call(number, times, &around, async |cells| match request {
-            Request::Scan => shown(cells.peek(&[slot()]).await.map(|seen| seen.into_iter().next())),
-            Request::Get => shown(cells.read(slot()).await.map(Some)),
-            Request::Write(step) => match cells.commit(slot(), step.clone()).await {
-                Ok(Done::Applied) => Ok(Answer(None)),
-                Ok(Done::Refused(Shown::Slot(stands))) => Ok(Answer(Some(stands))),
-                Ok(Done::Refused(_)) => Err(Failure::NotApplied),
-                Err(WriteError::NotApplied(_)) => Err(Failure::NotApplied),
-                Err(WriteError::Unknown(_)) => Err(Failure::Unanswered),
-                Err(WriteError::Fatal(_) | WriteError::Replaced(_)) => Err(Failure::Replaced),
-            },
-        });
-        cells.keeps = false;
-        let answer = answer.unwrap_or(Err(Failure::Unanswered));
-        cx.notes.tell(|| format!("    the handle of {} answers {answer:?}", self.processes[number].name));
-        self.observe_cells(cx);
-        answer
-    }
-
-    /// A write that is under way arrives.
-    pub(super) fn cell_lands(&mut self, late: usize, cx: &mut Context<'_>) {
-        let Some(cells) = &mut self.cells else { return };
-        let write = cells.late.remove(late);
-        cx.notes.reach(match cells.write(&slot(), write) {
-            Some(_) => "a late write of a cell that applies",
-            None => "a late write of a cell that is refused",
-        });
-        self.observe_cells(cx);
-    }
-
-    /// What was written since the last look: epochs rise, and no write lands after the next acquisition (I2).
-    fn observe_cells(&mut self, cx: &mut Context<'_>) {
-        let written = self.cells.as_mut().map(|cells| std::mem::take(&mut cells.written)).unwrap_or_default();
-        let is_placeholder = |entry: &Entry| entry.holder.as_str().starts_with("none:");
-        for (before, after) in written {
-            cx.notes.tell(|| format!("    the cell has {after:?}"));
-            let was = before.as_ref().is_some_and(is_placeholder);
-            match (&before, &after) {
-                (Some(before), Some(after)) if before.incarnation() == after.incarnation() => {
-                    cx.notes.reach(if was { "a shorter placeholder" } else { "a cell is renewed" });
-                    if !was {
-                        self.landed(after.epoch, after.incarnation(), cx);
-                    }
-                }
-                (_, Some(after)) => {
-                    let follows = self.last_was_placeholder;
-                    self.last_was_placeholder = is_placeholder(after);
-                    cx.notes.reach(match (is_placeholder(after), was) {
-                        (true, _) if follows => "a placeholder after a placeholder",
-                        (true, _) => "a placeholder",
-                        (false, true) => "a claim over a placeholder",
-                        (false, false) if before.is_none() => "a claim of a vacant cell",
-                        (false, false) => "a claim over a record",
-                    });
-                    // Two placeholders within a millisecond may have one epoch. Nothing leads under them.
-                    if !is_placeholder(after) {
-                        self.claimed(after, cx);
-                    }
-                }
-                (Some(before), None) => {
-                    cx.notes.reach("a cell is released");
-                    self.landed(before.epoch, before.incarnation(), cx);
-                }
-                (None, None) => {}
-            }
-            for sent in self.processes.iter_mut().flat_map(|process| &mut process.sent) {
-                sent.applied |= after.as_ref().is_some_and(|after| sent.version == after.version);
-            }
-        }
-    }
 }
 
 fn shown(seen: Result<Option<Slot>, ReadError>) -> Result<Answer, Failure> {

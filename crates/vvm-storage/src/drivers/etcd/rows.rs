@@ -211,6 +211,15 @@ impl Keyspace {
     }
 }
 
+/// Reads bytes as the answer that shows a slot. Returns whether they are one. For tests of damaged input.
+#[cfg(feature = "testing")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let keyspace = Keyspace::new("vvm/").known_by(Bytes::from_static(b"own"));
+    let answer = |bytes: &[u8]| <TxnResponse as prost::Message>::decode(bytes).ok();
+    let is_peek = answer(bytes).is_some_and(|answer| keyspace.peeked(answer).is_ok());
+    is_peek | answer(bytes).is_some_and(|answer| keyspace.fence(answer).is_ok())
+}
+
 fn reads(success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest { success, ..TxnRequest::default() }
 }

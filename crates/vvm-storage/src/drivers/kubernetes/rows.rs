@@ -74,6 +74,16 @@ struct Metadata {
     finalizers: Vec<String>,
 }
 
+/// Reads bytes as a Lease, which other programs may have written, and the cell of a slot in it. Returns whether they are
+/// one. For tests of damaged input.
+#[cfg(feature = "testing")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let slot = crate::key::SlotNumber::new(std::num::NonZeroU32::MIN);
+    let at = crate::key::ElectionKey { cluster: "n".into(), slot }.partition();
+    let cell = serde_json::from_slice::<Lease>(bytes).ok().and_then(|lease| lease.cell(&at).ok());
+    cell.is_some_and(|cell| SlotCell::decode(&at, &cell.value).is_ok())
+}
+
 impl Lease {
     /// A Lease that does not exist yet.
     pub(super) fn new(at: &Partition, namespace: &str) -> Self {

@@ -272,6 +272,21 @@ impl Wire {
     }
 }
 
+/// Reads bytes as all that a server says: its greeting, a login, and the answer to a request. Returns whether they are
+/// that. For tests of damaged input.
+#[cfg(feature = "testing")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let server = tokio::io::join(std::io::Cursor::new(bytes.to_vec()), tokio::io::sink());
+    let talks = async {
+        let mut wire = Wire::new(Box::new(server));
+        let greeting = wire.greeting().await?;
+        wire.log_in(&greeting, "user", "password", "database", true).await?;
+        wire.ask("SELECT 1").await
+    };
+    // Nothing in it waits.
+    futures_util::FutureExt::now_or_never(talks).is_some_and(|answer| answer.is_ok())
+}
+
 impl fmt::Debug for Wire {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Wire")

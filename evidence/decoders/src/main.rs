@@ -1,0 +1,183 @@
+//! Damaged bytes in front of everything that decodes bytes of others: servers, other programs, apps, people. A decoder
+//! may refuse, and must not panic or take long.
+//!
+//! Each has a corpus below `corpus/`: a line is an input, with the escapes of a byte string. `cargo test` replays the
+//! corpora and some thousand changed inputs; `cargo xtask decoders --minutes 10` does so for longer.
+#![forbid(unsafe_code)]
+
+mod mutation;
+
+use clap::Parser;
+use fastrand::Rng;
+use ielections::{Document, DocumentId, DocumentVersion, Incarnation};
+use mutation::{changed, lines};
+use primary_only::{DocumentedInstance, DocumentedState};
+use std::{panic, process::ExitCode, time::Duration};
+use vvm_cli::warm::protocol::FromApp;
+use vvm_clock::{Instant, SystemClock};
+
+/// Runs each decoder on changed inputs.
+#[derive(Debug, Parser)]
+struct Args {
+    /// For how long each decoder runs.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Only decoders whose names contain this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// The seed of the changes.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+struct Decoder {
+    name: &'static str,
+    corpus: &'static str,
+    /// Returns whether the bytes were accepted.
+    decodes: fn(&[u8]) -> bool,
+}
+
+const DECODERS: [Decoder; 8] = [
+    Decoder {
+        name: "frames between guardian, host, keeper and shim",
+        corpus: include_str!("../corpus/frames.txt"),
+        decodes: vvm_containment::decodes,
+    },
+    Decoder {
+        name: "lines of a warm app",
+        corpus: include_str!("../corpus/warm.txt"),
+        decodes: |bytes| FromApp::of_line(bytes).is_ok(),
+    },
+    Decoder {
+        name: "packets of MariaDB",
+        corpus: include_str!("../corpus/mysql.txt"),
+        decodes: vvm_storage::mysql::decodes,
+    },
+    Decoder {
+        name: "answers of etcd",
+        corpus: include_str!("../corpus/etcd.txt"),
+        decodes: vvm_storage::etcd::decodes,
+    },
+    Decoder {
+        name: "Leases of Kubernetes",
+        corpus: include_str!("../corpus/leases.txt"),
+        decodes: vvm_storage::kubernetes::decodes,
+    },
+    Decoder {
+        name: "cells",
+        corpus: include_str!("../corpus/cells.txt"),
+        decodes: vvm_storage::cells::decodes,
+    },
+    Decoder {
+        name: "documents of instances",
+        corpus: include_str!("../corpus/documents.txt"),
+        decodes: is_instance,
+    },
+    Decoder { name: "addresses", corpus: include_str!("../corpus/addresses.txt"), decodes: is_address },
+];
+
+fn is_instance(bytes: &[u8]) -> bool {
+    let Ok(id) = DocumentId::new(b"primary-only/jobs\0a".to_vec()) else { return false };
+    let document = Document { id, version: DocumentVersion::from_stored(1), body: bytes.to_vec().into() };
+    let instance = DocumentedInstance::of(&document);
+    instance.is_some_and(|instance| matches!(instance.state, DocumentedState::Readable { .. }))
+}
+
+/// URLs of storages, and incarnations as commands take them.
+fn is_address(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let _may_name_any = (vvm_storage::url::has_password(&text), vvm_storage::url::credentials(&text));
+    vvm_storage::url::shared_between_processes(&text).is_ok() | text.parse::<Incarnation>().is_ok()
+}
+
+/// Far more than a decoder takes for inputs of this size, on a busy machine, too.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How many inputs of a decoder there were.
+#[derive(Default, Debug)]
+struct Counts {
+    inputs: u64,
+    accepted: u64,
+}
+
+/// Runs a decoder on its corpus, and then on changed inputs for as long as `goes_on` says.
+///
+/// # Errors
+/// The input at which it panicked or took too long, or of its corpus which it refuses.
+fn run(decoder: &Decoder, rng: &mut Rng, mut goes_on: impl FnMut(u64) -> bool) -> Result<Counts, String> {
+    let mut inputs = lines(decoder.corpus);
+    let mut counts = Counts::default();
+    for input in &inputs {
+        if !judged(decoder, input)? {
+            return Err(format!("{}: refused: {}", decoder.name, input.escape_ascii()));
+        }
+    }
+    let of_corpus = inputs.len();
+    while goes_on(counts.inputs) {
+        let input = changed(&inputs, rng);
+        counts.inputs += 1;
+        if judged(decoder, &input)? {
+            counts.accepted += 1;
+            // Later inputs go further from the corpus.
+            if inputs.len() < of_corpus + 256 {
+                inputs.push(input);
+            } else {
+                let place = rng.usize(of_corpus..inputs.len());
+                inputs[place] = input;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+fn judged(decoder: &Decoder, input: &[u8]) -> Result<bool, String> {
+    let began = SystemClock::read();
+    let accepted = panic::catch_unwind(|| (decoder.decodes)(input));
+    let took = SystemClock::read().since(began);
+    let failure = |what| format!("{}: {what}: {}", decoder.name, input.escape_ascii());
+    match accepted {
+        Err(_) => Err(failure("panicked".into())),
+        Ok(_) if took > LONGEST => Err(failure(format!("took {took:?}"))),
+        Ok(accepted) => Ok(accepted),
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut holds = true;
+    for decoder in DECODERS.iter().filter(|decoder| decoder.name.contains(&args.only)) {
+        let until: Instant = SystemClock::read().after(Duration::from_secs_f64(args.minutes.max(0.0) * 60.0));
+        // The clock is read for one input in 64.
+        let goes_on = |count: u64| count % 64 != 0 || SystemClock::read() < until;
+        match run(decoder, &mut Rng::with_seed(args.seed), goes_on) {
+            Ok(Counts { inputs, accepted }) => {
+                println!("{}: {inputs} changed inputs, {accepted} of them accepted", decoder.name);
+            }
+            Err(failure) => {
+                println!("{failure}");
+                holds = false;
+            }
+        }
+    }
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_decoder_takes_its_corpus_and_survives_changed_inputs() {
+        for decoder in &DECODERS {
+            let counts = run(decoder, &mut Rng::with_seed(1), |count| count < 3_000).unwrap();
+            assert!(counts.accepted > 0 && counts.accepted < counts.inputs, "{}: {counts:?}", decoder.name);
+        }
+    }
+
+    #[test]
+    fn panic_is_reported_with_its_input() {
+        let broken = Decoder { name: "x", corpus: "ab\\x00", decodes: |bytes| bytes[1] == b'b' };
+        let failure = run(&broken, &mut Rng::with_seed(1), |count| count < 3_000).unwrap_err();
+        assert!(failure.starts_with("x: panicked: "), "{failure}");
+    }
+}
