@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 59] = [
+const SMOKES: [(&str, How, Option<Need>); 60] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -117,6 +117,7 @@ const SMOKES: [(&str, How, Option<Need>); 59] = [
     ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
     ("test-drivers --histories", Small("faults", HISTORIES), GO),
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
+    ("test-timed --repeat 12 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
