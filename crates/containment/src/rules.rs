@@ -85,7 +85,7 @@ impl KeeperRules {
         }
     }
 
-    /// Whether it kills without an order: nobody is left to give one, or the deadline is near.
+    /// Whether it kills without an order: no supervisor is left to give one, or the deadline is near.
     fn acts_alone(&self, now: Instant) -> bool {
         !self.has_supervisor || self.due().is_some_and(|due| now >= due)
     }
