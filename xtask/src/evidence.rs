@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 54] = [
+const SMOKES: [(&str, How, Option<Need>); 60] = [
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -93,6 +93,7 @@ const SMOKES: [(&str, How, Option<Need>); 54] = [
     ("safety --warm keep --client python", Small("kills", &IN_PYTHON), PYTHON),
     ("safety --warm keep --client go", Small("kills", &IN_GO), GO),
     ("safety --warm keep --client node", Small("kills", &IN_NODE), NODE),
+    ("safety --old vvm-f37ca21 --postgres", Small("kills", &OLD_ON_POSTGRES), JAVA),
     ("safety fugitives", Small("kills", &FUGITIVES), None),
     ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
@@ -110,9 +111,13 @@ const SMOKES: [(&str, How, Option<Need>); 54] = [
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
+    ("test-drivers --faults --only mysql", Small("faults", &["--faults", "--only=mysql", SHORT]), JAVA),
+    ("test-drivers --faults --only mysql --fail-overs 20", Small("faults", MYSQL_FAIL_OVERS), JAVA),
     ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
     ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
     ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
+    ("test-drivers --histories", Small("faults", HISTORIES), GO),
+    ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
@@ -121,6 +126,7 @@ const SMOKES: [(&str, How, Option<Need>); 54] = [
     ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
     ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
     ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
+    ("bench --only warm --server postgres", Small("bench", &["--quick", "--only=warm", "--server=postgres"]), JAVA),
     ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
     ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
     ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
@@ -162,9 +168,16 @@ const FUGITIVES: [&str; 5] = ["safety", LEASE, "fugitives", "--trials=1", "--onl
 
 const OLD_ON_DYNAMODB: [&str; 5] = ["safety", "--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
+const OLD_ON_POSTGRES: [&str; 5] = ["safety", "--old=vvm", "--postgres", "--duration=10", MILD];
+
 const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
 
+/// Memory, two files, and a server behind proxies.
+const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,sled,s3", "--duration=5"];
+
 const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
+
+const MYSQL_FAIL_OVERS: &[&str] = &["--faults", "--only=mysql", "--fail-overs=1"];
 
 const SHORT: &str = "--duration=20";
 

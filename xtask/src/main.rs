@@ -40,7 +40,7 @@ enum Command {
     /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
     Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--old PATH` for candidates of two versions, `--warm restart|keep`
+    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
     /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
     /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
     Safety(Passed),
@@ -57,8 +57,8 @@ enum Command {
     /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`. Or recorded calls on
     /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
-    /// The tests of real time: `--repeat N` times. Or `--planted`: deadlines that are missed on purpose, on this
-    /// machine as it is and with busy loops.
+    /// The tests of real time: `--repeat N` times; `--only TEXT` for tests with other names, `--test NAME` for those of
+    /// one program. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy loops.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
     /// as another user, beside busy loops. What this machine can't do is left out by name.
@@ -172,7 +172,7 @@ fn main() -> ExitCode {
         }
         Command::TestSurroundings(options) => surroundings::run(&options),
         Command::TestTimed(options) => test_timed::run(&options),
-        Command::Bench(passed) if passed.is_of_one_storage() => {
+        Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
         Command::Bench(passed) => {
@@ -183,6 +183,8 @@ fn main() -> ExitCode {
                 ("etcd,kubernetes,postgres", "")
             } else if passed.names("--standbys") {
                 ("postgres", "postgres")
+            } else if passed.names("--server") {
+                ("postgres", "")
             } else {
                 ("", "")
             };

@@ -202,7 +202,7 @@ impl Place {
         }
         let script = format!(
             "set -e; cd '{kept}'; mount --bind '{home}/.cargo' cargo; mount --bind '{home}/.rustup' rustup
-             mount -t tmpfs -o mode=0755 home '{home}'; mkdir '{home}/.cargo' '{home}/.rustup'
+             mount -t tmpfs -o mode=0777 home '{home}'; mkdir '{home}/.cargo' '{home}/.rustup'
              mount --bind cargo '{home}/.cargo'; mount --bind rustup '{home}/.rustup'
              cd \"$OLDPWD\"; exec \"$@\"",
             kept = kept.display(),

@@ -1,5 +1,5 @@
 //! `cargo xtask test-timed`: runs only the tests of real time, repeatedly. These are the tests in modules
-//! named `timed`.
+//! named `timed`, unless others are named.
 
 use crate::{
     ci::needs::scratch_variable,
@@ -16,6 +16,12 @@ pub(crate) struct Options {
     /// How often to run all of them.
     #[arg(long, default_value_t = 1, conflicts_with = "planted")]
     repeat: usize,
+    /// Other tests: those whose names contain this text. May be given more than once.
+    #[arg(long, value_name = "TEXT", default_value = "timed::", conflicts_with = "planted")]
+    only: Vec<String>,
+    /// Those of this test program alone. May be given more than once.
+    #[arg(long, value_name = "NAME", conflicts_with = "planted")]
+    test: Vec<String>,
     /// Miss deadlines on purpose instead, on this machine as it is and with two busy loops per processor.
     #[arg(long)]
     planted: bool,
@@ -45,10 +51,12 @@ fn repeat(options: &Options) -> Result<bool, String> {
     let mut held = 0;
     for number in 1..=options.repeat {
         let mut inconclusive = Inconclusive::new().map_err(system)?;
-        let tests = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast", "--quiet"];
         let mut command = cargo();
         command.envs(scratch_variable());
-        command.args(tests).args(["--", "timed::"]).env(timed::records::FOLDER, inconclusive.folder());
+        command.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--quiet"]);
+        command.args(options.test.iter().flat_map(|name| ["--test", name.as_str()]));
+        command.args(options.test.is_empty().then_some("--tests"));
+        command.arg("--").args(&options.only).env(timed::records::FOLDER, inconclusive.folder());
         let status = command.current_dir(&workspace.root).status().map_err(system)?;
         inconclusive.collect().map_err(system)?;
         let holds = status.success() && !inconclusive.are_too_many();

@@ -201,16 +201,20 @@ async fn lead_and_listen(
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// The record of the campaign that runs; `None` between campaigns.
-#[derive(Default)]
-struct Current(Mutex<Option<Arc<LeadershipRun>>>);
+struct Current {
+    run: Mutex<Option<Arc<LeadershipRun>>>,
+    status: Arc<HostStatus>,
+}
 
 impl Current {
     fn get(&self) -> Option<Arc<LeadershipRun>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        // After a step-down the host says nothing, and no campaign runs until the app is ready again.
+        let runs = !matches!(self.status.role(), Role::Unready);
+        self.run.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| runs)
     }
 
     fn set(&self, run: Option<Arc<LeadershipRun>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = run;
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
     }
 }
 
@@ -222,7 +226,7 @@ impl Current {
 async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHandle)>) -> Farewell {
     let (app, warm) = warm.unzip();
     let CommandRunner { args, control, status, reporter, clock, .. } = runner;
-    let current = Current::default();
+    let current = Current { run: Mutex::default(), status: Arc::clone(status) };
     let (mut last, mut nothing) = (None, None);
     let services = || {
         let run = Arc::new(LeadershipRun::default());
@@ -334,6 +338,9 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
         return Cause::NotStarted(Arc::clone(refusal));
     }
     match ended {
+        Ended::Stopped if matches!(status.role(), Role::Unready) => {
+            Cause::StoppedUnready(control.stop_signal())
+        }
         Ended::Stopped => Cause::Stopped(control.stop_signal()),
         Ended::NotOpened(error) => Cause::Storage(Arc::clone(error)),
         Ended::Problem(problem) if control.stop.is_cancelled() => {

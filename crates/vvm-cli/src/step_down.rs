@@ -195,14 +195,16 @@ impl Requested<'_> {
             ));
         }
         let Some(to) = &self.args.to else {
-            return Refusal::Refused(format!("no standby answered {unchanged}. Start one first"));
+            return Refusal::Refused(format!(
+                "no standby answered {unchanged}. Start one first; an app of vvm run --warm must be ready"
+            ));
         };
         let keys = self.inspector.slots().await.unwrap_or_default();
         let slots = storage.scan(&keys).await.unwrap_or_default();
         let leads = |slot: &Slot| slot.entry().is_some_and(|entry| entry.holder == *to);
         let hint = match keys.iter().zip(&slots).find(|(_, slot)| leads(slot)) {
             Some((key, _)) => format!("{to} leads {name} slot {}: name a standby", key.slot),
-            None => format!("Was it started with --holder {to}?"),
+            None => format!("Was it started with --holder {to}? An app of vvm run --warm must be ready"),
         };
         Refusal::Refused(format!("standby {to} did not answer {unchanged}. {hint}"))
     }

@@ -559,6 +559,47 @@ impl Drop for Database {
     }
 }
 
+/// With `max_requests`, gunicorn replaces each worker after a request. One that stands by is replaced without effect.
+#[test]
+fn gunicorn_replaces_workers_and_a_leading_one_ends_its_leadership() {
+    for level in ["guardian", "pidns"] {
+        let mut recipe = Recipe::of("clients/README.md#APScheduler in gunicorn");
+        for (_, text) in recipe.files.iter_mut().filter(|(file, _)| file == "gunicorn.conf.py") {
+            text.push_str("max_requests = 1\n");
+        }
+        let mut sandbox = Sandbox::new(&recipe);
+        let installs = recipe.before.iter().find(|before| before.contains("pip install")).unwrap().clone();
+        let prepares = recipe.before.last().unwrap().clone();
+        if let Err(error) = sandbox.use_packages("clients/README.md#APScheduler in gunicorn", &installs) {
+            println!("left out: {error}");
+            return;
+        }
+        sandbox.ask(installs.lines().find(|line| line.starts_with("cp ")).unwrap()).unwrap();
+        sandbox.ask(&prepares).unwrap();
+        recipe.command = format!("VVM_CONTAINMENT={level} {}", recipe.command);
+        sandbox.start(&recipe);
+        sandbox.wait_for(1, "report, epoch …");
+        let leads = |sandbox: &Sandbox| sandbox.output(1).matches(": leading, epoch ").count();
+        // One worker of four leads, so most requests reach others.
+        eventually("the worker that leads is replaced", || {
+            assert!(leads(&sandbox) == 1, "only its end ends the leadership");
+            // A worker that ends may refuse.
+            let _ = sandbox.ask(&format!("python3 -c \"{REQUEST}\" {}", sandbox.port));
+            sandbox.output(1).contains(GONE)
+        });
+        sandbox.wait_for(1, "…vvm: reports: …; starting the app again in …");
+        sandbox.wait_for(1, "report, epoch …");
+        // In a PID namespace of its own the worker of the second may have the number of the first.
+        let reports = sandbox.ask("python3 workers.py").unwrap();
+        assert!(reports.starts_with("leaderships: 2, "), "{reports}");
+    }
+}
+
+const REQUEST: &str =
+    "import sys, urllib.request as r; r.urlopen('http://localhost:' + sys.argv[1], timeout=5)";
+
+const GONE: &str = "closed its connection, or ended, without \"stopped\"";
+
 #[test]
 fn line_is_like_a_pattern_with_gaps() {
     assert!(is_like("2026Z vvm: beat: leading, epoch 17, as m", "…Z vvm: beat: leading, epoch …, as m"));

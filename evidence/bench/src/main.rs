@@ -51,8 +51,8 @@ struct CommandLine {
     /// CPU time, memory, and how many leaderships are lost.
     #[arg(long, value_name = "NAMES", conflicts_with_all = ["only", "documents"])]
     held: Option<std::num::NonZeroU32>,
-    /// As `--storage`, on this server, which it starts and ends.
-    #[arg(long, value_name = "SCHEME", conflicts_with_all = ["only", "storage"])]
+    /// As `--storage`, on this server, which it starts and ends. With `--only warm`: that measurement on PostgreSQL.
+    #[arg(long, value_name = "SCHEME", conflicts_with = "storage")]
     server: Option<setup::Server>,
     /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
     /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
@@ -175,6 +175,14 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     if let Some(nodes) = line.cassandra {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
         return print(&mut out, line, &measure(&cluster.url("bench"), line.quick)?);
+    }
+    if let Some(server) = line.server.filter(|_| !line.only.is_empty()) {
+        if (server, &line.only[..]) != (setup::Server::Postgres, &[Measurement::Warm]) {
+            return Err("of measurements, only warm runs on a server, and only on postgres".into());
+        }
+        let options = [("--json", line.json), ("--quick", line.quick)];
+        let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
+        return setup::measure_on_postgres(&["--only", "warm"].into_iter().chain(given).collect::<Vec<_>>());
     }
     if let Some(server) = line.server {
         let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];

@@ -129,6 +129,18 @@ pub(crate) enum Server {
 /// A server, which ends when it is dropped, and its storage's URL.
 type Started = (Box<dyn Any>, String);
 
+/// Starts PostgreSQL, and this program again with `options`, so that its trials are on that server.
+pub(crate) fn measure_on_postgres(options: &[&str]) -> Result<(), Failure> {
+    let server = Postgres::start(&servers::target(), &[], &[])?;
+    let mut bench = Command::new(env::current_exe()?);
+    bench.env("VVM_TEST_STORAGE", server.url("postgres"));
+    bench.env("VVM_TEST_STORAGE_AT", server.address().to_string());
+    match bench.args(options).status()? {
+        status if status.success() => Ok(()),
+        status => Err(format!("measuring on PostgreSQL ended with {status}").into()),
+    }
+}
+
 impl Server {
     /// Starts the server, and this program again with credentials for it and `options`.
     pub(crate) fn measure(self, options: &[String]) -> Result<(), Failure> {

@@ -6,11 +6,15 @@ mod fault;
 pub(crate) mod histories;
 mod leadership_log;
 mod network;
+mod replicas;
 mod servers;
 
-use self::servers::{FaultyServers, PostgresServers, Servers};
+use self::{
+    replicas::Replicas,
+    servers::{FaultyServers, Servers},
+};
 use crate::Storage;
-use ::servers::owned;
+use ::servers::{mysql::MariaDb, owned, postgres::Postgres};
 use candidate::{Candidate, Pace};
 use fault::{Counts, Deletion, Event, Fault, Schedule};
 use ielections::{Timing, Ttl};
@@ -86,7 +90,8 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
         Storage::Etcd => Box::new(Servers::etcd()?),
         Storage::Kubernetes => Box::new(Servers::kubernetes()?),
         Storage::S3 => Box::new(Servers::s3()?),
-        Storage::Postgres => Box::new(PostgresServers::start()?),
+        Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
+        Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
         Storage::Mem | Storage::Sqlite | Storage::Sled => return Err("it is no server".into()),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
@@ -223,13 +228,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Alternates fail-overs of both kinds and pauses.
+    /// Alternates fail-overs of each kind and pauses.
     fn fail_over(&mut self, times: u32, rng: &mut fastrand::Rng) -> Result<(), String> {
-        if !self.servers.faults().contains(&Fault::FailOver) {
+        let kinds = self.servers.faults().iter().copied().filter(|fault| fault.changes_history());
+        let kinds: Vec<Fault> = kinds.collect();
+        if kinds.is_empty() {
             return Err("these servers have no standby".into());
         }
         for _ in 0..times {
-            for fault in [Fault::FailOver, Fault::FailOverLagging] {
+            for &fault in &kinds {
                 self.pass("no fault", TTL.get().mul_f64(1.0 + rng.f64()))?;
                 self.inject(fault, rng)?;
             }

@@ -37,7 +37,7 @@ struct CommandLine {
     /// `faketime`.
     #[arg(long, default_value_t = 0)]
     ahead: u32,
-    /// Only fail-overs, each kind so many times. PostgreSQL has them.
+    /// Only fail-overs, each kind so many times. PostgreSQL and MariaDB have them.
     #[arg(long)]
     fail_overs: Option<u32>,
 }
@@ -59,6 +59,8 @@ pub(crate) enum Storage {
     Etcd,
     /// kube-apiserver, which must have been built.
     Kubernetes,
+    /// MariaDB with a replica.
+    Mysql,
     /// PostgreSQL with a standby.
     Postgres,
     /// versitygw.
@@ -129,6 +131,7 @@ impl Storage {
             Self::Dynamodb => "dynamodb",
             Self::Etcd => "etcd",
             Self::Kubernetes => "kubernetes",
+            Self::Mysql => "mysql",
             Self::Postgres => "postgres",
             Self::S3 => "s3",
         }

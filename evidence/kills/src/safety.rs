@@ -33,6 +33,8 @@ use faults::Faults;
 use remains::{Orphans, Remains};
 #[cfg(feature = "dynamodb")]
 use servers::dynamodb::DynamoDbLocal;
+#[cfg(feature = "postgres")]
+use servers::postgres::Postgres;
 use std::{env, io, path::PathBuf, rc::Rc, time::Duration};
 use verdict::Successions;
 use vvm_clock::{Instant, SystemClock};
@@ -51,7 +53,7 @@ pub(crate) struct Args {
     /// How many candidates.
     #[arg(long, default_value_t = 5)]
     instances: usize,
-    /// The TTL, in milliseconds; 1000 if not given, 2000 with `--dynamodb-local`.
+    /// The TTL, in milliseconds; 1000 if not given, 2000 on a server.
     #[arg(long)]
     ttl_ms: Option<u64>,
     /// The mean time between two faults, in milliseconds; the TTL if not given.
@@ -81,6 +83,10 @@ pub(crate) struct Args {
     #[cfg(feature = "dynamodb")]
     #[arg(long)]
     dynamodb_local: bool,
+    /// Use PostgreSQL as the storage, and start it.
+    #[cfg(feature = "postgres")]
+    #[arg(long)]
+    postgres: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -134,6 +140,15 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     } else {
         (storage, ttl_ms, None)
     };
+    #[cfg(feature = "postgres")]
+    let (storage, ttl_ms, _postgres) = if args.postgres {
+        let server = Postgres::start(&servers::target(), &["safety"], &[]).map_err(io::Error::other)?;
+        let storage = server.url("safety");
+        init(programs.last(), &storage)?;
+        (storage, 2000, Some(server))
+    } else {
+        (storage, ttl_ms, None)
+    };
     let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
@@ -171,7 +186,7 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
 }
 
 /// Has the oldest program create what the storage needs.
-#[cfg(feature = "dynamodb")]
+#[cfg(any(feature = "dynamodb", feature = "postgres"))]
 fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
     let Some(vvm) = vvm else { return Ok(()) };
     let mut init = std::process::Command::new(vvm);

@@ -13,6 +13,7 @@ use servers::{
     mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
     postgres::{Pooler, Postgres},
+    replicated::Replicated as _,
     target,
 };
 use std::{

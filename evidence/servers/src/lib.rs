@@ -8,7 +8,7 @@
 //! - [`etcd`]: etcd, one member or several.
 //! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
 //! - [`objects`]: versitygw, MinIO, Azurite and S3Mock, servers of object stores.
-//! - [`postgres`]: PostgreSQL, primaries and standbys.
+//! - [`replicated`]: database servers with standbys: [`postgres`] and [`mysql`].
 //!
 //! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod mysql;
 pub mod objects;
 pub mod owned;
 pub mod postgres;
+pub mod replicated;
 
 use std::{
     env,

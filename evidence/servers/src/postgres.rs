@@ -4,8 +4,9 @@
 use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
-    free_address, in_memory,
+    free_address,
     owned::{Plan, Server, StartError, is_a_server, listens, system},
+    replicated::{self, Copy, Replicated, command, run, unpacked},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -80,42 +81,10 @@ impl Postgres {
         self.folder.path().join("locks").join(name)
     }
 
-    /// Starts a standby that streams from this server under the name `standby`. Restarts this server, whose
-    /// files it copies meanwhile: Maven's programs have no `pg_basebackup`.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
-    pub fn standby(&mut self) -> Result<Self, StartError> {
-        self.standby_at(free_address()?)
-    }
-
-    /// [`standby`](Self::standby) with this address.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
-    pub fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
-        let folder = folder()?;
-        self.server.end(Signal::INT)?;
-        // With owners and modes.
-        let mut copy = Command::new("cp");
-        copy.arg("-a").arg(self.folder.path().join("data")).arg(folder.path());
-        run(&mut copy, "cp")?;
-        let source = format!(
-            "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
-            self.address().port()
-        );
-        let data = folder.path().join("data");
-        let configuration = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
-        configuration.and_then(|mut file| file.write_all(source.as_bytes()))?;
-        fs::write(data.join("standby.signal"), "")?;
-        self.restart()?;
-        Self::at(address, self.programs.clone(), folder, &[])
-    }
-
     /// A folder with a fresh database.
     fn initialised(target: &Path) -> Result<(Programs, TempDir), StartError> {
         let programs = Programs::find(target)?;
-        let folder = folder()?;
+        let folder = replicated::folder(PREFIX)?;
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
         run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
@@ -164,72 +133,18 @@ impl Postgres {
         format!("postgres://{USER}@{}/{database}", self.address())
     }
 
-    /// Its version, as its programs print it.
-    pub fn version(&self) -> &str {
-        &self.programs.version
-    }
-
     /// The variable that makes other programs start servers of this one's version, and its value.
     pub fn programs(&self) -> (&'static str, String) {
         (NAMED, self.programs.folder.display().to_string())
     }
 
-    /// Makes a standby a primary, and waits until it takes writes.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn promote(&self) -> Result<(), StartError> {
-        let mut promote = self.programs.command("pg_ctl");
-        promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
-        run(&mut promote, "pg_ctl").map(drop)
-    }
-
-    /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn restart(&mut self) -> Result<(), StartError> {
-        self.kill()?;
-        self.server.start_again()
-    }
-
-    /// Ends it without notice, and waits until it has ended.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn kill(&mut self) -> Result<(), StartError> {
-        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
-        // and hold its port and memory.
-        self.server.end(Signal::QUIT)
-    }
-
     /// Changes a setting that a running server can change, soon.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn set(&mut self, setting: &str, value: &str) -> io::Result<()> {
+    fn set(&self, setting: &str, value: &str) -> Result<(), StartError> {
         let file = self.folder.path().join("data/postgresql.auto.conf");
         let mut file = OpenOptions::new().append(true).open(file)?;
         file.write_all(format!("{setting} = '{value}'\n").as_bytes())?;
-        self.signal(Signal::HUP)
-    }
-
-    /// Stops it as it stands (`SIGSTOP`), with the processes of its connections.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
-        self.signal_connections(Signal::STOP)
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.signal_connections(Signal::CONT)?;
-        self.signal(Signal::CONT)
+        let process = Pid::from_raw(self.id().cast_signed());
+        Ok(process.map_or(Ok(()), |process| kill_process(process, Signal::HUP)).map_err(io::Error::from)?)
     }
 
     /// They have process groups of their own, so that they are found by their parent.
@@ -250,6 +165,80 @@ impl Postgres {
     }
 }
 
+impl Replicated for Postgres {
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn version(&self) -> &str {
+        &self.programs.version
+    }
+
+    /// It streams under the name `standby`. Maven's programs have no `pg_basebackup`.
+    fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
+        self.server.end(Signal::INT)?;
+        let folder = Copy::of(self.folder.path(), PREFIX)?.into_folder();
+        let source = format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
+            self.address().port()
+        );
+        let data = folder.path().join("data");
+        let configuration = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
+        configuration.and_then(|mut file| file.write_all(source.as_bytes()))?;
+        fs::write(data.join("standby.signal"), "")?;
+        self.restart()?;
+        let standby = Self::at(address, self.programs.clone(), folder, &[])?;
+        standby.wait_for_standby(false)?;
+        Ok(standby)
+    }
+
+    fn promote(&mut self) -> Result<(), StartError> {
+        let mut promote = self.programs.command("pg_ctl");
+        promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
+        run(&mut promote, "pg_ctl").map(drop)
+    }
+
+    fn wait_for_standby(&self, waits: bool) -> Result<(), StartError> {
+        self.set("synchronous_standby_names", if waits { "standby" } else { "" })
+    }
+
+    fn restart(&mut self) -> Result<(), StartError> {
+        self.kill()?;
+        self.server.start_again()
+    }
+
+    fn kill(&mut self) -> Result<(), StartError> {
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
+        // and hold its port and memory.
+        self.server.end(Signal::QUIT)
+    }
+
+    /// With the processes of its connections.
+    fn stop(&mut self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        self.signal_connections(Signal::STOP)
+    }
+
+    fn go_on(&mut self) -> io::Result<()> {
+        self.signal_connections(Signal::CONT)?;
+        self.signal(Signal::CONT)
+    }
+
+    fn copy(&mut self) -> Result<Copy, StartError> {
+        self.server.end(Signal::INT)?;
+        let copy = Copy::of(self.folder.path(), PREFIX)?;
+        self.restart()?;
+        Ok(copy)
+    }
+
+    /// There is no statement here that a server of this kind needs.
+    fn restore(&mut self, copy: &Copy, _: &str) -> Result<(), StartError> {
+        self.kill()?;
+        copy.restore(self.folder.path())?;
+        self.server.start_again()
+    }
+}
+
 impl Drop for Postgres {
     /// Processes of connections that are stopped would not notice its end.
     fn drop(&mut self) {
@@ -257,12 +246,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The server's own user has to be able to write to it.
-fn folder() -> io::Result<TempDir> {
-    let folder = in_memory("postgres-")?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
-    Ok(folder)
-}
+const PREFIX: &str = "postgres-";
 
 /// Where Debian's package `pgbouncer` puts it.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
@@ -288,7 +272,7 @@ impl Pooler {
         }
         let version = run(command(Path::new(PROGRAM)).arg("--version"), "pgbouncer")?;
         let version = version.lines().next().unwrap_or_default().to_owned();
-        let folder = folder()?;
+        let folder = replicated::folder(PREFIX)?;
         let address = free_address()?;
         let users = folder.path().join("users");
         fs::write(&users, format!("\"{USER}\" \"\"\n"))?;
@@ -377,22 +361,9 @@ impl Programs {
         Ok(programs)
     }
 
-    /// A program that dies with the thread that starts it, and does not run as root. (A change of the user
-    /// clears the request to die, so `setpriv` makes it afterwards.)
     fn command(&self, program: &str) -> Command {
         command(&self.folder.join(program))
     }
-}
-
-/// See [`Programs::command`].
-fn command(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    if rustix::process::geteuid().is_root() {
-        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
-    }
-    // Readable for the server's user, as the folder of a test need not be.
-    command.arg("--pdeathsig=KILL").arg(program).current_dir("/");
-    command
 }
 
 fn debian() -> Option<PathBuf> {
@@ -405,33 +376,11 @@ fn debian() -> Option<PathBuf> {
 }
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
-    let jars = ARTIFACT.fetch(target)?;
-    let folder = jars.join("postgres");
-    if !folder.exists() {
-        // Tests may be at it at once: each unpacks its own, and the first one stays.
-        let own = TempDir::with_prefix_in("postgres-", &jars).map_err(system(jars.display()))?;
-        let jar = jars.join(format!("{}-{}.jar", ARTIFACT.name, ARTIFACT.version));
-        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
-        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(&own), "tar")?;
-        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).map_err(system(jars.display()))?;
-        if let Err(cause) = fs::rename(&own, &folder)
-            && !folder.exists()
-        {
-            return Err(system(folder.display())(cause));
-        }
-    }
+    let folder = unpacked(&ARTIFACT, target, "postgres", |own| {
+        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(own), "tar")?;
+        Ok(own.to_owned())
+    })?;
     Ok(folder.join("bin"))
-}
-
-/// Runs a command to its end; returns what it printed.
-fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
-    let output = command.output().map_err(system(program))?;
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(printed);
-    }
-    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Err(StartError::Failed(format!("{program}: {said}")))
 }
 
 /// Who gets in, and how. `cert` compares the common name of the certificate with the user.

@@ -15,9 +15,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_servers");
 #[test]
 fn server_ends_with_its_killed_owner() {
     // The owner prints a line when the server runs, and waits for an end of its input that never comes.
-    let script = format!("{PROGRAM} {GUARD} $$ sh -c 'echo $$; exec sleep 1000' & read never");
+    let script = format!("\"$0\" {GUARD} $$ sh -c 'echo $$; exec sleep 1000' & read never");
     let mut owner = Command::new("sh")
-        .args(["-c", &script])
+        .args(["-c", &script, PROGRAM])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -147,8 +147,10 @@ mod tests {
     }
 
     fn bash(script: &str, arguments: &[&str]) -> String {
-        let output =
-            process::Command::new("bash").args(["-c", script, "bash"]).args(arguments).output().unwrap();
+        let mut bash = process::Command::new("bash");
+        // It warns of a language that the machine doesn't have.
+        let bash = bash.env("LC_ALL", "C").args(["-c", script, "bash"]).args(arguments);
+        let output = bash.output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }

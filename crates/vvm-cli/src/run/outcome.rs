@@ -39,6 +39,8 @@ pub(super) struct ExitReason {
 pub(super) enum Cause {
     /// This signal asked for a stop.
     Stopped(Signal),
+    /// The same while no warm app was ready, so that this process did not campaign.
+    StoppedUnready(Signal),
     /// The guardian has died, and all that it contained with it.
     GuardianDied,
     /// The guardian did not answer until the kill deadline.
@@ -136,8 +138,13 @@ impl ExitReason {
                     Self::signalled(Outcome::Stopped, *signal, ", between two runs of the command")
                 }
                 Some(worked) => Self::of_worker(Outcome::Stopped, &worked.last),
+                // The end of a warm app is that of no leadership.
+                None if run.leadership.get().is_some() => Self::signalled(Outcome::Stopped, *signal, ""),
                 None => Self::signalled(Outcome::StoppedWhileWaiting, *signal, ""),
             },
+            Cause::StoppedUnready(signal) => {
+                Self::signalled(Outcome::StoppedWhileWaiting, *signal, ", while no app was ready")
+            }
             Cause::Hung(signal) => {
                 const WHAT: &str = "the storage does not answer, so the record may stand until it expires";
                 let stopped = Self::of(&Cause::Stopped(*signal), run, statuses);

@@ -235,7 +235,6 @@ impl WarmApp {
                 false => backoff.after_a_run_of(self.runner.clock.now().since(began)),
             };
             let name = &self.runner.reporter.name;
-            say_text!("{name}: {}; starting the app again in {}", ended.text, Span(pause));
             let released = released(&self.runner.status);
             tokio::select! {
                 biased;
@@ -244,6 +243,8 @@ impl WarmApp {
                 () = refuse_all(&mut self.requests) => {}
                 () = async {
                     released.await;
+                    // Not before: a host that has lost its leadership mostly ends.
+                    say_text!("{name}: {}; starting the app again in {}", ended.text, Span(pause));
                     self.runner.clock.sleep(pause).await;
                 } => {}
             }
@@ -531,10 +532,18 @@ impl Tree<'_> {
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
         let CommandRunner { reporter, status, .. } = self.runner;
-        self.ending = Some(self.ending.filter(|first| !first.is_wanted()).unwrap_or(ending));
+        let former = self.ending;
+        self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or(ending));
         let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
-        say_text!("{name} slot {slot}: stopping the app: {ending}");
-        let (holder, reason) = (reporter.holder.as_str(), ending.to_string());
+        let reason = match status.role() {
+            // Its end follows from that: the keeper kills it.
+            Role::Stopping { why: WhyStopping::GuardianDied, .. } if former.is_some() => return,
+            Role::Stopping { why: why @ WhyStopping::GuardianDied, .. } => why.to_string(),
+            Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
+            _ => ending.to_string(),
+        };
+        say_text!("{name} slot {slot}: stopping the app: {reason}");
+        let holder = reporter.holder.as_str();
         let (slot, epoch) = (*slot, epoch.get());
         tracing::info!(target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason);
         status.work_ended(reason.clone());

@@ -54,7 +54,7 @@ fn unit_passes_systemd_analyze_verify() {
     let hardening = folder.path().join("vvm@.service.d/hardening.conf");
     fs::create_dir(hardening.parent().unwrap()).unwrap();
     fs::write(&hardening, shipped("hardening.conf")).unwrap();
-    let unit = shipped("vvm@.service").replace("/usr/bin/vvm", VVM.path());
+    let unit = shipped("vvm@.service").replace("/usr/bin/vvm", &format!("\"{}\"", VVM.path()));
     fs::write(&path, &unit).unwrap();
     let verify = |path: &PathBuf| {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output()?;

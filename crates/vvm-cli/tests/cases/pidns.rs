@@ -170,8 +170,8 @@ mod timed {
     #[test]
     fn nothing_outlives_the_deadline_if_all_vvm_processes_are_stopped() {
         // 0.8 TTL after the last renewal.
-        let bound = Duration::from_millis(800) + harness::OUTLIVING;
-        gone_within("storm, all of ours stopped", bound, &["--ttl", "1s"], |trial, running| {
+        let bound = Duration::from_millis(1600) + harness::OUTLIVING;
+        gone_within("storm, all of ours stopped", bound, &["--ttl", "2s"], |trial, running| {
             running.signal(Signal::STOP);
             kill_process(running.host(), Signal::STOP).unwrap();
             for stage in ["vvm stage-namespace", "vvm stage-init"] {

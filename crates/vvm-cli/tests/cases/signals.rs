@@ -14,7 +14,8 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     let trial = VVM.trial();
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
         0.01; done\" & wait; wait";
-    let mut running = trial.run_script(script).start();
+    // On a terminal, the worker's group is that of the caller.
+    let mut running = trial.run_script(script).through(["setsid"]).start();
     running.stdout.wait_for("up");
     running.signal(Signal::USR1);
     running.wait();

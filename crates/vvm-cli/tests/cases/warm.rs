@@ -198,7 +198,9 @@ fn standby_leads_when_the_host_of_the_leader_is_killed() {
     let line = second.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
     first.finish();
-    second.signal(Signal::TERM);
+    // Not "stop requested", and not that the app has left.
+    second.signal(Signal::KILL);
+    second.stderr.wait_for("stopping the app: the guardian died");
     second.finish();
 }
 

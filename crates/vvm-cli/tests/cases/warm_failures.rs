@@ -21,11 +21,17 @@ fn leads(run: Run) -> Running {
 
 /// Ends `running` by TERM. Returns what its apps have said.
 fn end(running: Running) -> Vec<String> {
+    end_and_say(running).0
+}
+
+/// The same with the last line of the host.
+fn end_and_say(running: Running) -> (Vec<String>, String) {
     running.signal(Signal::TERM);
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     let is_of_the_app = |line: &String| ["leads", "stops", "warm"].iter().any(|word| line.starts_with(word));
-    finished.stdout.into_iter().filter(is_of_the_app).collect()
+    let said = finished.stdout.into_iter().filter(is_of_the_app).collect();
+    (said, finished.stderr.last().cloned().unwrap_or_default())
 }
 
 /// Checks that the next app works, and that no process of the one before is left.
@@ -217,6 +223,7 @@ fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
     drop(lock);
     // A host that is late is ended by its own deadline, and the app with it.
     assert!([79, 80, 128 + 9].contains(&finished.code()), "{:#?}", finished.stderr);
+    assert!(!finished.says("starting the app again"), "this vvm ends: {:#?}", finished.stderr);
     assert!(has_ended(app));
     next_is_alone(&trial, warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start());
 }
@@ -269,6 +276,7 @@ fn term_to_the_whole_group_stops_the_work_and_releases() {
     running.stdout.wait_for("stops \"terminating\"");
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    assert!(finished.says("payroll slot 1: stopped: by SIGTERM"), "{:#?}", finished.stderr);
     assert!(apps(&trial).is_empty() && is_free(&trial));
 }
 
@@ -280,7 +288,10 @@ fn step_down_is_refused_while_no_other_app_is_ready() {
     second.stdout.wait_for("warm");
     let (status, said, error) = trial.ask("step-down", &["--name", &trial.name(), "--to", "other"]);
     assert_ne!(status, 0, "{said}{error}");
-    assert_eq!(end(second), ["warm"]);
+    assert!(error.contains("An app of vvm run --warm must be ready"), "{error}");
+    let line = "payroll: stopped while waiting for leadership: by SIGTERM, while no app was ready";
+    let (said, told) = end_and_say(second);
+    assert_eq!((&said[..], told.ends_with(line)), (&["warm".to_owned()][..], true), "{told}");
     let said = end(first);
     assert_eq!(said.last().map(String::as_str), Some("stops \"terminating\""), "it led until the end");
     assert_eq!(said.len(), 3, "{said:#?}");

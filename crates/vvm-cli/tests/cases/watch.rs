@@ -83,7 +83,7 @@ fn screen_cursor_and_keyboard_are_restored_on_each_way_out() {
     trial.run(["true"]).finish();
     let mut terminal = Terminal::new(&trial);
     let line = format!(
-        "TERM=xterm {} watch --storage '{}' --name {}; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) \
+        "TERM=xterm '{}' watch --storage '{}' --name {}; echo left $(stty -a | grep -o -E -e '-?(icanon|echo) \
          ')",
         VVM.path(),
         trial.storage(),
@@ -117,7 +117,7 @@ fn suspended_watch_restores_the_terminal_and_follows_its_size() {
     terminal.resize(30, 20);
     let vvm = VVM.path();
     let (storage, name) = (trial.storage(), trial.name());
-    terminal.type_line(&format!("TERM=xterm {vvm} watch --storage '{storage}' --name {name}"));
+    terminal.type_line(&format!("TERM=xterm '{vvm}' watch --storage '{storage}' --name {name}"));
     terminal.screen.wait_for("\x1b[?1049h");
     let narrow = terminal.screen.wait_for("free, last epoch");
     assert!(!narrow.contains("RENEWAL SEEN"), "{narrow:?}");

@@ -17,6 +17,8 @@
 #[path = "../suites/driver.rs"]
 mod driver;
 mod failover;
+#[path = "../suites/failover.rs"]
+mod failover_suite;
 mod handles;
 
 use driver::{TTL, VACANT, entry, fresh, slot_of};

@@ -22,6 +22,8 @@
 mod driver;
 mod encrypted;
 mod failover;
+#[path = "../suites/failover.rs"]
+mod failover_suite;
 mod handles;
 #[path = "../suites/hints.rs"]
 mod hint_suite;

@@ -32,10 +32,14 @@ pub(super) enum Fault {
     StopMost,
     /// A server is killed, and started again.
     KillOne,
-    /// A server is killed for good, and its synchronous standby is promoted.
+    /// A server is killed for good, and a standby that has all of its writes is promoted.
     FailOver,
-    /// A server is killed for good, and an asynchronous standby that lacks the last writes is promoted.
+    /// A server is killed for good, and a standby that lacks the last writes is promoted.
     FailOverLagging,
+    /// A standby is promoted, and at the end the former server is used again, which lacks all since then.
+    SwitchBack,
+    /// A server goes on from a copy of its files that was made when the fault began, as an operator is told to.
+    Restore,
     /// The record of a slot is deleted by hand, while it is led as a rule. When the fault ends, what stands there
     /// is deleted again: a placeholder, or the record of the next leader.
     DeleteRecord,
@@ -75,9 +79,13 @@ impl Fault {
             Self::Slow => Some((Conditions::link(Link::Slow(TTL.get() / 4)), false)),
             Self::Silent => Some((Conditions::link(Link::Silent), true)),
             Self::Forged => Some((Conditions::forging(0.3), false)),
-            Self::StopOne | Self::StopMost | Self::KillOne | Self::FailOver | Self::FailOverLagging => None,
-            Self::DeleteRecord | Self::DeleteAll => None,
+            _ => None,
         }
+    }
+
+    /// Whether another server, or another state of a server, is used after it.
+    pub(super) fn changes_history(self) -> bool {
+        matches!(self, Self::FailOver | Self::FailOverLagging | Self::SwitchBack | Self::Restore)
     }
 
     /// Returns what is deleted at its beginning and at its end.
@@ -97,6 +105,8 @@ impl Fault {
         let most = match self {
             // Long enough for the leader's deadline.
             Self::StopMost => return TTL.get().mul_f64(1.5 + rng.f64()),
+            // Long enough for leaders on the server that was promoted.
+            Self::SwitchBack => return TTL.get().mul_f64(2.5 + rng.f64()),
             _ => TTL.get() * 3,
         };
         (TTL.get() / 2) + (most - TTL.get() / 2).mul_f64(rng.f64())
@@ -114,8 +124,10 @@ impl fmt::Display for Fault {
             Self::StopOne => "one server stopped",
             Self::StopMost => "no quorum",
             Self::KillOne => "one server killed",
-            Self::FailOver => "fail-over, synchronous",
+            Self::FailOver => "fail-over, complete",
             Self::FailOverLagging => "fail-over, lagging",
+            Self::SwitchBack => "fail-over and back",
+            Self::Restore => "restore in place",
             Self::DeleteRecord => "a record deleted twice",
             Self::DeleteAll => "all deleted twice",
         })
@@ -165,6 +177,8 @@ pub(crate) enum Event {
     ServerRestarted,
     FailedOver,
     FailedOverLagging,
+    SwitchedBack,
+    Restored,
     Repeated,
     Deleted,
     LostByDeletion,
@@ -191,8 +205,10 @@ impl fmt::Display for Event {
             Self::ServerStopped => "servers stopped",
             Self::QuorumLost => "times that no quorum was left",
             Self::ServerRestarted => "servers killed and started again",
-            Self::FailedOver => "synchronous standbys promoted",
+            Self::FailedOver => "standbys with all writes promoted",
             Self::FailedOverLagging => "lagging standbys promoted",
+            Self::SwitchedBack => "switches back to a former primary that lags",
+            Self::Restored => "restores in place",
             Self::Repeated => "connections whose messages were repeated after their end",
             Self::Deleted => "deletions by hand",
             Self::LostByDeletion => "leaders lost because their record was deleted",

@@ -2,7 +2,7 @@
 //! messages that are delayed, lost, repeated and cut. Their [history] is checked with porcupine: one order
 //! of all steps must explain every answer.
 //!
-//! Not covered: `peek`, which may be stale; fail-over, after which PostgreSQL adopts a record by a step of its own; and
+//! Not covered: `peek`, which may be stale; fail-over, after which PostgreSQL and MariaDB adopt a record by a step of their own; and
 //! deletions by hand, which no order of steps explains.
 
 mod clients;
@@ -14,10 +14,11 @@ use super::{
     Interruption,
     fault::{Counts, Fault},
     network::{Conditions, Link, Network, WriteUnderWay},
-    servers::{FaultyServers, PostgresServers, Servers},
+    replicas::Replicas,
+    servers::{FaultyServers, Servers},
 };
 use crate::Storage;
-use ::servers::{built::HISTORY_CHECKER, target};
+use ::servers::{built::HISTORY_CHECKER, mysql::MariaDb, postgres::Postgres, target};
 use clients::{Client, NAME, Open, SLOTS};
 use history::{History, Recorder};
 use rusqlite::Connection;
@@ -167,7 +168,8 @@ impl Place {
             Storage::Dynamodb => Box::new(Servers::dynamodb()?),
             Storage::Etcd => Box::new(Servers::etcd()?),
             Storage::Kubernetes => Box::new(Servers::kubernetes()?),
-            Storage::Postgres => Box::new(PostgresServers::start()?),
+            Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
+            Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
             Storage::S3 => Box::new(Servers::s3()?),
         };
         let mut network = Network::new(CLIENTS, servers.protocol(), Arc::clone(&counts), clock.clone());
@@ -323,6 +325,6 @@ impl Place {
 impl Fault {
     /// Whether all that happens to a storage under it are the steps of its clients.
     fn keeps_history(self) -> bool {
-        !matches!(self, Self::FailOver | Self::FailOverLagging | Self::DeleteRecord | Self::DeleteAll)
+        !self.changes_history() && !matches!(self, Self::DeleteRecord | Self::DeleteAll)
     }
 }

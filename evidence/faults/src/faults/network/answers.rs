@@ -13,6 +13,8 @@ pub(crate) enum Protocol {
     Etcd,
     /// The proxy does TLS with the server, and none with the client.
     Kubernetes(Tls),
+    /// That of MariaDB and MySQL.
+    Mysql,
     Postgres,
     S3,
 }
@@ -43,6 +45,12 @@ impl Protocol {
             Self::Cql | Self::Etcd | Self::Postgres => {
                 incarnation.is_some_and(|incarnation| find(bytes, incarnation.as_bytes()).is_some())
             }
+            // In a statement as text, bytes are digits.
+            Self::Mysql => incarnation.is_some_and(|incarnation| {
+                let digits: String =
+                    incarnation.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+                find(bytes, digits.as_bytes()).is_some()
+            }),
             Self::DynamoDb => [".PutItem", ".UpdateItem", ".DeleteItem"]
                 .iter()
                 .any(|operation| find(bytes, operation.as_bytes()).is_some()),
@@ -75,6 +83,10 @@ impl Protocol {
                 let refusal = postgres(b'E', "ERROR", "55P03", "canceling statement due to lock timeout");
                 goes_on(Forged::Throttled, [&refusal[..], b"Z\0\0\0\x05I"].concat())
             }
+            (Self::Mysql, 1) => ends(unknown, mysql(1317, "70100", "Query execution was interrupted")),
+            (Self::Mysql, _) => {
+                ends(Forged::Throttled, mysql(1205, "HY000", "Lock wait timeout exceeded; try again"))
+            }
             (Self::Etcd, 1) => ends(unknown, etcd(request, at(), "14", "etcdserver: request timed out")),
             (Self::Etcd, _) => {
                 ends(Forged::Throttled, etcd(request, at(), "8", "etcdserver: too many requests"))
@@ -103,6 +115,12 @@ const NOT_REPLICATED: &str = "canceling wait for synchronous replication due to 
 fn postgres(letter: u8, severity: &str, code: &str, what: &str) -> Vec<u8> {
     let fields = format!("S{severity}\0V{severity}\0C{code}\0M{what}\0\0");
     [&[letter], &(fields.len() as u32 + 4).to_be_bytes()[..], fields.as_bytes()].concat()
+}
+
+/// A refusal, as the answer to the first packet of a request.
+fn mysql(code: u16, state: &str, what: &str) -> Vec<u8> {
+    let refusal = [&[0xff], &code.to_le_bytes()[..], b"#", state.as_bytes(), what.as_bytes()].concat();
+    [&[refusal.len() as u8, 0, 0, 1], &refusal[..]].concat()
 }
 
 /// Returns the frame that is there at `at`, of frames with headers of nine bytes.
@@ -186,6 +204,7 @@ mod tests {
         let with = [b"SELECT", &[7; 16][..]].concat();
         for (protocol, write, read) in [
             (Protocol::Postgres, &with[..], &b"SELECT"[..]),
+            (Protocol::Mysql, b"\x03UPDATE t SET i = x'07070707070707070707070707070707'", b"\x03SELECT 1"),
             (Protocol::S3, b"PUT /bucket/key", b"GET /bucket/key"),
             (Protocol::DynamoDb, b"x-amz-target: DynamoDB_20120810.UpdateItem", b"DynamoDB_20120810.GetItem"),
         ] {

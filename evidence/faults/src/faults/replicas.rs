@@ -1,0 +1,294 @@
+//! [`Replicas`]: a primary and its standby, which take turns at two addresses, and the fail-overs between them. On PostgreSQL
+//! and on MariaDB.
+
+use super::{
+    TTL,
+    fault::{Deletion, Event, Fault},
+    network::Protocol,
+    servers::{FaultyServers, Front, text},
+};
+use servers::{
+    mysql::MariaDb,
+    owned::StartError,
+    postgres::Postgres,
+    replicated::{Copy, Replicated},
+};
+use std::net::SocketAddr;
+
+/// A database server of which fault runs start two.
+pub(super) trait Faulty: Replicated {
+    const PROTOCOL: Protocol;
+
+    /// In the order of the report.
+    const FAULTS: &[Fault];
+
+    const REQUIRED: &[Event];
+
+    /// Whether a primary without its standby does not answer, once it was told to wait for it.
+    const WAITS_FOR_STANDBY: bool;
+
+    /// What an operator does before a server that was restored accepts writes.
+    const AFTER_RESTORE: &str;
+
+    fn start() -> Result<Self, StartError>;
+
+    /// Lets a standby have all that this server has answered.
+    fn hand_over(&self, standby: &Self) -> Result<(), StartError>;
+
+    /// The URL of the storage on these hosts.
+    fn url(hosts: &str) -> String;
+}
+
+impl Faulty for Postgres {
+    const PROTOCOL: Protocol = Protocol::Postgres;
+
+    const FAULTS: &[Fault] =
+        &[Fault::StopOne, Fault::StopMost, Fault::KillOne, Fault::FailOver, Fault::FailOverLagging];
+
+    const REQUIRED: &[Event] = &[
+        Event::ForgedRefused,
+        Event::Throttled,
+        Event::ServerStopped,
+        Event::QuorumLost,
+        Event::ServerRestarted,
+        Event::FailedOver,
+        Event::FailedOverLagging,
+    ];
+
+    const WAITS_FOR_STANDBY: bool = true;
+
+    // A restore gives it a timeline of its own.
+    const AFTER_RESTORE: &str = "";
+
+    fn start() -> Result<Self, StartError> {
+        Self::start(&servers::target(), &[], &[])
+    }
+
+    /// Its commits have waited for the standby.
+    fn hand_over(&self, _: &Self) -> Result<(), StartError> {
+        Ok(())
+    }
+
+    fn url(hosts: &str) -> String {
+        format!("postgres://postgres@{hosts}/postgres")
+    }
+}
+
+impl Faulty for MariaDb {
+    const PROTOCOL: Protocol = Protocol::Mysql;
+
+    const FAULTS: &[Fault] = &[
+        Fault::StopMost,
+        Fault::KillOne,
+        Fault::FailOver,
+        Fault::FailOverLagging,
+        Fault::SwitchBack,
+        Fault::Restore,
+    ];
+
+    const REQUIRED: &[Event] = &[
+        Event::ForgedRefused,
+        Event::Throttled,
+        Event::QuorumLost,
+        Event::ServerRestarted,
+        Event::FailedOver,
+        Event::FailedOverLagging,
+        Event::SwitchedBack,
+        Event::Restored,
+    ];
+
+    const WAITS_FOR_STANDBY: bool = false;
+
+    // As its page says.
+    const AFTER_RESTORE: &str = "UPDATE faults.sysvvm_history SET server = ''";
+
+    fn start() -> Result<Self, StartError> {
+        Self::start(&servers::target(), &["faults"], &[])
+    }
+
+    fn hand_over(&self, standby: &Self) -> Result<(), StartError> {
+        self.statement("SET GLOBAL read_only = 1")?;
+        self.catch_up(standby)
+    }
+
+    fn url(hosts: &str) -> String {
+        format!("mysql://root@{hosts}/faults")
+    }
+}
+
+/// A primary with one standby, which has all of its writes but before a fail-over that forgets some.
+pub(super) struct Replicas<S> {
+    name: String,
+    primary: S,
+    /// `None` after it was promoted.
+    standby: Option<S>,
+    /// The one before, if it is to be used again.
+    former: Option<S>,
+    copy: Option<Copy>,
+    /// In the order of the URL.
+    addresses: [SocketAddr; 2],
+    front: Front,
+    to_repair: Option<Fault>,
+}
+
+impl<S: Faulty> Replicas<S> {
+    pub(super) fn start() -> Result<Self, String> {
+        let mut primary = S::start().map_err(text)?;
+        let standby = primary.standby().map_err(text)?;
+        primary.wait_for_standby(true).map_err(text)?;
+        let addresses = [primary.address(), standby.address()];
+        let name = format!("{} with a standby", primary.version());
+        let (front, standby) = (Front::find()?, Some(standby));
+        let (former, copy, to_repair) = (None, None, None);
+        Ok(Self { name, primary, standby, former, copy, addresses, front, to_repair })
+    }
+
+    /// Makes the standby the primary. Returns the former one, which is killed.
+    fn fail_over(&mut self) -> Result<Option<S>, StartError> {
+        self.primary.kill()?;
+        let Some(standby) = self.standby.take() else { return Ok(None) };
+        let former = std::mem::replace(&mut self.primary, standby);
+        self.primary.promote()?;
+        Ok(Some(former))
+    }
+
+    /// A new standby, at the address that is free. Its primary is restarted.
+    fn replace_standby(&mut self) -> Result<(), StartError> {
+        let address = self.addresses.iter().find(|address| **address != self.primary.address());
+        let Some(address) = address else { return Ok(()) };
+        self.primary.wait_for_standby(false)?;
+        self.standby = Some(self.primary.standby_at(*address)?);
+        self.primary.wait_for_standby(true)
+    }
+
+    fn standby(&mut self) -> Result<&mut S, StartError> {
+        self.standby.as_mut().ok_or_else(|| StartError::Failed("there is no standby".into()))
+    }
+
+    /// Fails over once the standby has all that was written.
+    fn fail_over_complete(&mut self) -> Result<Option<S>, StartError> {
+        if let Some(standby) = &self.standby {
+            self.primary.hand_over(standby)?;
+        }
+        self.fail_over()
+    }
+
+    fn begin(&mut self, fault: Fault) -> Result<Vec<Event>, StartError> {
+        self.to_repair = Some(fault);
+        Ok(match fault {
+            // Without it the primary waits before it answers.
+            Fault::StopOne if S::WAITS_FOR_STANDBY => {
+                self.standby()?.stop()?;
+                vec![Event::ServerStopped]
+            }
+            Fault::StopMost => {
+                self.primary.stop()?;
+                self.standby()?.stop()?;
+                vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost]
+            }
+            Fault::KillOne => {
+                self.primary.kill()?;
+                vec![Event::ServerRestarted]
+            }
+            Fault::FailOver => {
+                self.fail_over_complete()?;
+                vec![Event::FailedOver]
+            }
+            // From now on the standby lags.
+            Fault::FailOverLagging => {
+                self.primary.wait_for_standby(false)?;
+                self.standby()?.kill()?;
+                vec![Event::FailedOverLagging]
+            }
+            Fault::SwitchBack => {
+                self.former = self.fail_over_complete()?;
+                vec![Event::SwitchedBack]
+            }
+            Fault::Restore => {
+                self.copy = Some(self.primary.copy()?);
+                vec![Event::Restored]
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        match self.to_repair.take() {
+            Some(Fault::StopOne | Fault::StopMost) => {
+                self.primary.go_on()?;
+                Ok(self.standby()?.go_on()?)
+            }
+            Some(Fault::KillOne) => self.primary.restart(),
+            Some(Fault::FailOver) => self.replace_standby(),
+            Some(Fault::FailOverLagging) => {
+                self.primary.kill()?;
+                self.standby()?.restart()?;
+                self.fail_over()?;
+                self.replace_standby()
+            }
+            Some(Fault::SwitchBack) => {
+                self.primary.kill()?;
+                if let Some(former) = self.former.take() {
+                    self.primary = former;
+                }
+                self.primary.restart()?;
+                self.replace_standby()
+            }
+            Some(Fault::Restore) => {
+                if let Some(copy) = self.copy.take() {
+                    self.primary.restore(&copy, S::AFTER_RESTORE)?;
+                }
+                self.standby = None;
+                self.replace_standby()
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<S: Faulty> FaultyServers for Replicas<S> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn protocol(&self) -> Protocol {
+        S::PROTOCOL
+    }
+
+    fn servers(&self) -> Vec<SocketAddr> {
+        self.addresses.to_vec()
+    }
+
+    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
+        self.front.proxy(candidate, usize::from(server != self.addresses[0]))
+    }
+
+    fn url(&self, candidate: Option<usize>) -> String {
+        let hosts = self.addresses.map(|server| match candidate {
+            Some(candidate) => self.proxy_address(candidate, server).to_string(),
+            None => server.to_string(),
+        });
+        let bound = TTL.get().as_secs();
+        format!("{}?max_ttl={bound}s&request_timeout=1s", S::url(&hosts.join(",")))
+    }
+
+    fn required_events(&self) -> &'static [Event] {
+        S::REQUIRED
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        S::FAULTS
+    }
+
+    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+        self.begin(fault).map_err(text)
+    }
+
+    fn delete(&self, _: Deletion) -> Result<(), String> {
+        Err("a table is not edited by hand".into())
+    }
+
+    fn repair(&mut self) -> Result<(), String> {
+        self.end().map_err(text)
+    }
+}

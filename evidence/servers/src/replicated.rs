@@ -1,0 +1,171 @@
+//! [`Replicated`]: a database server whose standby can be promoted. Also what its kinds share: a folder that the server's own
+//! user can write to, the programs of a jar, and commands that run to their end.
+
+use crate::{
+    built::Artifact,
+    free_address, in_memory,
+    owned::{StartError, system},
+};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// A server with its data in a folder. It is a primary, or a standby that copies what its primary writes.
+pub trait Replicated: Sized + 'static {
+    /// Its address for clients: the same after a restart.
+    fn address(&self) -> SocketAddr;
+
+    /// Its version, as its program prints it.
+    fn version(&self) -> &str;
+
+    /// Starts a standby of this server. Restarts this server, whose files it copies meanwhile.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    fn standby(&mut self) -> Result<Self, StartError> {
+        self.standby_at(free_address()?)
+    }
+
+    /// [`standby`](Self::standby) with this address.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError>;
+
+    /// Makes a standby a primary that takes writes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn promote(&mut self) -> Result<(), StartError>;
+
+    /// Lets commits wait for a standby, if servers of this kind can.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn wait_for_standby(&self, waits: bool) -> Result<(), StartError>;
+
+    /// Ends it without notice, and waits until it has ended.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn kill(&mut self) -> Result<(), StartError>;
+
+    /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn restart(&mut self) -> Result<(), StartError>;
+
+    /// Stops it as it stands (`SIGSTOP`).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn stop(&mut self) -> io::Result<()>;
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn go_on(&mut self) -> io::Result<()>;
+
+    /// Copies its files. Restarts it.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn copy(&mut self) -> Result<Copy, StartError>;
+
+    /// Ends it without notice, and starts it with the files of a copy. Carries out `statement` before it accepts writes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn restore(&mut self, copy: &Copy, statement: &str) -> Result<(), StartError>;
+}
+
+/// The files of a server as they were once.
+#[derive(Debug)]
+pub struct Copy(TempDir);
+
+impl Copy {
+    /// Of the folder `data` in the folder of a server that has ended.
+    pub(crate) fn of(server: &Path, prefix: &str) -> Result<Self, StartError> {
+        let folder = folder(prefix)?;
+        copy(server, folder.path())?;
+        Ok(Self(folder))
+    }
+
+    /// Puts them back.
+    pub(crate) fn restore(&self, server: &Path) -> Result<(), StartError> {
+        fs::remove_dir_all(server.join("data"))?;
+        copy(self.0.path(), server)
+    }
+
+    pub(crate) fn into_folder(self) -> TempDir {
+        self.0
+    }
+}
+
+/// With owners and modes.
+fn copy(from: &Path, to: &Path) -> Result<(), StartError> {
+    let mut copy = Command::new("cp");
+    run(copy.arg("-a").arg(from.join("data")).arg(to), "cp").map(drop)
+}
+
+/// A folder that the server's own user can write to.
+pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
+    let folder = in_memory(prefix)?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+    Ok(folder)
+}
+
+/// A command that dies with the thread that starts it, and does not run as root. (A change of the user clears the request to
+/// die, so `setpriv` makes it afterwards.)
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    }
+    // Readable for the server's user, as the folder of a test need not be.
+    command.arg("--pdeathsig=KILL").arg(program).current_dir("/");
+    command
+}
+
+/// The folder `name` beside the jars of an artifact. If there is none, `unpack` makes it of a folder with what the jar has, and
+/// returns where it is.
+pub(crate) fn unpacked(
+    artifact: &Artifact,
+    target: &Path,
+    name: &str,
+    unpack: impl FnOnce(&Path) -> Result<PathBuf, StartError>,
+) -> Result<PathBuf, StartError> {
+    let jars = artifact.fetch(target)?;
+    let folder = jars.join(name);
+    if !folder.exists() {
+        // Tests may be at it at once: each unpacks its own, and the first one stays.
+        let own = TempDir::with_prefix_in(name, &jars).map_err(system(jars.display()))?;
+        let jar = jars.join(format!("{}-{}.jar", artifact.name, artifact.version));
+        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755))?;
+        if let Err(cause) = fs::rename(unpack(own.path())?, &folder)
+            && !folder.exists()
+        {
+            return Err(system(folder.display())(cause));
+        }
+    }
+    Ok(folder)
+}
+
+/// Runs a command to its end; returns what it printed.
+pub(crate) fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
+    let output = command.output().map_err(system(program))?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    Err(StartError::Failed(format!("{program}: {said}")))
+}
