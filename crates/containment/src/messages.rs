@@ -315,7 +315,9 @@ fn errno_word(errno: Errno) -> u64 {
 }
 
 fn errno(word: u64) -> Option<Errno> {
-    Some(Errno::from_raw_os_error(i32::try_from(word).ok()?))
+    // The kernel has no other numbers, and rustix panics at them.
+    let number = i32::try_from(word).ok().filter(|number| (1..4096).contains(number))?;
+    Some(Errno::from_raw_os_error(number))
 }
 
 /// The values of enums, each as its place in the list.
@@ -400,7 +402,7 @@ impl Message for FromShim {
 
     fn from_frame(frame: &Frame) -> Option<Self> {
         (frame.kind == 33).then_some(())?;
-        Some(Self { errno: i32::try_from(frame.words[0]).ok()? })
+        Some(Self { errno: errno(frame.words[0])?.raw_os_error() })
     }
 }
 
