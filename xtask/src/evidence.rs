@@ -78,7 +78,7 @@ use How::{OwnStep, Small};
 
 /// The commands behind `cargo xtask`, as on the page.
 #[rustfmt::skip]
-const SMOKES: [(&str, How, Option<Need>); 60] = [
+const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
@@ -190,7 +190,7 @@ pub(crate) fn smoke(all: bool) -> Result<(), String> {
     let root = Workspace::read().map_err(|error| error.to_string())?.root;
     build_all(&root)?;
     let (mut runs, mut left_out) = (Vec::new(), 0);
-    for (command, how, need) in &SMOKES {
+    for (command, how, need) in SMOKES {
         match how {
             OwnStep(step) => println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`"),
             Small(program, arguments) => match need.and_then(Need::missing) {
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn step_that_runs_a_command_in_ci_exists() {
         let steps = include_str!("ci/steps.rs");
-        for (_, how, _) in &SMOKES {
+        for (_, how, _) in SMOKES {
             if let OwnStep(step) = how {
                 // The step of a driver's server is named after the driver.
                 let name = step.find(" on a real server").map_or(*step, |at| &step[at..]);
