@@ -150,7 +150,7 @@ fn main() -> ExitCode {
     for decoder in DECODERS.iter().filter(|decoder| decoder.name.contains(&args.only)) {
         let until: Instant = SystemClock::read().after(Duration::from_secs_f64(args.minutes.max(0.0) * 60.0));
         // The clock is read for one input in 64.
-        let goes_on = |count: u64| count % 64 != 0 || SystemClock::read() < until;
+        let goes_on = |count: u64| !count.is_multiple_of(64) || SystemClock::read() < until;
         match run(decoder, &mut Rng::with_seed(args.seed), goes_on) {
             Ok(Counts { inputs, accepted }) => {
                 println!("{}: {inputs} changed inputs, {accepted} of them accepted", decoder.name);
