@@ -434,7 +434,8 @@ fn list(root: &Path) -> Result<Vec<PathBuf>, BrokenError> {
     Ok(names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
 }
 
-/// Removes the files below `folder` that are not in `kept`: a module that was deleted must not be found.
+/// Removes the files below `folder` that are not in `kept`, and folders that are empty then: a module or package
+/// that was deleted must not be found.
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), BrokenError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
@@ -445,6 +446,8 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), BrokenEr
         let path = entry.path();
         if entry.file_type().map_err(failed(&path))?.is_dir() {
             remove_others(&path, kept)?;
+            // Succeeds only if it is empty. A package is found by its folder.
+            let _keeps_files = fs::remove_dir(&path);
         } else if !kept.contains(&path) {
             fs::remove_file(&path).map_err(failed(&path))?;
         }
@@ -482,7 +485,7 @@ mod tests {
         }
         remove_others(folder.path(), &BTreeSet::from([at("src/kept.rs")])).unwrap();
         assert!(at("src/kept.rs").exists());
-        assert!(!at("src/gone.rs").exists() && !at("src/old/gone.rs").exists());
+        assert!(!at("src/gone.rs").exists() && !at("src/old").exists());
     }
 
     #[test]
