@@ -9,7 +9,10 @@ use super::{
     file_system::{FileSystem, Mount},
 };
 use crate::sysvvm::{Description, Opened, Provenance};
-use rustix::fs::{Access, access};
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 use std::{
     fs::{self, Metadata},
     io,
@@ -116,8 +119,11 @@ pub(super) fn check(
 /// Checked before SQLite opens anything: a connection that can't write the file would still create a log and
 /// an index, as files of this user. They would keep every other user from writing.
 pub(super) fn check_writable(path: &Path) -> Result<(), OpenError> {
-    let is_obstacle =
-        |file: &PathBuf| file.exists() && access(file, Access::READ_OK | Access::WRITE_OK).is_err();
+    // SQLite may remove log and index meanwhile: another process closes the database.
+    let is_obstacle = |file: &PathBuf| {
+        let allowed = access(file, Access::READ_OK | Access::WRITE_OK);
+        file.exists() && allowed.is_err_and(|error| error != Errno::NOENT)
+    };
     let [log, index] = side_files(path);
     match [path.to_owned(), log, index].into_iter().find(is_obstacle) {
         Some(file) => Err(OpenError::ReadOnlyFile(file)),
@@ -303,6 +309,25 @@ mod tests {
             mount: None,
             mode: Some(0o660),
         }
+    }
+
+    #[test]
+    fn log_that_is_removed_meanwhile_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        fs::write(&path, "").unwrap();
+        let [log, _] = side_files(&path);
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                for _ in 0..20_000 {
+                    fs::write(&log, "").unwrap();
+                    fs::remove_file(&log).unwrap();
+                }
+            });
+            while !others.is_finished() {
+                check_writable(&path).unwrap();
+            }
+        });
     }
 
     #[test]
