@@ -11,8 +11,8 @@ mod placeholder;
 mod storage;
 
 #[cfg(feature = "testing")]
-#[cfg(feature = "testing")]
 pub use content::decodes;
+#[cfg(feature = "testing")]
 pub use memory::Memory;
 pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
 
