@@ -24,7 +24,7 @@ use ielections::{AcquireError, Env, Holder};
 use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 use vvm_deadman::Deadman;
-use vvm_host::{Ended, Host, HostError, OnLoss, Signals};
+use vvm_host::{Ended, Host, HostError, Next, Services, Signals};
 use vvm_orch::Problem;
 
 /// `vvm elect`.
@@ -72,7 +72,6 @@ async fn campaign(
     demoter: &Arc<Demoter>,
 ) -> Result<u8, HostError> {
     let mut settings = args.candidate.host_settings(holder.clone());
-    settings.on_loss = OnLoss::Rejoin;
     // The leader is another process, so the on-loss hook has to run before this one ends.
     settings.stop_on_quit = true;
     let deadman = Deadman::with_trigger(hooks.trigger());
@@ -96,10 +95,20 @@ async fn campaign(
         loss_failed: Arc::default(),
         status: Arc::clone(&status),
     };
-    let mut running = pin!(host.run(|| {
+    let services = || -> Services {
         say_text!("{name}: waiting for leadership as {holder}");
         vec![Box::new(service.clone())]
-    }));
+    };
+    let after = |ended: &Ended| match ended {
+        // Past the kill deadline, the host waits for no service: the on-loss hook may still run, and this process
+        // ends after it. A claim meanwhile would keep the leadership from others, and do no work.
+        Ended::Problem(Problem::Lost(_)) => {
+            let hooks = Arc::clone(hooks);
+            Next::CampaignWhen(Box::pin(async move { drop(hooks.lose().await) }))
+        }
+        _ => Next::Stop,
+    };
+    let mut running = pin!(host.run_then(services, after));
     let ended = tokio::select! {
         biased;
         ended = &mut running => ended,

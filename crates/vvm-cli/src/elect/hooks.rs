@@ -181,7 +181,8 @@ impl Hooks {
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
-    /// Kills an on-lead hook that still runs, and runs the on-loss hook.
+    /// Kills an on-lead hook that still runs, and runs the on-loss hook, unless it has run for this leadership. Never
+    /// ready once the kill deadline has passed: the process ends then.
     ///
     /// # Errors
     /// [`HookError`].
