@@ -20,7 +20,7 @@ pub struct Limits {
     pub min_ttl: Duration,
     /// The longest key in bytes, including prefixes. At least [`Limits::LEAST_KEY_BYTES`].
     pub max_key_bytes: usize,
-    /// The longest value, in bytes.
+    /// The longest holder, in bytes. Records have no other part whose length varies.
     pub max_value_bytes: usize,
     /// How many keys one [`TtlStorage::scan`] reads at a time.
     pub scan_batch: usize,

@@ -117,7 +117,7 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         Err(ReadError::Fatal(NoDocuments.into()))
     }
 
-    /// Reads a page of documents.
+    /// Reads a page of documents. `scan.limit` is between 1 and [`DocumentLimits::max_page`].
     async fn scan_documents(&self, _at: &Partition, _scan: &Scan) -> Result<Page, ReadError> {
         Err(ReadError::Fatal(NoDocuments.into()))
     }

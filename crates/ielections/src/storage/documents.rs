@@ -51,7 +51,8 @@ pub struct Scan {
     pub prefix: Bytes,
     /// Only documents after this id.
     pub after: Option<DocumentId>,
-    /// At most this number of documents, or [`DocumentLimits::max_page`] if that is less.
+    /// At most this number of documents, or [`DocumentLimits::max_page`] if that is less. At least one: 0 counts
+    /// as 1.
     pub limit: usize,
 }
 
@@ -85,7 +86,8 @@ impl Scan {
 pub struct Page {
     /// In the order of their ids. May be fewer than requested, or none, although more follow.
     pub documents: Vec<Document>,
-    /// Where the scan goes on ([`Scan::after`]); `None` at its end.
+    /// The [`Scan::after`] of the next page: the last id that this one covers, not the one behind it. `None` at
+    /// the end of the scan.
     pub next: Option<DocumentId>,
 }
 
