@@ -70,6 +70,6 @@ fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
     let place = || StorageUrl::from(args.storage.as_str()).to_string();
     let place = file_and_owner(&url).unwrap_or_else(place);
     let done = if existed { "exists already:" } else { "created" };
-    let allows = args.max_ttl.map(|ttl| format!("; it allows TTLs up to {ttl}")).unwrap_or_default();
+    let allows = args.max_ttl.map(|ttl| format!("; it allows TTLs of {ttl}")).unwrap_or_default();
     writeln!(io::stdout(), "{done} {place}{allows}").map_err(InspectError::Output)
 }
