@@ -23,8 +23,6 @@ mod remains;
 mod verdict;
 mod warm;
 
-pub(crate) use candidates::work;
-
 use candidates::{Instance, Setup, Worker};
 use clap::Subcommand;
 use clients::{Client, Receiver};
@@ -35,7 +33,12 @@ use remains::{Orphans, Remains};
 use servers::dynamodb::DynamoDbLocal;
 #[cfg(feature = "postgres")]
 use servers::postgres::Postgres;
-use std::{env, io, path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
 use verdict::Successions;
 use vvm_clock::{Instant, SystemClock};
 
@@ -93,6 +96,14 @@ pub(crate) struct Args {
 enum Command {
     /// Workers that try to escape containment, and how long they outlive their host.
     Fugitives(fugitives::Options),
+}
+
+/// The worker: works until it is killed, or, as a warm app, while it leads.
+pub(crate) fn work(folder: &Path) -> io::Result<bool> {
+    match env::var_os("VVM_SOCKET") {
+        Some(socket) => warm::work(folder, &socket),
+        None => candidates::work(folder),
+    }
 }
 
 /// Returns whether there were no violations.

@@ -1,10 +1,7 @@
 //! Candidates: each is a `vvm run`, which is started again after each end. Every second one is on a terminal.
-//! Its command is the worker ([`work`]).
+//! Its command is the worker ([`work`], or a warm app).
 
-use super::{
-    processes::{self, Process},
-    warm,
-};
+use super::processes::{self, Process};
 use fastrand::Rng;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
@@ -256,11 +253,8 @@ pub(crate) const STOPPED: &str = "stopped";
 /// Between two lines of the log.
 pub(crate) const BEAT: Duration = Duration::from_millis(5);
 
-/// Works until it is killed, or, as a warm app, while it leads.
-pub(crate) fn work(folder: &Path) -> io::Result<bool> {
-    if let Some(socket) = env::var_os("VVM_SOCKET") {
-        return warm::work(folder, &socket);
-    }
+/// Works until it is killed.
+pub(super) fn work(folder: &Path) -> io::Result<bool> {
     let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
     let mut work = Work::begin(folder, &epoch)?;
     loop {
