@@ -3,7 +3,7 @@
 //! - `rows.rs` stores slots, settings and documents;
 //! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 //!
-//! Servers have files for connections and sessions. Beside the folders is what drivers share.
+//! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the folders is what drivers share.
 
 pub(crate) mod address;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -31,6 +31,8 @@ pub mod postgres;
 pub mod scylla;
 #[cfg(feature = "sled")]
 pub mod sled;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(

@@ -44,10 +44,10 @@ pub(crate) fn duration(value: &str) -> Option<Duration> {
 
 /// A host and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     /// A name or an address without brackets.
-    pub(super) name: String,
-    pub(super) port: u16,
+    pub(crate) name: String,
+    pub(crate) port: u16,
 }
 
 impl fmt::Display for Host {
@@ -130,7 +130,7 @@ pub(super) fn missing_password() -> OpenError {
 
 /// A password that is not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Password(pub(super) String);
+pub(crate) struct Password(pub(crate) String);
 
 impl fmt::Debug for Password {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -92,6 +92,6 @@ mod rows;
 
 pub(crate) use address::has_password;
 pub use driver::MySqlStorage;
-pub(crate) use open::init;
+pub(crate) use driver::init;
 #[cfg(feature = "testing")]
 pub use protocol::decodes;

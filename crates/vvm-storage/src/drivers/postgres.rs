@@ -113,11 +113,13 @@ mod address;
 mod connections;
 mod driver;
 mod errors;
+mod hints;
 mod history;
 mod open;
 mod rows;
 mod session;
+mod statement;
 
 pub(crate) use address::has_password;
 pub use driver::PostgresStorage;
-pub(crate) use open::init;
+pub(crate) use driver::init;

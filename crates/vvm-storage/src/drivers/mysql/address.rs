@@ -2,150 +2,92 @@
 
 use crate::{
     drivers::{
-        address::{
-            Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, options, parse_hosts, password,
-            request_timeout,
-        },
-        tls::{Names, Tls, TlsFiles},
+        address::options,
+        sql::address::{Address, no_option, unusable},
+        tls::{self, Names, TlsFiles},
     },
     opening::OpenError,
 };
-use ielections::Ttl;
-use std::{fmt, path::PathBuf, time::Duration};
+use std::sync::Arc;
+use tokio_rustls::TlsConnector;
 
 /// Where a database is, and how to log in.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
-    pub(super) hosts: Vec<Host>,
-    pub(super) user: String,
-    /// Of the URL.
-    password: Option<Password>,
-    password_file: Option<PathBuf>,
-    pub(super) database: String,
-    pub(super) tls: Option<Tls>,
-    pub(super) max_ttl: Option<Ttl>,
-    pub(super) request_timeout: Duration,
-    /// How many requests may be under way at once; further ones wait.
-    pub(super) connections: u16,
+pub(super) struct Place {
+    pub(super) address: Address,
+    tls: Option<tls::Tls>,
 }
 
-const SCHEMES: [&str; 2] = ["mysql://", "mariadb://"];
-
-const PORT: u16 = 3306;
-
-/// MariaDB and MySQL have 151 connections for all programs unless they are configured otherwise.
-const CONNECTIONS: u16 = 8;
-
-impl Address {
-    /// Returns the address that `url` names.
+impl Place {
+    /// Returns the place that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
     /// Returns a warning if logins and answers would cross a network without TLS.
     pub(super) fn unencrypted(&self) -> Option<&'static str> {
-        let is_exposed = self.tls.is_none() && !self.hosts.iter().all(Host::is_loopback);
+        let is_exposed = self.tls.is_none() && !self.address.is_loopback();
         is_exposed.then_some(
             "tls=off: machines between here and the server can read the login and forge answers. Remove it, \
              and name the servers' authority with tls_ca=PATH",
         )
     }
 
-    /// The password. Read anew for each connection, so that it can be changed.
-    pub(super) fn password(&self) -> Result<String, OpenError> {
-        let of_url = self.password.as_ref().map(|password| &*password.0);
-        Ok(password(self.password_file.as_deref(), of_url)?.unwrap_or_default())
-    }
-}
-
-impl fmt::Display for Address {
-    /// Hosts and database alone: no option, and so no secret.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
-        write!(out, "mysql://{}/{}", hosts.join(","), self.database)
+    /// Reads the files of TLS. `None` without TLS.
+    pub(super) fn connector(&self) -> Result<Option<TlsConnector>, OpenError> {
+        let tls = self.tls.as_ref().map(tls::Tls::read).transpose().map_err(unusable)?;
+        Ok(tls.map(|tls| TlsConnector::from(Arc::new(tls))))
     }
 }
 
 /// Whether the URL has a password. An empty one (`user:@host`) is none, and says so whatever the environment has.
 pub(crate) fn has_password(url: &str) -> bool {
-    Address::parse(url).is_ok_and(|address| address.password.is_some_and(|password| !password.0.is_empty()))
+    let password = Place::parse(url).ok().and_then(|place| place.address.password);
+    password.is_some_and(|password| !password.0.is_empty())
 }
 
-fn parse(url: &str) -> Result<Address, String> {
-    let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or("write mysql://user@host1,host2:3306/database")?;
-    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
-    let (login, place) =
-        place.rsplit_once('@').ok_or("the user is missing: write mysql://user@host/database")?;
-    let (user, password) = match login.split_once(':') {
-        Some((user, password)) => (user, Some(Password(decoded(password)?))),
-        None => (login, None),
-    };
-    let (hosts, database) =
-        place.split_once('/').ok_or("the database is missing: write mysql://user@host/database")?;
-    let (user, database) = (decoded(user)?, decoded(database)?);
-    if user.is_empty()
-        || database.is_empty()
-        || [&user, &database].iter().any(|name| name.contains(['\0', '/']))
-    {
-        return Err("user and database have names, without a `/`".into());
-    }
-    let hosts = parse_hosts(hosts, PORT)?;
-    let mut address = Address {
-        hosts,
-        user,
-        password,
-        password_file: None,
-        database,
-        tls: None,
-        max_ttl: None,
-        request_timeout: REQUEST_TIMEOUT,
-        connections: CONNECTIONS,
-    };
+fn parse(url: &str) -> Result<Place, String> {
+    let (mut address, text) = Address::parse(url, ["mysql", "mariadb"], 3306)?;
     let (mut files, mut is_off) = (TlsFiles::default(), false);
     for option in options(text) {
-        let (name, value) = option?;
-        match name {
-            "password_file" => address.password_file = Some(value.into()),
-            "max_ttl" => address.max_ttl = Some(max_ttl(value)?),
-            "request_timeout" => address.request_timeout = request_timeout(value)?,
-            "connections" => address.connections = connections(value)?,
-            "tls" if value == "off" => is_off = true,
-            "tls" => return Err("TLS is on unless all hosts are loopback, or with tls_ca=PATH: write tls=off, or leave it out".into()),
-            _ if files.set(name, value)? => {}
-            _ => {
-                return Err(format!(
-                    "there is no option `{name}`; there are connections, password_file, max_ttl, \
-                     request_timeout, tls, tls_ca, tls_certificate, tls_key, tls_name"
-                ));
+        match option? {
+            (name, value) if address.set(name, value)? || files.set(name, value)? => {}
+            ("tls", "off") => is_off = true,
+            ("tls", _) => {
+                return Err(
+                    "TLS is on unless all hosts are loopback, or with tls_ca=PATH: write tls=off, or \
+                            leave it out"
+                        .into(),
+                );
             }
+            (name, _) => return Err(no_option(name, "tls, tls_ca, tls_certificate, tls_key, tls_name")),
         }
     }
-    address.tls = match files.together()? {
+    let tls = match files.together()? {
         Some(_) if is_off => return Err("TLS is off, and a file for it is given: remove tls=off".into()),
         Some(tls) => Some(tls),
-        None if is_off || address.hosts.iter().all(Host::is_loopback) => None,
+        None if is_off || address.is_loopback() => None,
         // The authorities of the system.
-        None => Some(Tls { authority: None, names: Names::Address, own: None }),
+        None => Some(tls::Tls { authority: None, names: Names::Address, own: None }),
     };
-    Ok(address)
+    Ok(Place { address, tls })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn address_has_hosts_user_database_and_options() {
         let url =
             "mysql://pay%40roll:s%2Fcret@a,[::1]:3307/elec?max_ttl=60s&connections=64&request_timeout=500ms";
-        let address = parse(url).unwrap();
+        let place = parse(url).unwrap();
+        let address = &place.address;
         assert_eq!(address.to_string(), "mysql://a:3306,[::1]:3307/elec");
-        assert_eq!((&*address.user, &*address.password().unwrap()), ("pay@roll", "s/cret"));
+        assert_eq!((&*address.user, &*address.password().unwrap().unwrap()), ("pay@roll", "s/cret"));
         assert_eq!((address.connections, address.request_timeout), (64, Duration::from_millis(500)));
-        assert!(
-            address.tls.is_some() && address.max_ttl.is_some() && !format!("{address:?}").contains("cret")
-        );
+        assert!(place.tls.is_some() && address.max_ttl.is_some() && !format!("{place:?}").contains("cret"));
         assert!(has_password(url) && !has_password("mariadb://me@a/b"));
     }
 
@@ -173,7 +115,7 @@ mod tests {
             ("mysql://me:secret@a/vvm?ssl-mode=REQUIRED", "no option `ssl-mode`"),
         ];
         for (url, part) in table {
-            let error = Address::parse(url).unwrap_err().to_string();
+            let error = Place::parse(url).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
         }
     }

@@ -1,46 +1,48 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a minute are closed.
-//! No task runs between requests. A connection is used again only after an answer without an error: so its end ends a
-//! transaction that failed in the middle.
+//! [`MySql`]: how a connection to a server is made, and which servers are used.
 
 use super::{
-    address::Address,
-    errors::{Answer, DriverError, Row},
+    address::Place,
     protocol::{Greeting, Stream, Wire},
 };
 use crate::{
     drivers::{
         address::Host,
-        connections::{Next, Room},
-        errors::Closed,
+        sql::{
+            address::{Address, unreachable},
+            answer::{Answer, Row},
+            connections::{self, Server},
+            errors::DriverError,
+        },
         tls,
     },
     opening::OpenError,
 };
 use rustls::pki_types::ServerName;
-use std::{
-    collections::HashMap,
-    fmt,
-    future::poll_fn,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, future::poll_fn, io, task::Poll};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use vvm_clock::{Clock as _, Instant, SystemClock};
-
-/// How long a connection stays open that no request needs.
-const KEPT_UNUSED: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
 #[derive(Debug)]
-struct Session {
+pub struct Session {
     wire: Wire,
     /// What stands for [`HERE`] and [`FIT`].
     here: &'static str,
     fit: String,
-    used_at: Instant,
+}
+
+impl connections::Session for Session {
+    async fn is_open(&mut self) -> bool {
+        poll_fn(|context| Poll::Ready(self.wire.poll_is_open(context))).await
+    }
+
+    async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+        self.wire.ask(&text.replace(HERE, self.here).replace(FIT, &self.fit)).await
+    }
+
+    async fn end(self) {
+        self.wire.end().await;
+    }
 }
 
 /// Stands in a statement for the server that carries it out: the name by which the history knows it.
@@ -60,126 +62,48 @@ const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, 
 const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
     AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
 
-/// The connections of one handle.
-pub(super) struct Connections {
-    address: Address,
+/// MariaDB or MySQL.
+pub struct MySql {
+    place: Place,
     tls: Option<TlsConnector>,
-    room: Room,
-    idle: Mutex<Vec<Session>>,
-    next: Next,
 }
 
-impl Connections {
-    /// Reads the files of TLS. Connects at the first request.
-    pub(super) fn new(address: Address) -> Result<Self, OpenError> {
-        let tls = address.tls.as_ref().map(tls::Tls::read).transpose().map_err(|file| {
-            OpenError::refused(format!(
-                "{}: {}. It has to be one of PEM, a key without a passphrase",
-                file.path.display(),
-                file.why
-            ))
-        })?;
-        let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
-        let room = Room::new(address.request_timeout, address.connections.into());
-        let room =
-            room.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
-        Ok(Self { address, tls, room, idle: Mutex::default(), next: Next::default() })
-    }
-
-    pub(super) fn address(&self) -> &Address {
-        &self.address
-    }
-
-    pub(super) fn clock(&self) -> &SystemClock {
-        &self.room.clock
-    }
-
-    /// Sends `text` once, as one message, and returns the answer.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may be applied, now or later. Its connection is closed.
-    pub(super) async fn ask(&self, text: &str) -> Result<Answer, DriverError> {
-        let _room = self.room.enter().await?;
-        let mut session = self.session().await?;
-        let text = text.replace(HERE, session.here).replace(FIT, &session.fit);
-        let answer = self.room.in_time(session.wire.ask(&text)).await;
-        let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
-        let now = self.clock().now();
-        session.used_at = now;
-        let mut idle = self.idle();
-        if !self.room.is_closed() {
-            idle.push(session);
-        }
-        idle.retain(|session| now.since(session.used_at) < KEPT_UNUSED);
-        Ok(answer)
-    }
-
-    /// Drops the connections that no request uses, so that the next ones are checked again.
-    pub(super) fn drop_idle(&self) {
-        self.idle().clear();
-    }
-
-    /// A connection that is open as far as this side knows.
-    async fn session(&self) -> Result<Session, DriverError> {
-        loop {
-            let Some(mut session) = self.idle().pop() else { break };
-            if poll_fn(|context| Poll::Ready(session.wire.poll_is_open(context))).await {
-                return Ok(session);
-            }
-        }
-        let (hosts, mut refusal) = (&self.address.hosts, None);
-        for at in self.next.attempts(hosts.len()) {
-            match self.connect(&hosts[at]).await {
-                Ok(session) => {
-                    self.next.works(at);
-                    return Ok(session);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "host left out");
-                    refusal = Some(error);
-                }
-            }
-        }
-        Err(refusal.map_or(Closed.into(), DriverError::from))
-    }
-
-    /// Ends the connections. A request that runs ends its own.
-    pub(super) async fn close(&self) {
-        self.room.close();
-        let sessions = std::mem::take(&mut *self.idle());
-        for session in sessions {
-            session.wire.end().await;
-        }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+impl MySql {
+    /// Reads the files of TLS.
+    pub(super) fn at(place: Place) -> Result<Self, OpenError> {
+        Ok(Self { tls: place.connector()?, place })
     }
 }
 
-impl fmt::Debug for Connections {
+impl fmt::Debug for MySql {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Connections({})", self.address)
+        write!(out, "MySql({})", self.place.address)
     }
 }
 
-/// The part of a request's time that one host has for connecting, so that a silent host leaves time for another.
-const CONNECTING: u32 = 2;
+impl Server for MySql {
+    type Session = Session;
 
-impl Connections {
-    /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it may
-    /// lead to another server.
-    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let connecting = async {
-            let (mut wire, greeting) = self.logged_in(host).await?;
-            let answer = wire.ask(PREPARE).await.map_err(|error| of_login(host, &self.address, error))?;
-            let (here, fit) = check(host, &greeting, &answer)?;
-            Ok(Session { wire, here, fit, used_at: Instant::ORIGIN })
-        };
-        let connected = self.room.within(self.address.request_timeout / CONNECTING, connecting).await;
-        connected.unwrap_or_else(|silence| Err(unreachable(host, &silence)))
+    const SOFTWARE: &str = "MariaDB or MySQL";
+    const SURVIVES_REFUSALS: bool = false;
+
+    fn address(&self) -> &Address {
+        &self.place.address
     }
 
+    fn unencrypted(&self) -> Option<&'static str> {
+        self.place.unencrypted()
+    }
+
+    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
+        let (mut wire, greeting) = self.logged_in(host).await?;
+        let answer = wire.ask(PREPARE).await.map_err(|error| self.of_login(host, error))?;
+        let (here, fit) = check(host, &greeting, &answer)?;
+        Ok(Session { wire, here, fit })
+    }
+}
+
+impl MySql {
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
         let stream = async {
             let stream = TcpStream::connect((&*host.name, host.port)).await?;
@@ -187,8 +111,8 @@ impl Connections {
             stream.set_nodelay(true)?;
             Ok(stream)
         };
-        let stream = stream.await.map_err(|cause: io::Error| unreachable(host, &cause))?;
-        let failed = |error| of_login(host, &self.address, error);
+        let stream = stream.await.map_err(|cause: io::Error| unreachable(Self::SOFTWARE, host, &cause))?;
+        let failed = |error| self.of_login(host, error);
         let mut wire = Wire::new(Box::new(stream));
         let greeting = wire.greeting().await.map_err(failed)?;
         if let Some(tls) = &self.tls {
@@ -197,41 +121,36 @@ impl Connections {
                     "no TLS with {host}: it has none. Give it a certificate (ssl_cert, ssl_key), or write tls=off"
                 )));
             }
-            let name = ServerName::try_from(host.name.clone()).map_err(|cause| unreachable(host, &cause))?;
+            let name = ServerName::try_from(host.name.clone());
+            let name = name.map_err(|cause| unreachable(Self::SOFTWARE, host, &cause))?;
             let (stream, sequence) = wire.request_tls().await.map_err(failed)?;
             let stream = tls.connect(name, stream).await.map_err(|cause| of_stream(host, &cause))?;
             wire = Wire::resumed(Box::new(stream) as Box<dyn Stream>, sequence);
         }
-        let Address { user, database, .. } = &self.address;
-        let password = self.address.password()?;
+        let Address { user, database, .. } = self.address();
+        let password = self.address().password()?.unwrap_or_default();
         wire.log_in(&greeting, user, &password, database, self.tls.is_some()).await.map_err(failed)?;
         Ok((wire, greeting))
     }
-}
 
-fn unreachable(host: &Host, why: &dyn fmt::Display) -> OpenError {
-    OpenError::passing(format!(
-        "no MariaDB or MySQL answers at {host}: start it, or correct the address ({why})"
-    ))
-}
-
-/// Nothing was sent but a login, and what is set for the session.
-fn of_login(host: &Host, address: &Address, error: DriverError) -> OpenError {
-    let text = error.to_string();
-    match error {
-        DriverError::Broken(cause) => of_stream(host, &cause),
-        DriverError::NoTables(_) => OpenError::refused(format!(
-            "there is no database {}: create it (CREATE DATABASE), then its tables (`vvm init-storage`)",
-            address.database
-        )),
-        // Too many connections, or connections of a user: both may pass.
-        DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {
-            unreachable(host, &text)
+    /// Nothing was sent but a login, and what is set for the session.
+    fn of_login(&self, host: &Host, error: DriverError) -> OpenError {
+        let text = error.to_string();
+        match error {
+            DriverError::Broken(cause) => of_stream(host, &cause),
+            DriverError::NoTables(_) => OpenError::refused(format!(
+                "there is no database {}: create it (CREATE DATABASE), then its tables (`vvm init-storage`)",
+                self.address().database
+            )),
+            // Too many connections, or connections of a user: both may pass.
+            DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {
+                unreachable(Self::SOFTWARE, host, &text)
+            }
+            _ => OpenError::refused(format!(
+                "{host} refuses the connection: {text}. The password comes from password_file=PATH, VVM_STORAGE or \
+                 VVM_STORAGE_PASSWORD, and TLS from tls_ca=PATH"
+            )),
         }
-        _ => OpenError::refused(format!(
-            "{host} refuses the connection: {text}. The password comes from password_file=PATH, VVM_STORAGE or \
-             VVM_STORAGE_PASSWORD, and TLS from tls_ca=PATH"
-        )),
     }
 }
 
@@ -239,7 +158,7 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
     match cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => OpenError::refused(format!("no TLS with {host}: {} ({cause})", tls::way_out(error))),
         // A server that refuses our certificate may close the connection without a word.
-        None => unreachable(host, cause),
+        None => unreachable(MySql::SOFTWARE, host, cause),
     }
 }
 
@@ -337,7 +256,7 @@ fn number(version: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::mysql::errors::Answered;
+    use crate::drivers::sql::answer::Answered;
 
     /// MySQL could not be had where this was written: what it shows is taken from its documentation.
     #[test]
@@ -365,9 +284,9 @@ mod tests {
         let checked = |settings: &[(&str, &str)], changed: &[(&str, &str)], connection: u32| {
             let settings: HashMap<&str, &str> = settings.iter().chain(changed).copied().collect();
             let cell = |text: &str| Some(text.as_bytes().to_vec());
-            let rows = settings.iter().map(|(name, value)| Row(vec![cell(name), cell(value)])).collect();
+            let rows = settings.iter().map(|(name, value)| Row::plain([cell(name), cell(value)])).collect();
             let answered = |rows| Answered { rows, affected: 0 };
-            let own = answered(vec![Row(vec![cell("7")])]);
+            let own = answered(vec![Row::plain([cell("7")])]);
             let answer = Answer(vec![answered(vec![]), answered(vec![]), own, answered(rows)]);
             check(&host, &Greeting::of(connection), &answer)
                 .map_err(|error| (error.to_string(), error.is_passing()))

@@ -3,7 +3,11 @@
 //!
 //! One message has one or several statements, and the server carries them out in order up to the first that fails.
 
-use super::errors::{Answer, Answered, DriverError, Refusal, Row};
+use super::errors::Refusal;
+use crate::drivers::sql::{
+    answer::{Answer, Answered, Row},
+    errors::DriverError,
+};
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use std::{
     fmt, io,
@@ -219,7 +223,7 @@ impl Wire {
                         }
                         _ => {
                             let columns = (0..columns).map(|_| fields.value());
-                            rows.push(Row(columns.collect::<Result<_, _>>()?));
+                            rows.push(Row::plain(columns.collect::<Result<Vec<_>, _>>()?));
                         }
                     }
                 }

@@ -2,17 +2,14 @@
 
 use crate::{
     drivers::{
-        address::{
-            Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, options, parse_hosts, password,
-            read_passwords, request_timeout,
-        },
+        address::{Host, Password, decoded, options, read_passwords},
+        sql::address::{Address, no_option, unusable},
         tls::{self, Names, Pem},
     },
     opening::OpenError,
 };
-use ielections::Ttl;
 use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};
-use std::{env, error::Error, fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, error::Error, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
@@ -21,118 +18,37 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Where a database is, and how to log in.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
-    pub(super) hosts: Vec<Host>,
-    pub(super) user: String,
-    /// Of the URL.
-    pub(super) password: Option<Password>,
-    pub(super) database: String,
-    pub(super) password_file: Option<PathBuf>,
+pub(super) struct Place {
+    pub(super) address: Address,
     pub(super) tls: Tls,
-    pub(super) max_ttl: Option<Ttl>,
-    pub(super) request_timeout: Duration,
-    /// How many requests may be under way at once; further ones wait.
-    pub(super) connections: u16,
-    /// How long connecting to one host may take, if the URL says it.
-    pub(super) connect_timeout: Option<Duration>,
     /// As servers show it.
     pub(super) application_name: String,
     pub(super) channel_binding: ChannelBinding,
 }
 
-/// PostgreSQL has 100 connections for all programs unless it is configured otherwise.
-const CONNECTIONS: u16 = 8;
-
-const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
-
-const PORT: u16 = 5432;
-
-impl Address {
-    /// Returns the address that `url` names.
+impl Place {
+    /// Returns the place that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
     /// Returns a warning if logins and answers would cross a network without TLS.
     pub(super) fn unencrypted(&self) -> Option<&'static str> {
-        let is_exposed = !self.tls.is_on() && !self.hosts.iter().all(Host::is_loopback);
+        let is_exposed = !self.tls.is_on() && !self.address.is_loopback();
         is_exposed.then_some(
             "sslmode=disable: machines between here and the server can read the login and forge answers. \
              Remove it, and name the servers' authority with sslrootcert=PATH",
         )
     }
-}
 
-impl fmt::Display for Address {
-    /// Hosts and database alone: no option, and so no secret.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
-        write!(out, "postgres://{}/{}", hosts.join(","), self.database)
-    }
-}
-
-fn parse(url: &str) -> Result<Address, String> {
-    let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or("write postgres://user@host1,host2:5432/database")?;
-    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
-    let (login, place) =
-        place.rsplit_once('@').ok_or("the user is missing: write postgres://user@host/database")?;
-    let (user, password) = match login.split_once(':') {
-        Some((user, password)) => (user, Some(decoded(password)?)),
-        None => (login, None),
-    };
-    let (hosts, database) =
-        place.split_once('/').ok_or("the database is missing: write postgres://user@host/database")?;
-    let (user, database) = (decoded(user)?, decoded(database)?);
-    if user.is_empty() || database.is_empty() || database.contains('/') {
-        return Err("user and database have names; a `/` in one is written %2F".into());
-    }
-    let hosts = parse_hosts(hosts, PORT)?;
-    let mut address = Address {
-        tls: Tls::default_for(hosts.iter().all(Host::is_loopback)),
-        hosts,
-        user,
-        password: password.map(Password),
-        database,
-        password_file: None,
-        max_ttl: None,
-        request_timeout: REQUEST_TIMEOUT,
-        connections: CONNECTIONS,
-        connect_timeout: None,
-        application_name: "vvm".into(),
-        channel_binding: ChannelBinding::Prefer,
-    };
-    for option in options(text) {
-        let (name, value) = option?;
-        match name {
-            "password_file" => address.password_file = Some(value.into()),
-            "max_ttl" => address.max_ttl = Some(max_ttl(value)?),
-            "request_timeout" => address.request_timeout = request_timeout(value)?,
-            "connections" => address.connections = connections(value)?,
-            _ if address.tls.set(name, value)? => {}
-            _ if address.set_as_libpq(name, value)? => {}
-            _ => {
-                return Err(format!(
-                    "there is no option `{name}`; there are connections, password_file, max_ttl, \
-                     request_timeout, sslmode, sslrootcert, sslcert, sslkey, connect_timeout, \
-                     application_name, channel_binding, target_session_attrs"
-                ));
-            }
-        }
-    }
-    address.tls.check()?;
-    Ok(address)
-}
-
-impl Address {
     /// Takes an option of PostgreSQL's own library that means here what it means there. Refuses those that
     /// can't, with what to write instead; `false` for any other.
     fn set_as_libpq(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let instead = |way_out: &str| Err(format!("`{name}={value}` can't be had here: {way_out}"));
         match (name, value) {
-            ("password", _) => self.password = Some(Password(decoded(value)?)),
+            ("password", _) => self.address.password = Some(Password(decoded(value)?)),
             ("application_name", _) => self.application_name = decoded(value)?,
-            ("connect_timeout", _) => self.connect_timeout = connect_timeout(value)?,
+            ("connect_timeout", _) => self.address.connect_timeout = connect_timeout(value)?,
             ("channel_binding", "disable") => self.channel_binding = ChannelBinding::Disable,
             ("channel_binding", "prefer") => self.channel_binding = ChannelBinding::Prefer,
             ("channel_binding", "require") => self.channel_binding = ChannelBinding::Require,
@@ -155,6 +71,31 @@ impl Address {
     }
 }
 
+/// The options that only this driver has.
+const OPTIONS: &str = "sslmode, sslrootcert, sslcert, sslkey, connect_timeout, application_name, channel_binding, \
+    target_session_attrs";
+
+fn parse(url: &str) -> Result<Place, String> {
+    let (address, text) = Address::parse(url, ["postgres", "postgresql"], 5432)?;
+    let mut place = Place {
+        tls: Tls::default_for(address.is_loopback()),
+        address,
+        application_name: "vvm".into(),
+        channel_binding: ChannelBinding::Prefer,
+    };
+    for option in options(text) {
+        let (name, value) = option?;
+        if !place.address.set(name, value)?
+            && !place.tls.set(name, value)?
+            && !place.set_as_libpq(name, value)?
+        {
+            return Err(no_option(name, OPTIONS));
+        }
+    }
+    place.tls.check()?;
+    Ok(place)
+}
+
 /// Seconds; 0 and less are no limit, as there.
 fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
     let seconds: i32 =
@@ -165,9 +106,8 @@ fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
 /// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
 /// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
 pub(super) fn password_for(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
-    let of_url = address.password.as_ref().map(|password| &*password.0);
-    let told = password(address.password_file.as_deref(), of_url)?;
-    if told.is_some() || address.password_file.is_some() || of_url.is_some() {
+    let told = address.password()?;
+    if told.is_some() || address.password_file.is_some() || address.password.is_some() {
         return Ok(told);
     }
     let in_home = || Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"));
@@ -286,13 +226,7 @@ impl Tls {
         let pem = |path: &Option<PathBuf>| path.clone().map(Pem::File);
         let own = pem(&self.certificate).zip(pem(&self.key));
         let tls = tls::Tls { authority: pem(&self.authority), names, own };
-        tls.read().map(MakeRustlsConnect::new).map_err(|file| {
-            OpenError::refused(format!(
-                "{}: {}. It has to be one of PEM, a key without a passphrase",
-                file.path.display(),
-                file.why
-            ))
-        })
+        tls.read().map(MakeRustlsConnect::new).map_err(unusable)
     }
 }
 
@@ -370,7 +304,7 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
 
 /// Whether the URL has a password.
 pub(crate) fn has_password(url: &str) -> bool {
-    Address::parse(url).is_ok_and(|address| address.password.is_some())
+    Place::parse(url).is_ok_and(|place| place.address.password.is_some())
 }
 
 /// A connection without TLS has a type that names it all the same.
@@ -393,13 +327,14 @@ mod tests {
              &connections=64",
         )
         .unwrap();
+        assert!(!address.tls.is_on());
+        let address = address.address;
         let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["127.0.0.1:5432", "[::1]:5433", "localhost:5434"]);
         assert_eq!((&*address.user, &*address.database), ("vvm", "elections"));
         assert_eq!(address.max_ttl.unwrap().get(), Duration::from_secs(60));
         assert_eq!(address.request_timeout, Duration::from_millis(500));
         assert_eq!(address.connections, 64);
-        assert!(!address.tls.is_on());
     }
 
     #[test]
@@ -423,29 +358,30 @@ mod tests {
     fn database_url_of_other_programs_is_accepted() {
         let url = "postgresql://a%40b:p%25%3Aw@db1/my%2Dapp?sslmode=require&connect_timeout=10\
                    &application_name=payroll%20web&channel_binding=require&target_session_attrs=read-write";
-        let address = parse(url).unwrap();
+        let place = parse(url).unwrap();
+        assert_eq!(place.application_name, "payroll web");
+        assert_eq!(place.channel_binding, ChannelBinding::Require);
+        let address = place.address;
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
         assert_eq!(address.connect_timeout, Some(Duration::from_secs(10)));
-        assert_eq!(address.application_name, "payroll web");
-        assert_eq!(address.channel_binding, ChannelBinding::Require);
-        assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().tls);
-        assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().connect_timeout, None);
+        assert_eq!(place.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().tls);
+        assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().address.connect_timeout, None);
     }
 
     #[test]
     fn password_is_not_shown() {
         for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=sec%40ret&max_ttl=1s"]
         {
-            let address = Address::parse(url).unwrap();
-            assert_eq!(address.password, Some(Password("sec@ret".into())));
-            for shown in [format!("{address:?}"), address.to_string()] {
+            let place = Place::parse(url).unwrap();
+            assert_eq!(place.address.password, Some(Password("sec@ret".into())));
+            for shown in [format!("{place:?}"), place.address.to_string()] {
                 assert!(
                     shown.contains("host") && !shown.contains("sec") && !shown.contains("ret@"),
                     "{shown}"
                 );
             }
-            let error = Address::parse(&url.replace("host/", "host/a/")).unwrap_err().to_string();
+            let error = Place::parse(&url.replace("host/", "host/a/")).unwrap_err().to_string();
             assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
         }
     }
@@ -458,7 +394,7 @@ mod tests {
             ("postgres://@host/db", "user and database have names"),
             ("postgres://me@host", "the database is missing"),
             ("postgres://me@host/", "user and database have names"),
-            ("postgres://me@host/a/b", "written %2F"),
+            ("postgres://me@host/a/b", "without a `/`"),
             ("postgres://me:100%@host/db", "written %25"),
             ("postgres://me@/db", "no host"),
             ("postgres://me@a,,b/db", "no host"),
@@ -485,7 +421,7 @@ mod tests {
 
     #[test]
     fn first_line_that_fits_has_the_password() {
-        let address = Address::parse("postgres://me@h1,h2:5433/db").unwrap();
+        let address = Place::parse("postgres://me@h1,h2:5433/db").unwrap().address;
         let text = "# h1:5432:db:me:comment\nh2:*:db:me:two\\:\\\\\nh1:5432:db:you:three\n*:*:*:*:all:rest\n";
         let of = |host: usize| listed(text, &address.hosts[host], &address);
         assert_eq!(of(1).as_deref(), Some("two:\\"));

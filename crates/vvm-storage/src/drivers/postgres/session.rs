@@ -1,11 +1,19 @@
 //! [`Session`]: one connection, driven by the request that uses it. No task runs between requests.
 
 use super::{
-    errors::{Answer, DriverError, Statement},
-    history::{self, History, PROCESS},
-    rows,
+    errors::failed,
+    history::{PROCESS, history, settings},
+    statement::{Statement, answer, answer_of_rows},
 };
-use crate::drivers::errors::described;
+use crate::drivers::{
+    errors::described,
+    sql::{
+        answer::Answer,
+        connections::{self, Session as _},
+        errors::DriverError,
+        history::History,
+    },
+};
 use futures_util::TryStreamExt as _;
 use std::{
     collections::HashMap,
@@ -25,12 +33,11 @@ use tokio_postgres::{
     tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
-use vvm_clock::Instant;
 
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// A connection to a server.
-pub(super) struct Session {
+pub struct Session {
     client: Client,
     connection: Connection<Socket, Encrypted>,
     /// The channel whose notifications the server sends on it.
@@ -39,8 +46,6 @@ pub(super) struct Session {
     is_notified: bool,
     /// The process of the server that carries out its requests, unless there is a pooler between.
     process: Option<i32>,
-    /// When the last request ended.
-    pub(super) used_at: Instant,
     /// What is known of the server, on a connection that goes to the server itself.
     known: Option<Known>,
     /// By their text.
@@ -55,23 +60,15 @@ impl Session {
             channel: None,
             is_notified: false,
             process: None,
-            used_at: Instant::ORIGIN,
             known: None,
             prepared: HashMap::new(),
         }
     }
 
-    /// Whether the server has kept the connection since the last request.
-    pub(super) async fn is_open(&mut self) -> bool {
-        let Self { connection, is_notified, .. } = self;
-        poll_fn(|context| Poll::Ready(!drive(connection, context, is_notified, |_notice| {}).is_ready()))
-            .await
-    }
-
     /// Notes whether the server's own process answered the login: this one, which carries out requests.
-    pub(super) async fn meets(&mut self, process: i64) {
+    pub(super) async fn meets(&mut self, process: u64) {
         let answered = login_process(self.client.cancel_token()).await;
-        self.process = answered.filter(|answered| i64::from(*answered) == process);
+        self.process = answered.filter(|answered| u64::try_from(*answered) == Ok(process));
     }
 
     /// Whether it goes to the server itself, and not to a pooler.
@@ -89,10 +86,6 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn channel(&self) -> Option<&str> {
-        self.channel.as_deref()
-    }
-
     /// Ready once a notification has arrived, or with the cause once the connection has ended.
     pub(super) fn poll_notified(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
         let Self { connection, is_notified, .. } = self;
@@ -102,15 +95,6 @@ impl Session {
             Poll::Ready(cause) => Poll::Ready(Err(cause)),
             Poll::Pending => Poll::Pending,
         }
-    }
-
-    /// Sends `text` as one message and returns the answer.
-    ///
-    /// # Cancel safety
-    /// Dropped, the transaction may be applied, now or later. The session has to be dropped with it.
-    pub(super) async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
-        let Self { client, connection, is_notified, .. } = self;
-        answered(connection, is_notified, client.simple_query(text)).await.map(Answer::of)
     }
 
     /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
@@ -134,7 +118,7 @@ impl Session {
             while let Some(row) = rows.try_next().await? {
                 shown.push(row);
             }
-            Answer::of_rows(shown, rows.rows_affected().unwrap_or_default())
+            answer_of_rows(shown, rows.rows_affected().unwrap_or_default())
         };
         answered(connection, is_notified, answer).await
     }
@@ -151,15 +135,31 @@ impl Session {
         })
         .await
     }
+}
 
-    /// Takes leave of the server.
-    pub(super) async fn end(self) {
+impl connections::Session for Session {
+    async fn is_open(&mut self) -> bool {
+        let Self { connection, is_notified, .. } = self;
+        poll_fn(|context| Poll::Ready(!drive(connection, context, is_notified, |_notice| {}).is_ready()))
+            .await
+    }
+
+    async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+        let Self { client, connection, is_notified, .. } = self;
+        answered(connection, is_notified, client.simple_query(text)).await.map(answer)
+    }
+
+    async fn end(self) {
         let Self { client, mut connection, mut is_notified, .. } = self;
         drop(client);
         // Once: it sends the message, and does not wait for the server.
         let farewell =
             poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut is_notified, |_notice| {})));
         let _gone = farewell.await;
+    }
+
+    fn channel(&self) -> Option<&str> {
+        self.channel.as_deref()
     }
 }
 
@@ -198,7 +198,7 @@ async fn answered<T>(
         // A cancelled wait for a standby is answered with success, and this warning.
         (Some(Ok(_)), Some(warning)) => Err(DriverError::NotReplicated(warning)),
         (Some(Ok(answer)), None) => Ok(answer),
-        (Some(Err(error)), _) if error.as_db_error().is_some() => Err(DriverError::of(&error)),
+        (Some(Err(error)), _) if error.as_db_error().is_some() => Err(failed(&error)),
         (Some(Err(error)), _) => Err(DriverError::Unanswered(broken.unwrap_or_else(|| described(&error)))),
         (None, _) => Err(DriverError::Unanswered(broken.unwrap_or_default())),
     }
@@ -230,7 +230,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// See [`Compared::Witness`](history::Compared::Witness).
+/// See [`holds`](super::history::holds).
 #[derive(Debug)]
 pub(super) struct Known {
     /// `None`: no candidate has adopted the one that the server has.
@@ -265,9 +265,9 @@ impl Session {
     }
 
     async fn learn(&mut self, lock_timeout: Duration) -> Result<Known, DriverError> {
-        let text = format!("{}; {}", rows::settings("SESSION", lock_timeout), history::history());
+        let text = format!("{}; {}", settings("SESSION", lock_timeout), history());
         let answer = self.ask(&text).await?;
-        Ok(Known { history: History::shown(answer.row(rows::SETTINGS))?.adopted, lock_timeout })
+        Ok(Known { history: History::shown(answer.row_from_end(0))?.adopted, lock_timeout })
     }
 }
 

@@ -1,0 +1,142 @@
+//! What is answered: an [`Answer`] with its [`Row`]s.
+
+use super::errors::Damaged;
+
+/// What a message was answered: for each of its statements rows, and how many rows it showed or changed, or how many met its condition.
+#[derive(Default, Debug)]
+pub(crate) struct Answer(pub(crate) Vec<Answered>);
+
+#[derive(Default, Debug)]
+pub(crate) struct Answered {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) affected: u64,
+}
+
+impl Answer {
+    /// The first row of a statement, counted from 0.
+    pub(crate) fn row(&self, statement: usize) -> Option<&Row> {
+        self.rows(statement).first()
+    }
+
+    pub(crate) fn rows(&self, statement: usize) -> &[Row] {
+        self.0.get(statement).map_or(&[], |statement| &statement.rows)
+    }
+
+    /// The first row of a statement, counted from the last one, 0.
+    pub(crate) fn row_from_end(&self, statement: usize) -> Option<&Row> {
+        self.row(self.0.len().checked_sub(statement + 1)?)
+    }
+
+    /// The rows of a statement alone.
+    pub(crate) fn into_rows(mut self, statement: usize) -> Vec<Row> {
+        self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
+    }
+
+    pub(crate) fn affected(&self, statement: usize) -> u64 {
+        self.0.get(statement).map_or(0, |statement| statement.affected)
+    }
+
+    /// Without the statements of a frame around the others.
+    pub(crate) fn within(mut self, (before, behind): (usize, usize)) -> Self {
+        self.0.truncate(self.0.len().saturating_sub(behind));
+        self.0.drain(..before.min(self.0.len()));
+        self
+    }
+}
+
+/// The columns of a row: numbers as digits, bytes as they are or in hexadecimal digits.
+#[derive(Debug)]
+pub(crate) struct Row {
+    columns: Vec<Option<Vec<u8>>>,
+    is_hex: bool,
+}
+
+impl Row {
+    pub(crate) fn plain(columns: impl IntoIterator<Item = Option<Vec<u8>>>) -> Self {
+        Self { columns: columns.into_iter().collect(), is_hex: false }
+    }
+
+    /// Bytes are in hexadecimal digits.
+    pub(crate) fn hex(columns: impl IntoIterator<Item = Option<String>>) -> Self {
+        let columns = columns.into_iter().map(|column| column.map(String::into_bytes));
+        Self { columns: columns.collect(), is_hex: true }
+    }
+
+    fn stored(&self, column: usize) -> Result<&[u8], Damaged> {
+        let missing = || Damaged::of(format!("column {} is null where others are not", column + 1));
+        self.columns.get(column).and_then(Option::as_deref).ok_or_else(missing)
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, Damaged> {
+        let stored = self.stored(column)?;
+        if self.is_hex { from_hex(stored) } else { Ok(stored.to_vec()) }
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, Damaged> {
+        str::from_utf8(self.stored(column)?).map_err(Damaged::of)
+    }
+
+    pub(crate) fn is_null(&self, column: usize) -> bool {
+        self.columns.get(column).is_none_or(Option::is_none)
+    }
+
+    /// A number without a sign, or the same 64 bits of one with a sign.
+    pub(crate) fn number(&self, column: usize) -> Result<u64, Damaged> {
+        let text = self.text(column)?;
+        text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).map_err(Damaged::of)
+    }
+
+    pub(crate) fn is_true(&self, column: usize) -> Result<bool, Damaged> {
+        Ok(matches!(self.text(column)?, "t" | "1"))
+    }
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |digit: u8| char::from(DIGITS[usize::from(digit)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+/// The bytes of hexadecimal digits.
+fn from_hex(text: &[u8]) -> Result<Vec<u8>, Damaged> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.chunks(2).map(pair).collect();
+    bytes.ok_or_else(|| Damaged::of("bytes that are no hexadecimal digits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_survive_their_hexadecimal_form(bytes: Vec<u8>) {
+            prop_assert_eq!(from_hex(to_hex(&bytes).as_bytes()).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn damaged_digits_are_refused() {
+        for text in ["0", "0g", "+1", "é"] {
+            assert!(from_hex(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn frame_is_left_out_and_statements_are_counted_from_both_ends() {
+        let answer = || {
+            let answered = |affected| Answered { rows: Vec::new(), affected };
+            Answer([1, 2, 3, 4].map(answered).into())
+        };
+        let within = answer().within((1, 1));
+        assert_eq!((within.affected(0), within.affected(1), within.affected(2)), (2, 3, 0));
+        assert!(answer().within((3, 3)).0.is_empty());
+        assert!(answer().row_from_end(4).is_none());
+    }
+}

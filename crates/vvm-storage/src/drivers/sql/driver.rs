@@ -1,0 +1,392 @@
+//! The verbs: each one message, sent once. A refusal, and the first message after a fail-over, is followed by another.
+
+use super::{
+    answer::{Answer, Row},
+    connections::Connections,
+    errors::{Damaged, DriverError},
+    history::{Compared, History},
+    open::{self, Opening},
+    rows,
+};
+use crate::{
+    drivers::{clocks::Clocks, errors::is_met},
+    key::Partition,
+    opening::OpenError,
+    step::{Done, Shown, Step},
+    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+};
+use async_trait::async_trait;
+use ielections::{
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, Vacant, WriteError,
+};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How a driver sends what the others send in another way.
+pub(crate) trait Driver: Opening {
+    /// Whether [`alone`](Self::alone) takes reads.
+    const READS_ALONE: bool;
+
+    /// Whether a handle that has seen no history adopts that of the server before it writes.
+    const ADOPTS_BEFORE_WRITES: bool;
+
+    fn hints(_storage: &SqlStorage<Self, Self::Session>) -> Option<&dyn SysVvmHints> {
+        None
+    }
+
+    /// Sends a statement by itself, which costs a server least. `None`, and nothing was sent, if the server has to show its history
+    /// with it.
+    fn alone(
+        connections: &Connections<Self, Self::Session>,
+        statement: &Self::Statement<'_>,
+        history: &History,
+        lock_timeout: Duration,
+    ) -> impl Future<Output = Result<Option<Answer>, DriverError>> + Send;
+}
+
+/// A handle on a database: connections of its own.
+pub struct SqlStorage<Server, Session> {
+    connections: Connections<Server, Session>,
+    /// The history that writes name. `None` until this handle has seen one that was adopted.
+    history: Mutex<Option<History>>,
+    clocks: Clocks,
+}
+
+impl<S: Driver> SqlStorage<S, S::Session> {
+    /// Connects, and checks what is there.
+    pub(in crate::drivers) async fn connected(server: S) -> Result<Self, OpenError> {
+        let (connections, shown) = open::open(server).await?;
+        let clocks = Clocks::default();
+        clocks.seen(connections.clock(), shown.server_time);
+        Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
+    }
+
+    pub(in crate::drivers) fn connections(&self) -> &Connections<S, S::Session> {
+        &self.connections
+    }
+
+    fn history(&self) -> Option<History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_history(&self, history: History) {
+        *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Some(history);
+    }
+
+    /// Of verbs that know no TTL.
+    fn lock_timeout(&self) -> Duration {
+        self.connections.address().request_timeout
+    }
+
+    /// Carries out `statements` in one transaction, and shows the history behind them.
+    async fn transaction(&self, lock_timeout: Duration, statements: &str) -> Result<Answer, DriverError> {
+        let answer = self.connections.ask(&S::transaction(statements, lock_timeout)).await?;
+        Ok(answer.within(S::FRAME))
+    }
+
+    /// The history that `answer` shows at its end. Notes what the server's clock shows.
+    fn shown(&self, answer: &Answer) -> Result<Option<History>, DriverError> {
+        let shown = History::shown(answer.row_from_end(0))?;
+        self.clocks.seen(self.connections.clock(), shown.server_time);
+        if !shown.is_fit {
+            // A new connection goes to the server that accepts writes, or is refused with the reason.
+            self.connections.drop_idle();
+            return Err(DriverError::RolledBack(
+                "it became read-only, or its settings lose commits, or this connection leads to another server".into(),
+            ));
+        }
+        Ok(shown.adopted)
+    }
+
+    /// Whether the history that `answer` shows at its end is still the one that our writes name.
+    fn is_same_history(&self, answer: &Answer) -> Result<bool, DriverError> {
+        let (Some(shown), Some(ours)) = (self.shown(answer)?, self.history()) else { return Ok(false) };
+        let is_same = ours.is_same(&shown);
+        if is_same && shown.max_ttl > ours.max_ttl {
+            self.set_history(shown);
+        }
+        Ok(is_same)
+    }
+
+    /// Fails if this machine's clock is far from the server's. Asks the server before it does.
+    async fn check_clocks(&self) -> Result<(), DriverError> {
+        if self.clocks.check(self.connections.clock()).is_err() {
+            self.shown(&self.connections.ask(&S::history()).await?)?;
+        }
+        Ok(self.clocks.check(self.connections.clock())?)
+    }
+
+    /// Takes over the history that the server has, and adopts it if no candidate has: see [`Statements::adoption`](rows::Statements::adoption). Returns the slot
+    /// of `at`.
+    async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
+        let (ours, of_url) = (self.history(), self.connections.address().max_ttl);
+        let known = ours.as_ref().map(|ours| ours.max_ttl).max(of_url);
+        let adoption = S::adoption(at, ours.as_ref(), known)?;
+        let answer = self.transaction(self.lock_timeout(), &adoption).await?;
+        // It was adopted in this very transaction, or before.
+        let history = self.shown(&answer)?;
+        let history = history.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
+        let slot = rows::slot(answer.row_from_end(1).filter(|_| at.is_some()))?;
+        if !ours.is_some_and(|ours| ours.is_same(&history)) {
+            let location = self.connections.address();
+            tracing::warn!(%location, "the database failed over or was restored: slots wait for the largest TTL");
+            self.set_history(history);
+        }
+        Ok(slot)
+    }
+
+    /// Sends a step, if the history is ours. `None` if the server has another one, and nothing was written.
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Option<Done>, DriverError> {
+        match (step, &self.history()) {
+            (Step::Settle { value }, _) => {
+                let answer = self.transaction(self.lock_timeout(), &S::settle(at, value)).await?;
+                self.shown(&answer)?;
+                let stands = answer.row(1).ok_or_else(Damaged::not_shown)?.bytes(0)?;
+                // The statement shows what stands after it, and not which call stored it.
+                let is_ours = stands == *value;
+                Ok(Some(if is_ours { Done::Applied } else { Done::Refused(Shown::Setting(stands)) }))
+            }
+            (_, None) => Ok(None),
+            (Step::Claim { from, to }, Some(history)) => {
+                self.write(at, step, history, |compared| S::swap(at, from, to, compared)).await
+            }
+            (Step::Renew { from, to }, Some(history)) => {
+                self.write(at, step, history, |compared| S::renewal(at, from, to, compared)).await
+            }
+            (Step::Release { incarnation, epoch }, Some(history)) => {
+                let release = |compared| S::release(at, incarnation, *epoch, compared);
+                self.write(at, step, history, release).await
+            }
+            (Step::Batch { fence, writes }, Some(history)) => {
+                let text = format!("{}; {}", S::locked(at), S::write(at, fence, writes, history));
+                let answer = self.transaction(self.lock_timeout(), &text).await?;
+                if answer.affected(S::LOCKED + 1) > 0 {
+                    return Ok(Some(Done::Applied));
+                }
+                let is_same = self.is_same_history(&answer)?;
+                Ok(is_same.then_some(Done::Refused(Shown::Nothing)))
+            }
+        }
+    }
+
+    /// Writes a leader record by a statement, whose number of rows tells whether it did.
+    async fn write<'a>(
+        &self,
+        at: &Partition,
+        step: &Step,
+        history: &'a History,
+        statement: impl Fn(Compared<'a>) -> S::Statement<'a>,
+    ) -> Result<Option<Done>, DriverError> {
+        let mut lock_timeout = self.lock_timeout();
+        if let Step::Claim { to, .. } | Step::Renew { to, .. } = step {
+            if to.ttl > history.max_ttl && rows::is_led(at) {
+                return Err(DriverError::TtlTooLong { ttl: to.ttl, most: history.max_ttl });
+            }
+            lock_timeout = to.ttl.get() / 10;
+        }
+        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself if the slot has become
+        // the one that is expected.
+        let alone = statement(Compared { history, alone: true });
+        let answer = S::alone(&self.connections, &alone, history, lock_timeout).await?;
+        if answer.is_some_and(|answer| answer.affected(0) > 0) {
+            return Ok(Some(Done::Applied));
+        }
+        // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't be locked, and
+        // no row ever goes away.
+        let never_led = Slot::Vacant(Vacant { last_epoch: None });
+        let is_insertion = matches!(step, Step::Claim { from, .. } if *from == never_led);
+        let (write, locked) = (statement(Compared { history, alone: false }), S::locked(at));
+        let (text, written, shown) = match is_insertion {
+            true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED),
+            true => (locked.to_string(), None, S::LOCKED),
+            false => (format!("{locked}; {write}"), Some(S::LOCKED + 1), S::LOCKED),
+        };
+        let answer = self.transaction(lock_timeout, &text).await?;
+        if written.is_some_and(|written| answer.affected(written) > 0) {
+            return Ok(Some(Done::Applied));
+        }
+        let stands = rows::slot(answer.row(shown))?;
+        match self.is_same_history(&answer)? {
+            true if !is_met(step, &stands) => Ok(Some(Done::Refused(stands.into()))),
+            // A slot without a row, after a fail-over: it has to be adopted by itself.
+            true if is_insertion => Ok(None),
+            true => Err(Damaged::not_shown().into()),
+            false => Ok(None),
+        }
+    }
+
+    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first, so that no slot
+    /// of another history is shown: an observation of it would go on across the change, and its epoch may be one that was given out
+    /// twice.
+    async fn read_slots(
+        &self,
+        statement: &S::Statement<'_>,
+        locks: bool,
+        at: Option<&Partition>,
+    ) -> Result<Vec<Row>, DriverError> {
+        if S::READS_ALONE
+            && let Some(history) = self.history()
+            && let Some(answer) =
+                S::alone(&self.connections, statement, &history, self.lock_timeout()).await?
+        {
+            return Ok(answer.into_rows(0));
+        }
+        let (text, place) = (statement.to_string(), if locks { S::LOCKED } else { 0 });
+        let send = async || match locks {
+            true => self.transaction(self.lock_timeout(), &text).await,
+            false => self.connections.ask(&format!("{text}; {}", S::history())).await,
+        };
+        // The history is shown after the slots: if it is ours then, it was before.
+        let answer = send().await?;
+        if self.is_same_history(&answer)? {
+            return Ok(answer.into_rows(place));
+        }
+        let answer = match self.adopt(at).await {
+            Ok(_) => send().await?,
+            // A login that may only read shows what stands. It can't claim either.
+            Err(DriverError::Refused(_)) => answer,
+            Err(error) => return Err(error),
+        };
+        Ok(answer.into_rows(place))
+    }
+
+    /// Sends a read, and decodes its answer.
+    async fn asked<T>(
+        &self,
+        text: &str,
+        decode: impl FnOnce(&Answer) -> Result<T, Damaged>,
+    ) -> Result<T, ReadError> {
+        let answer = self.connections.ask(text).await;
+        answer.and_then(|answer| Ok(decode(&answer)?)).map_err(DriverError::of_read)
+    }
+}
+
+impl<S: Driver> fmt::Debug for SqlStorage<S, S::Session> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SqlStorage({})", self.connections.address())
+    }
+}
+
+#[async_trait]
+impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
+    fn limits(&self) -> Limits {
+        Limits {
+            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for the connection that it may have
+            // to make.
+            min_ttl: Duration::from_secs(2),
+            // A row of an index takes 2,704 bytes (PostgreSQL) or 3,072, and that of documents has a key and an id.
+            max_key_bytes: 1536,
+            max_value_bytes: 16 << 10,
+            // Bounds the message, and how long one statement keeps a connection.
+            scan_batch: 1000,
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        let is_claim = matches!(step, Step::Claim { .. });
+        if is_claim && rows::is_led(&at) {
+            self.check_clocks().await.map_err(DriverError::of_unsent)?;
+        }
+        if S::ADOPTS_BEFORE_WRITES && !is_claim && self.history().is_none() {
+            // This handle has led nothing yet.
+            self.adopt(None).await.map_err(DriverError::of_unsent)?;
+        }
+        match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
+            Some(done) => Ok(done),
+            None if let Step::Claim { from, .. } = &step => {
+                // Whatever becomes of the adoption: the claim is not applied.
+                let stands = self.adopt(Some(&at)).await.map_err(DriverError::of_unsent)?;
+                if stands.is_as_expected(from) {
+                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
+                }
+                Ok(Done::Refused(stands.into()))
+            }
+            None => Err(DriverError::OtherHistory.of_write()),
+        }
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        Ok(self.fence_state(&at).await?.slot)
+    }
+
+    async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
+        if at.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slots = self.read_slots(&S::peek(at), false, None).await.and_then(|shown| {
+            Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, Damaged>>()?)
+        });
+        let slots = slots.map_err(DriverError::of_read)?;
+        let vacant = || Slot::Vacant(Vacant { last_epoch: None });
+        Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        let value = |answer: &Answer| answer.row(0).map(|row| row.bytes(0)).transpose();
+        self.asked(&rows::setting::<S>(&at), value).await
+    }
+
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        let key = |row: &Row| row.bytes(0).map(Partition::from_bytes);
+        self.asked(&rows::setting_keys::<S>(), |answer| answer.rows(0).iter().map(key).collect())
+            .await
+            .map(Some)
+    }
+
+    fn document_limits(&self) -> Option<DocumentLimits> {
+        Some(DocumentLimits {
+            max_id_bytes: 1 << 10,
+            max_body_bytes: 1 << 20,
+            // These bound how long a batch holds the lock that renewals wait for: tens of milliseconds.
+            max_batch: 256,
+            max_batch_bytes: 2 << 20,
+            max_page: 256,
+        })
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        let shown = self.read_slots(&S::locked(at), true, Some(at)).await;
+        shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::of_read)
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.asked(&rows::document::<S>(at, id), |answer| answer.row(0).map(rows::shown).transpose()).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.asked(&rows::page::<S>(at, scan), |answer| rows::shown_page(answer.rows(0))).await
+    }
+
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        S::hints(self)
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
+    }
+
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        if at.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ages: HashMap<Vec<u8>, Duration> =
+            self.asked(&S::ages(at), |answer| answer.rows(0).iter().map(rows::age).collect()).await?;
+        Ok(at.iter().map(|at| ages.get(at.as_bytes()).copied()).collect())
+    }
+
+    async fn close(&self) {
+        self.connections.close().await;
+    }
+}

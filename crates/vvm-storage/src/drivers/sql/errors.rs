@@ -1,0 +1,128 @@
+//! [`DriverError`]: which failure of a request is which error of the contract. Each driver says which codes of its server are which of
+//! these.
+
+use crate::{
+    drivers::{clocks::ClockIsFar, errors},
+    opening::OpenError,
+};
+use ielections::{ReadError, Ttl, WriteError};
+use std::io;
+
+/// A request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// No connection could be made: nothing was sent.
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
+    /// A login that can't be completed. Only while a connection is made.
+    #[error("{0}")]
+    Login(String),
+    /// The connection broke. While a connection is made, nothing was sent.
+    #[error("the connection broke: {0}")]
+    Broken(io::Error),
+    /// Nothing was written, and a later attempt may succeed.
+    #[error("the database did not carry it out: {0}")]
+    RolledBack(String),
+    /// Nothing was written, and nothing will be until an operator acts.
+    #[error("the database refuses it: {0}. Check grants and tables")]
+    Refused(String),
+    /// The tables are not there. They were when the storage was opened.
+    #[error(
+        "the tables are gone: find out who dropped them before `vvm init-storage` creates them again ({0})"
+    )]
+    NoTables(String),
+    /// It may have been applied.
+    #[error("the database did not answer whether it was applied: {0}")]
+    Unanswered(String),
+    /// It was applied here. Whether a standby has it is unknown.
+    #[error("committed, but the wait for the synchronous standby was cancelled: {0}")]
+    NotReplicated(String),
+    /// The server has another history than the one that the caller's view is of.
+    #[error(
+        "the database failed over, was restored or created anew: another leader may be at work. The slot can be \
+         claimed again after the largest TTL"
+    )]
+    OtherHistory,
+    /// A row makes no sense.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The claim's TTL is beyond the bound that is waited for after a fail-over.
+    #[error(
+        "a TTL of {ttl} is longer than this storage allows, {most}: choose a shorter one, or run `vvm \
+         init-storage --storage URL --max-ttl {ttl}`"
+    )]
+    TtlTooLong {
+        /// The claim's.
+        ttl: Ttl,
+        /// The bound.
+        most: Ttl,
+    },
+    /// The claim's epoch would be far from those that the server makes after a fail-over.
+    #[error(transparent)]
+    ClockIsFar(#[from] ClockIsFar),
+    /// The handle was closed.
+    #[error(transparent)]
+    Closed(#[from] errors::Closed),
+}
+
+/// A row that no driver ever wrote.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a table of sysvvm has a row that no election wrote: {0}. Stop all candidates, and find out what writes there"
+)]
+pub(crate) struct Damaged(String);
+
+impl Damaged {
+    pub(crate) fn of(what: impl ToString) -> Self {
+        Self(what.to_string())
+    }
+
+    /// A refusal although what stands is what was expected.
+    pub(crate) fn not_shown() -> Self {
+        Self::of("a write was refused, and no row is in its way")
+    }
+}
+
+impl DriverError {
+    pub(crate) fn of_write(self) -> WriteError {
+        match self {
+            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
+            Self::RolledBack(_) => WriteError::NotApplied(self.into()),
+            Self::Unanswered(_) | Self::Broken(_) | Self::NotReplicated(_) => {
+                WriteError::Unknown(self.into())
+            }
+            Self::OtherHistory | Self::NoTables(_) => WriteError::Replaced(self.into()),
+            // A damaged row comes with a refusal alone.
+            Self::NotConnected(_)
+            | Self::Login(_)
+            | Self::Refused(_)
+            | Self::Damaged(_)
+            | Self::TtlTooLong { .. }
+            | Self::ClockIsFar(_)
+            | Self::Closed(_) => WriteError::Fatal(self.into()),
+        }
+    }
+
+    /// Of a request while a storage is opened or created.
+    pub(crate) fn of_opening(self) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Login(_) | Self::Refused(_) | Self::NoTables(_) | Self::Damaged(_) => {
+                OpenError::refused(self.to_string())
+            }
+            other => OpenError::passing(other.to_string()),
+        }
+    }
+
+    /// Of a request before a write that was then not sent.
+    pub(crate) fn of_unsent(self) -> WriteError {
+        match self.of_write() {
+            WriteError::Unknown(cause) | WriteError::Replaced(cause) => WriteError::NotApplied(cause),
+            error => error,
+        }
+    }
+
+    pub(crate) fn of_read(self) -> ReadError {
+        errors::of_read(self.of_write())
+    }
+}

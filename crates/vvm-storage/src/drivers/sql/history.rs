@@ -1,0 +1,73 @@
+//! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
+//!
+//! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or restored, and
+//! the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are promoted independently differ by their
+//! witnesses.
+
+use super::{answer::Row, errors::Damaged};
+use ielections::Ttl;
+use std::time::Duration;
+
+/// What holders of adopted slots are called. Nothing leads under this name.
+pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the database";
+
+/// By how much epochs of a generation exceed those of the generations before it, in milliseconds: more than a candidate's clock
+/// may be ahead, and the promoted server's behind.
+pub(crate) const EPOCHS_OF_A_GENERATION: u64 = 24 * 60 * 60 * 1000;
+
+/// The history that the writes of a handle belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct History {
+    pub(crate) witness: Vec<u8>,
+    /// Rises with each fail-over.
+    pub(crate) generation: u64,
+    /// No claim may have a larger TTL.
+    pub(crate) max_ttl: Ttl,
+}
+
+/// What of the history a statement compares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared<'a> {
+    pub(crate) history: &'a History,
+    /// Whether it is sent by [`Server::alone`](super::driver::Driver::alone), on a connection that is known to have the history.
+    pub(crate) alone: bool,
+}
+
+/// What [`Statements::history`](super::rows::Statements::history) shows.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// `None` if the server that answers is another one than the history names.
+    pub(crate) adopted: Option<History>,
+    /// Whether the server accepts writes and keeps them.
+    pub(crate) is_fit: bool,
+    /// The server's wall clock, since the Unix epoch.
+    pub(crate) server_time: Duration,
+}
+
+impl History {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.witness == other.witness
+    }
+
+    /// Columns: witness, generation, the largest TTL, whether it names the server, whether that is fit, and its clock in
+    /// milliseconds.
+    pub(crate) fn shown(row: Option<&Row>) -> Result<Shown, Damaged> {
+        let row = row.ok_or_else(|| Damaged::of("the table of the history is empty"))?;
+        let history =
+            Self { witness: row.bytes(0)?, generation: row.number(1)?, max_ttl: ttl(row.number(2)?)? };
+        Ok(Shown {
+            adopted: row.is_true(3)?.then_some(history),
+            is_fit: row.is_true(4)?,
+            server_time: Duration::from_millis(row.number(5)?),
+        })
+    }
+}
+
+fn ttl(nanos: u64) -> Result<Ttl, Damaged> {
+    Ttl::new(Duration::from_nanos(nanos)).map_err(Damaged::of)
+}
+
+pub(crate) fn nanos(ttl: Ttl) -> u64 {
+    // At most 24 h, far within 63 bits.
+    ttl.get().as_nanos() as u64
+}
