@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 use vvm_storage::{
-    Done, ElectionsTtlStorage, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage,
-    mysql::MySqlStorage,
+    Done, ElectionKey, ElectionsTtlStorage, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage,
+    init_storage, mysql::MySqlStorage,
 };
 
 fn address() -> SocketAddr {
@@ -193,6 +193,19 @@ async fn tables_that_are_dropped_under_a_handle_are_replaced() {
     init_storage(&url).await.unwrap();
     let renewal = renewed(&storage, &at, &held, 2).await;
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn view_shows_who_leads_which_slot_of_a_name() {
+    let (mut other, storage, _) = opened().await;
+    let key = ElectionKey { cluster: "zürich".into(), slot: SlotNumber::FIRST };
+    let claim = Step::claim(&VACANT, &entry(5, 1, TTL));
+    storage.commit(key.partition(), claim.clone()).await.unwrap();
+    // Not a leader, though it has a record.
+    storage.commit(Partition::from_bytes(*b"\x03zurich"), claim).await.unwrap();
+    let shown = "SELECT name, slot, holder, epoch, ttl_seconds DIV 1, written_at_utc > 0 FROM sysvvm_leaders";
+    let seconds = TTL.as_secs().to_string();
+    assert_eq!(other.ask(shown).unwrap(), [["zürich", "1", "host", "5", &seconds, "1"]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
