@@ -136,6 +136,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
     ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
     ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
+    ("bench --server mysql", Small("bench", &["--quick", "--server", "mysql"]), JAVA),
     ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
     ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
     ("bench --server postgres --held 1000", Small("bench", &["--server=postgres", "--held=5", QUICK]), JAVA),

@@ -126,6 +126,7 @@ impl Passed {
             ("scylla", scylla),
             ("dynamodb", asked_for("dynamodb") || self.has("--dynamodb-local")),
             ("postgres", asked_for("postgres") || self.has("--postgres")),
+            ("mysql", asked_for("mysql")),
             ("etcd", asked_for("etcd")),
             ("kubernetes", asked_for("k8s")),
             ("object-store", asked_for("s3")),

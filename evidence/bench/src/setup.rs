@@ -11,6 +11,7 @@ use servers::{
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
+    mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
     postgres::Postgres,
 };
@@ -120,6 +121,8 @@ pub(crate) enum Server {
     Etcd,
     /// An API server of Kubernetes on one etcd.
     K8s,
+    /// MariaDB.
+    Mysql,
     /// PostgreSQL.
     Postgres,
     /// versitygw.
@@ -169,6 +172,11 @@ impl Server {
             Self::K8s => {
                 let server = Kubernetes::start()?;
                 let url = server.url("default");
+                (Box::new(server), url)
+            }
+            Self::Mysql => {
+                let server = MariaDb::start(&servers::target(), &["bench"], &[])?;
+                let url = format!("{}?connections={LEADERS}", server.url("bench"));
                 (Box::new(server), url)
             }
             Self::Postgres => {

@@ -44,6 +44,8 @@ pub(super) async fn open(url: &str) -> Result<Option<Box<dyn BareStatements>>, F
         Some(("scylla", _)) => Box::new(databases::cql::Scylla::connect(url).await?),
         #[cfg(feature = "postgres")]
         Some(("postgres", _)) => Box::new(databases::sql::Postgres::connect(url).await?),
+        #[cfg(feature = "mysql")]
+        Some(("mysql", _)) => Box::new(databases::mysql::MySql::connect(url)?),
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Box::new(databases::keys::Etcd::new(url)?),
         #[cfg(feature = "object-store")]
@@ -72,7 +74,7 @@ fn key(slot: u32) -> Vec<u8> {
 }
 
 /// The same for runs that share a table, and each need slots that were never led.
-#[cfg(any(feature = "postgres", feature = "scylla", feature = "dynamodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "scylla", feature = "dynamodb"))]
 fn key_of_run(slot: u32) -> Vec<u8> {
     [key(slot).as_slice(), &std::process::id().to_be_bytes()].concat()
 }

@@ -1,6 +1,63 @@
 //! Databases with tables, and stores of keys and of objects.
 
 /// PostgreSQL: one prepared statement for each verb, in a table of the driver's shape.
+#[cfg(feature = "mysql")]
+pub(super) mod mysql {
+    use super::super::{
+        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb, key_of_run,
+    };
+    use async_trait::async_trait;
+    use servers::mysql::Client;
+
+    const CREATION: &str = "CREATE TABLE IF NOT EXISTS bench_bare (pk VARBINARY(1536) PRIMARY KEY, \
+        epoch BIGINT UNSIGNED NOT NULL, incarnation VARBINARY(16), write_number BIGINT UNSIGNED, \
+        ttl_nanos BIGINT UNSIGNED, holder VARBINARY(255)) ENGINE = InnoDB";
+    const CLAIM: &str = "INSERT INTO bench_bare (pk, epoch, incarnation, write_number, ttl_nanos, holder) \
+        VALUES (?, 1, ?, 0, ?, ?)";
+    const RENEW: &str = "UPDATE bench_bare SET write_number = write_number + 1, ttl_nanos = ?, holder = ? \
+        WHERE pk = ? AND epoch = 1 AND incarnation = ? AND write_number = ?";
+    const RELEASE: &str = "UPDATE bench_bare SET incarnation = NULL, write_number = NULL, ttl_nanos = NULL, \
+        holder = NULL WHERE pk = ? AND epoch = 1 AND incarnation = ?";
+
+    /// A connection that blocks, and its statements.
+    pub(in super::super) struct MySql {
+        client: Client,
+        claim: u32,
+        renew: u32,
+        release: u32,
+    }
+
+    impl MySql {
+        /// As `root`, without TLS and password: for servers of this program's own.
+        pub(in super::super) fn connect(url: &str) -> Result<Self, Failure> {
+            let place = url.split(['@', '?']).nth(1).and_then(|place| place.split_once('/'));
+            let (address, database) = place.ok_or("no host and database")?;
+            let mut client = Client::at(address.parse()?, database)?;
+            client.ask(CREATION)?;
+            let [claim, renew, release] = [CLAIM, RENEW, RELEASE].map(|text| client.prepare(text));
+            Ok(Self { client, claim: claim?, renew: renew?, release: release? })
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl BareStatements for MySql {
+        async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure> {
+            let (key, incarnation, holder) = (key_of_run(slot), INCARNATION.as_slice(), HOLDER.as_bytes());
+            let ttl = TTL_NANOS.to_string();
+            let changed = match verb {
+                Claim => self.client.execute(self.claim, &[&key, incarnation, ttl.as_bytes(), holder])?,
+                Renew(number) => {
+                    let last = (number - 1).to_string();
+                    let row = [ttl.as_bytes(), holder, &key, incarnation, last.as_bytes()];
+                    self.client.execute(self.renew, &row)?
+                }
+                Release => self.client.execute(self.release, &[&key, incarnation])?,
+            };
+            if changed == 1 { Ok(()) } else { Err("a write without a competitor changed nothing".into()) }
+        }
+    }
+}
+
 #[cfg(feature = "postgres")]
 pub(super) mod sql {
     use super::super::{
