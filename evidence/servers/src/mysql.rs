@@ -338,8 +338,9 @@ impl Client {
         let mut client = Self(TcpStream::connect(address)?);
         client.0.set_read_timeout(Some(Duration::from_secs(60)))?;
         client.receive()?;
-        // CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH, and no password.
-        let mut login = [&0x8_8208_u32.to_le_bytes()[..], &[0, 0, 0, 1, 45], &[0; 23], b"root\0\0"].concat();
+        // FOUND_ROWS, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, MULTI_STATEMENTS, MULTI_RESULTS, PLUGIN_AUTH, and no
+        // password.
+        let mut login = [&0xb_820a_u32.to_le_bytes()[..], &[0, 0, 0, 1, 45], &[0; 23], b"root\0\0"].concat();
         login.extend([database.as_bytes(), b"\0mysql_native_password\0"].concat());
         client.send(1, &login)?;
         client.receive()?;
@@ -382,6 +383,11 @@ impl Client {
             }
             rows.push(row);
         }
+    }
+
+    /// The connection alone, for a pooler.
+    pub fn into_stream(self) -> TcpStream {
+        self.0
     }
 
     /// Prepares a statement, and returns its number.

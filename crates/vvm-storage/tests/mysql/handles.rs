@@ -8,7 +8,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     num::NonZeroU32,
     path::Path,
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
@@ -349,5 +349,49 @@ async fn pooler_is_refused() {
     let (database, _) = fresh_database();
     let error = refused(&format!("mysql://root@{place}/{database}")).await;
     assert!(error.to_string().contains("pooler") && !error.is_passing(), "{error}");
+    pooler.join().unwrap();
+}
+
+/// As a pooler that passes the server's greeting on, and then gives the client a connection that another one had.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_that_a_pooler_exchanges_takes_no_write() {
+    let (_, storage, url) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    let (exchange, exchanges) = mpsc::channel::<TcpStream>();
+    let pooler = thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let mut behind = TcpStream::connect(address()).unwrap();
+        let answers = |behind: &TcpStream| {
+            let (mut behind, mut client) = (behind.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || drop(std::io::copy(&mut behind, &mut client)))
+        };
+        let mut answering = vec![(behind.try_clone().unwrap(), answers(&behind))];
+        let mut request = [0; 1 << 16];
+        while let Ok(length @ 1..) = (&client).read(&mut request) {
+            if let Ok(other) = exchanges.try_recv() {
+                answering.push((other.try_clone().unwrap(), answers(&other)));
+                behind = other;
+            }
+            behind.write_all(&request[..length]).unwrap();
+        }
+        for (behind, answers) in answering {
+            drop(behind.shutdown(std::net::Shutdown::Both));
+            answers.join().unwrap();
+        }
+    });
+    let database = url.rsplit_once('/').unwrap().1;
+    let pooled = MySqlStorage::open(&format!("mysql://root@{place}/{database}")).await.unwrap();
+    assert_eq!(renewed(&pooled, &at, &held, 2).await.unwrap(), Done::Applied);
+    let database = database.split('?').next().unwrap();
+    exchange.send(Client::at(address(), database).unwrap().into_stream()).unwrap();
+    let mut second = held.clone();
+    second.version.write = 2;
+    let renewal = renewed(&pooled, &at, &second, 3).await;
+    let Err(WriteError::NotApplied(cause)) = renewal else { panic!("{renewal:?}") };
+    assert!(cause.to_string().contains("this connection leads to another server"), "{cause}");
+    assert_eq!(storage.read(at).await.unwrap().entry(), Some(&second));
+    pooled.close().await;
     pooler.join().unwrap();
 }
