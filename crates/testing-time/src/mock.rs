@@ -208,11 +208,6 @@ impl IsolatedClock {
         Self::default()
     }
 
-    /// Returns a clock that shows `now`.
-    pub fn starting_at(now: Instant) -> Self {
-        Self(MockClock::starting_at(now))
-    }
-
     /// Returns the clock for the code under test.
     pub fn view(&self) -> IsolatedView {
         IsolatedView(self.0.clone())
