@@ -191,7 +191,7 @@ fn main() -> ExitCode {
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
         Command::Dist(options) => dist::run(&options),
-        Command::Package => workspace::run(),
+        Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,5 +1,5 @@
-//! [`Answer`]: what an answer of an object store means; the table in the driver's documentation has the
-//! reasons.
+//! [`Answer`]: an answer of an object store, and what it means. The table in the driver's documentation has all
+//! answers.
 
 use crate::{
     drivers::errors::{described, of_read},
@@ -40,7 +40,7 @@ pub(super) enum Failure {
     /// The server does not understand the request, or is another one.
     #[error("the object store refuses the request: check the region and the endpoint ({0})")]
     Refused(String),
-    /// Another request for the object was being carried out, or there are too many.
+    /// Another request for the object is in progress, or there are too many requests.
     #[error("the object store is busy with other requests ({0})")]
     Busy(String),
     /// The request may have been applied.
@@ -125,9 +125,9 @@ impl Answer {
             (409 | 429, _) => Failure::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
             (401 | 403, _) => Failure::Denied(said),
-            // It may say where the outcome of a request is that was applied.
+            // It may point to the outcome of a request that was applied.
             (303, _) => Failure::Unanswered(said),
-            // A success that is none: an answer of a proxy, as a rule.
+            // A success without a tag is not of an object store, but of a proxy.
             (200..300, _) => Failure::Unanswered(format!("{said} without a tag")),
             _ => Failure::Refused(said),
         }
