@@ -118,7 +118,7 @@ struct Participant {
     is_asked: bool,
 }
 
-#[derive(Clone, Copy, Hash)]
+#[derive(Clone, Hash)]
 enum Sent {
     Message(FromApp),
     Garbage,
