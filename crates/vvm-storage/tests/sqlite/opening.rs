@@ -371,7 +371,8 @@ async fn file_that_cannot_be_read_names_the_user_that_can() {
     if runs_as_other_user("opening::file_that_cannot_be_read_names_the_user_that_can", &path) {
         let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
         let is_owner = fs::metadata(&path).unwrap().uid() == geteuid().as_raw();
-        let way_in = if is_owner { "correct the rights" } else { "run it as root" };
+        let other = "run it as root, or let this user read and write the file (owner root, mode 0600)";
+        let way_in = if is_owner { "correct the rights" } else { other };
         assert!(error.contains("can't be read by this user") && error.contains(way_in), "{error}");
     }
 }
