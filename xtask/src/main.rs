@@ -41,11 +41,8 @@ enum Command {
     Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
     /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
-    /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
-    /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
+    /// for warm apps, with `--client python|go|node` written with that client.
     Safety(Passed),
-    /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`.
-    Deadman(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
@@ -162,7 +159,6 @@ fn main() -> ExitCode {
         Command::Safety(passed) => passed.run_beside("vvm-cli", "safety"),
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),
         Command::Once(passed) => passed.run_beside("vvm-cli", "once"),
-        Command::Deadman(passed) => evidence::run(Release, "kills", "", &passed.behind("deadman")),
         Command::TestDrivers(passed) if passed.has("--faults") || passed.has("--histories") => {
             evidence::run(Dev, "faults", "", &passed.arguments)
         }

@@ -11,20 +11,17 @@
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
 //! `lead` and `stop` without a fence. With `--client python`, `go` or `node` these apps are written with that client
-//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted. `kills safety fugitives` tries workers that escape
-//! ([`fugitives`]).
+//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted.
 
 mod candidates;
 mod clients;
 mod faults;
-mod fugitives;
 pub(crate) mod processes;
 mod remains;
 mod verdict;
 mod warm;
 
 use candidates::{Instance, Setup, Worker};
-use clap::Subcommand;
 use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
@@ -45,8 +42,6 @@ use vvm_clock::{Instant, SystemClock};
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Option<Command>,
     /// How long to run, in seconds.
     #[arg(long, default_value_t = 180)]
     duration: u64,
@@ -92,27 +87,11 @@ pub(crate) struct Args {
     postgres: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Workers that try to escape containment, and how long they outlive their host.
-    Fugitives(fugitives::Options),
-}
-
 /// The worker: works until it is killed, or, as a warm app, while it leads.
 pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     match env::var_os("VVM_SOCKET") {
         Some(socket) => warm::work(folder, &socket),
         None => candidates::work(folder),
-    }
-}
-
-/// Returns whether there were no violations.
-pub(crate) fn run(args: &Args) -> io::Result<bool> {
-    match &args.command {
-        Some(Command::Fugitives(options)) => {
-            fugitives::run(&program(args)?, options, Duration::from_millis(args.at_most_ms))
-        }
-        None => kill_at_random(args),
     }
 }
 
@@ -132,7 +111,8 @@ fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
     Ok(vvm)
 }
 
-fn kill_at_random(args: &Args) -> io::Result<bool> {
+/// Returns whether there were no violations.
+pub(crate) fn run(args: &Args) -> io::Result<bool> {
     let mut programs = vec![program(args)?];
     if let Some(old) = &args.old {
         programs.push(existing(env::current_exe()?.with_file_name(old))?);
