@@ -40,7 +40,7 @@ enum Command {
     /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
     Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
+    /// `--kills N`, `--seed S`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
     /// for warm apps, with `--client python|go|node` written with that client.
     Safety(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
@@ -121,7 +121,7 @@ impl Passed {
         let drivers = [
             ("sled", asked_for("sled")),
             ("scylla", scylla),
-            ("dynamodb", asked_for("dynamodb") || self.has("--dynamodb-local")),
+            ("dynamodb", asked_for("dynamodb")),
             ("postgres", asked_for("postgres") || self.has("--postgres")),
             ("etcd", asked_for("etcd")),
             ("kubernetes", asked_for("k8s")),

@@ -30,7 +30,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(feature = "scylla", feature = "dynamodb", feature = "postgres"))]
+    #[cfg(any(feature = "scylla", feature = "postgres"))]
     if let Some(error) = servers::owned::guard() {
         eprintln!("kills: {error}");
         return ExitCode::FAILURE;
