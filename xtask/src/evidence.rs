@@ -116,7 +116,6 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --repeat 12 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-surroundings", OwnStep("tests"), None),
-    ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
     ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),

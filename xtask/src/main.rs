@@ -55,7 +55,7 @@ enum Command {
     /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times; `--only TEXT` for tests with other names, `--test NAME` for those of
-    /// one program. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy loops.
+    /// one program.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
     /// as another user, beside busy loops. What this machine can't do is left out by name.
