@@ -1,5 +1,5 @@
 //! The system's trigger in real processes: not before the deadline, by the expected layer, and within a
-//! bound. `evidence/kills` measures the exact delay.
+//! bound.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
@@ -141,6 +141,14 @@ fn trigger_dropped_after_disarming_leaves_neither_thread_nor_timer() {
 #[test]
 fn kernel_timer_dropped_after_clearing_is_deleted() {
     assert_eq!(lives("kernel-timer-cleared"), "0 timers\nalive\n");
+}
+
+/// It keeps every processor from the threads of the machine, so no bound of time is asserted.
+#[test]
+fn process_that_spins_on_every_processor_dies_and_not_before_its_deadline() {
+    let ended = start("spinning", Stdio::piped()).end();
+    let is_by_the_thread = ended.status.code() == Some(EXIT_STATUS);
+    assert!(is_by_the_thread || ended.is_killed(), "{}: {}", ended.status, ended.last_words);
 }
 
 mod timed {

@@ -169,19 +169,11 @@ pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::errors::kinds;
 
     fn answer(status: u16, code: &str) -> Answer {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Answer::of(status, HeaderMap::new(), body.as_bytes())
-    }
-
-    fn name(error: &WriteError) -> &'static str {
-        match error {
-            WriteError::NotApplied(_) => "NotApplied",
-            WriteError::Unknown(_) => "Unknown",
-            WriteError::Fatal(_) => "Fatal",
-            WriteError::Replaced(_) => "Replaced",
-        }
     }
 
     #[test]
@@ -212,7 +204,7 @@ mod tests {
             let answer = answer(status, code);
             let found = match answer.is_refusal() {
                 true => "refused",
-                false => name(&answer.failure().into_write_error()),
+                false => kinds::of_write(&answer.failure().into_write_error()),
             };
             assert_eq!(found, expected, "{status} {code}");
         }
