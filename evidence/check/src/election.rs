@@ -61,7 +61,7 @@ const ASSUMPTIONS: [Assumption; 7] = [
 pub(crate) fn check(args: &Args) -> bool {
     let mut holds = search_all(args, &args.limits(), &scenarios::ALL, &scenarios::REACHED);
     if args.is_whole() {
-        holds &= shows_the_edge();
+        holds &= shows_the_edge(&scenarios::ALL[0].clone().within(1, 24), &[800, 817, 818, 819, 830]);
         holds &= shows_what_each_assumption_is_for();
         holds &= rebasing_changes_nothing(args, &scenarios::ALL);
     }
@@ -97,6 +97,7 @@ fn search_all(args: &Args, limits: &Limits, all: &[Scenario], reached: &[&'stati
 pub(crate) fn check_adoption(args: &Args) -> bool {
     let mut holds = search_all(args, &args.limits(), &scenarios::SERVERS, &scenarios::REACHED_ON_SERVERS);
     if args.is_whole() {
+        holds &= shows_the_edge(&scenarios::SERVERS[2], &[817, 819]);
         for (invariant, assumptions) in ADOPTION {
             holds &= crate::shows_what_each_assumption_is_for(assumptions, invariant, |assumption| {
                 length_of(&without(assumption, invariant), &scenarios::SERVERS[1])
@@ -122,15 +123,16 @@ fn without(assumption: Assumption, invariant: &str) -> Settings {
 
 /// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2
 /// thousandths.
-fn shows_the_edge() -> bool {
-    let length =
-        |share| length_of(&Settings { kill_share: Some(share), ..Settings::default() }, &scenarios::ALL[0]);
-    let lengths = [800, 817, 818, 819, 830].map(|share| (share, length(share)));
-    for (share, length) in lengths {
+fn shows_the_edge(scenario: &Scenario, shares: &[u64]) -> bool {
+    let mut is_there = true;
+    for share in shares {
+        let settings = Settings { kill_share: Some(*share), ..Settings::default() };
+        let length = search::length_of(&scenario.part(&settings));
         let result = length.map_or("holds".into(), |length| format!("broken after {length} events"));
-        println!("killed at {share} thousandths of a TTL: {result}");
+        println!("{}, killed at {share} thousandths of a TTL: {result}", scenario.name);
+        is_there &= length.is_some() == (*share * 11 > 9_000);
     }
-    lengths.iter().all(|(share, length)| length.is_some() == (*share * 11 > 9_000))
+    is_there
 }
 
 fn shows_what_each_assumption_is_for() -> bool {

@@ -117,13 +117,15 @@ pub(super) const REACHED_ON_CELLS: [&str; 12] = [
 ];
 
 /// The scenarios of a database of which standbys are promoted.
-pub(super) const SERVERS: [Scenario; 3] = [
+pub(super) const SERVERS: [Scenario; 4] = [
     on_servers("fail-overs", APART, (0, 17), FAIL_OVERS),
     on_servers("a fail-over, and late messages", APART, (2, 15), FAIL_OVER),
+    on_servers("a fail-over while a leader is stopped", APART, (1, 17), WHILE_STOPPED),
     on_servers("fail-overs, and a shorter TTL on the fast clock", SHORTER, (0, 15), FAIL_OVERS),
 ];
 const SHORTER: &[(u64, u64)] = &[(9, TTL), (11, TTL / 2)];
 const FAIL_OVERS: &[(What, u8)] = &[(Promotes, 2), (Replicates, 2), (Release, 1)];
+const WHILE_STOPPED: &[(What, u8)] = &[(Promotes, 1), (Replicates, 1), (Pause, 1)];
 const FAIL_OVER: &[(What, u8)] =
     &[(Promotes, 1), (Replicates, 1), (Slow, 1), (Late, 1), (Broken, 1), (Crash, 1)];
 
