@@ -8,7 +8,10 @@ use super::{
     rows::{self, History, history, history_of, transaction},
 };
 use crate::{
-    drivers::{clocks::Clocks, errors::is_met},
+    drivers::{
+        clocks::Clocks,
+        fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
+    },
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
@@ -161,8 +164,7 @@ impl MySqlStorage {
         // Refused, it has changed nothing. What stands is then shown by a transaction, which locks it, and writes by itself if the
         // slot has become the one that is expected. A row that was not there is not written again: of two that insert it, each
         // would wait for the other.
-        let never_led = Slot::Vacant(Vacant { last_epoch: None });
-        let is_insertion = matches!(step, Step::Claim { from, .. } if *from == never_led);
+        let is_insertion = is_insertion(step);
         let locked = rows::locked(at);
         let text = if is_insertion { locked } else { format!("{locked}; {statement}") };
         let answer = self.connections.ask(&transaction(&text)).await?;
@@ -170,12 +172,10 @@ impl MySqlStorage {
             return Ok(Some(Done::Applied));
         }
         let stands = rows::slot(answer.row(2))?;
-        match self.is_same_history(history_of(&answer))? {
-            true if !is_met(step, &stands) => Ok(Some(Done::Refused(stands.into()))),
-            // A slot without a row, after a fail-over: it has to be adopted by itself.
-            true if is_insertion => Ok(None),
-            true => Err(Damaged::not_shown().into()),
-            false => Ok(None),
+        match unwritten(step, stands, self.is_same_history(history_of(&answer))?) {
+            Unwritten::Refused(stands) => Ok(Some(Done::Refused(stands.into()))),
+            Unwritten::OtherHistory => Ok(None),
+            Unwritten::NotShown => Err(Damaged::not_shown().into()),
         }
     }
 
@@ -253,12 +253,9 @@ impl SysVvmStorage for MySqlStorage {
         match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
             Some(done) => Ok(done),
             None if let Step::Claim { from, .. } = &step => {
-                // Whatever becomes of the adoption: the claim is not applied.
                 let stands = self.adopt(Some(&at)).await.map_err(DriverError::of_unsent)?;
-                if stands.is_as_expected(from) {
-                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
-                }
-                Ok(Done::Refused(stands.into()))
+                let answer = claim_after_adoption(from, stands);
+                answer.ok_or_else(|| WriteError::NotApplied(DriverError::OtherHistory.into()))
             }
             None => Err(DriverError::OtherHistory.of_write()),
         }

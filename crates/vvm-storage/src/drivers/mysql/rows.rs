@@ -11,6 +11,7 @@ use super::{
     errors::{Answer, Damaged, Hex, Row, nanos, ttl},
 };
 use crate::{
+    drivers::fail_over::EPOCHS_OF_A_FAIL_OVER,
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns},
 };
@@ -299,10 +300,6 @@ pub(super) fn age(row: &Row) -> Result<(Vec<u8>, Duration), Damaged> {
 /// What holders of adopted slots are called. Nothing leads under this name.
 const ADOPTED: &str = "none: waiting after a fail-over of the database";
 
-/// By how much epochs of a generation exceed those of the generations before it, in milliseconds: more than a candidate's
-/// clock may be ahead, and the promoted server's behind.
-const EPOCHS_OF_A_GENERATION: u64 = 24 * 60 * 60 * 1000;
-
 /// Makes the history of this server ours, if no candidate has done so, and shows the slot of `at`.
 ///
 /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or vacant.
@@ -332,7 +329,7 @@ pub(super) fn adoption(
             generation = GREATEST(generation, {generation}) + 1, \
             max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = 1 WHERE @vvm_changed; \
          UPDATE sysvvm_leader l JOIN sysvvm_history h SET \
-            l.epoch = GREATEST(l.epoch + 1, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_GENERATION}), \
+            l.epoch = GREATEST(l.epoch + 1, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_FAIL_OVER}), \
             l.incarnation = {random}, l.write_number = 0, l.ttl_nanos = h.max_ttl_nanos, l.holder = {holder} \
             WHERE @vvm_changed AND l.pk >= {} AND l.pk < {}",
         Hex(&[led]),
@@ -342,7 +339,7 @@ pub(super) fn adoption(
     let (pk, insertion) = (Hex(at.as_bytes()), if is_led(at) { "h.adopted = 1" } else { "FALSE" });
     format!(
         "{adopt}; INSERT IGNORE INTO sysvvm_leader (pk, epoch, incarnation, write_number, ttl_nanos, holder) \
-            SELECT {pk}, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_GENERATION}, {random}, 0, h.max_ttl_nanos, \
+            SELECT {pk}, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_FAIL_OVER}, {random}, 0, h.max_ttl_nanos, \
             {holder} FROM sysvvm_history h WHERE {insertion} AND {FIT}; {}",
         locked(at),
     )

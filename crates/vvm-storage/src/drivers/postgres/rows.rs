@@ -15,6 +15,7 @@ use super::{
     history::{self, Compared, History, NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, holds},
 };
 use crate::{
+    drivers::fail_over::EPOCHS_OF_A_FAIL_OVER,
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns},
 };
@@ -263,10 +264,6 @@ fn number(epoch: Epoch) -> Value<'static> {
 /// What holders of adopted slots are called. Nothing leads under this name.
 const ADOPTED: &str = "none: waiting after a fail-over of PostgreSQL";
 
-/// By how much epochs on a timeline exceed those of the timelines before it, in milliseconds: more than a
-/// candidate's clock may be ahead, and the promoted server's behind.
-const EPOCHS_OF_A_TIMELINE: u64 = 24 * 60 * 60 * 1000;
-
 /// Makes the history of this server ours, if no candidate has done so, and shows the slot of `at`.
 ///
 /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held
@@ -285,7 +282,7 @@ pub(super) fn adoption(at: Option<&Partition>, ours: Option<&History>, known: Op
          WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
             OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
     );
-    let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_TIMELINE}");
+    let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_FAIL_OVER}");
     let holder = Hex(ADOPTED.as_bytes());
     // The first statement lets one candidate adopt at a time.
     let adopt = format!(
