@@ -21,14 +21,12 @@ import (
 )
 
 const (
-	version     = 1
-	longestLine = 4096
-	// A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
-	helloTakesAtMost = time.Minute
-	// Go's timers stop in a suspend, so the clock is read at least so often.
-	look     = 500 * time.Millisecond
-	boottime = 7 // CLOCK_BOOTTIME of <linux/time.h>: the clock of the host's deadlines. Go's own omits suspend.
-	remedy   = "Use `vvm` and client of one release"
+	version          = 1
+	longestLine      = 4096
+	helloTakesAtMost = time.Minute            // A busier host misses its own deadlines. A clock further away is another one.
+	look             = 500 * time.Millisecond // Go's timers stop in a suspend, so the clock is read at least so often.
+	boottime         = 7                      // CLOCK_BOOTTIME of <linux/time.h>: the clock of the host's deadlines. Go's own omits suspend.
+	remedy           = "Use `vvm` and client of one release"
 )
 
 // Why Run fails, beside the errors of its functions. The errors that it returns wrap these, and say more.
@@ -192,10 +190,12 @@ func Run(ctx context.Context, build func(context.Context) error, lead func(conte
 				err = nil
 			}
 			t.stop("its work has ended")
-			t.say("stopped")
 			if err != nil {
+				reason, _ := json.Marshal(fmt.Sprintf("%.500s", err)) // A text always has JSON.
+				c.say(fmt.Sprintf(`{"type":"failed","epoch":"%d","reason":%s}`, t.epoch, reason))
 				return err
 			}
+			t.say("stopped")
 		}
 	}
 }

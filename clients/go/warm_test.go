@@ -208,10 +208,10 @@ func TestRenewalMovesTheEndAndOtherMessagesChangeNothing(t *testing.T) {
 	until(t, func() bool { return term.Remaining() > 100*365*24*time.Hour })
 }
 
-func TestErrorOfTheFunctionIsReturnedAfterStopped(t *testing.T) {
-	failed := errors.New("no database")
+func TestErrorOfTheFunctionIsSaidAndReturned(t *testing.T) {
+	failed := errors.New("no \"database\"\n" + strings.Repeat("é", 5000))
 	p := leads(t, time.Minute, func(context.Context, Term) error { return failed })
-	p.hears(`{"type":"stopped","epoch":"7"}`)
+	p.hears(`{"type":"failed","epoch":"7","reason":"no \"database\"\n` + strings.Repeat("é", 486) + `"}`)
 	if err := <-p.ended; err != failed {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestConnectionIsNotInheritedByAChild(t *testing.T) {
 	p := leads(t, time.Minute, func(context.Context, Term) error {
 		return errors.Join(child.Start(), errors.New("ends"))
 	})
-	p.hears(`{"type":"stopped","epoch":"7"}`)
+	p.hears(`{"type":"failed","epoch":"7","reason":"ends"}`)
 	<-p.ended
 	if p.lines.Scan() || p.lines.Err() != nil {
 		t.Fatal("the connection is open in the child")

@@ -38,6 +38,7 @@ export interface Options {
  * Connects to the host that started this program, calls `ready`, and calls `lead` for each leadership. When the
  * promise of `lead` is settled, its work must have stopped: the host then has this process killed, and starts a new one
  * as a standby.
+ * If `lead` fails, its error is printed and told to the host, which ends this process.
  * Resolves after `signal` was aborted. Rejects with what `ready` or `lead` fails with, or with an error of this module.
  */
 export function run(options: Options, lead: (term: Term, host: Host) => unknown): Promise<void>;

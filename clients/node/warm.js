@@ -51,7 +51,7 @@ class Leadership {
     const { signal } = this.#controller;
     this.#stopBy = number(lead.stop_by);
     this.epoch = String(epoch);
-    this.say = (type) => host.say({ type, epoch: this.epoch });
+    this.say = (type, more) => host.say({ type, epoch: this.epoch, ...more });
     this.term = {
       epoch,
       slot: number(lead.slot),
@@ -248,12 +248,14 @@ export async function run({ ready, signal }, lead) {
       } catch (error) {
         const isStop = error instanceof TermOver || error?.name === "AbortError";
         if (!isStop || leadership.remaining() > 0) {
+          console.error(error); // The host ends this process at once.
+          leadership.stop("its work has failed");
+          leadership.say("failed", { reason: String(error).slice(0, 500) });
           throw error;
         }
-      } finally {
-        leadership.stop("its work has ended");
-        leadership.say("stopped");
       }
+      leadership.stop("its work has ended");
+      leadership.say("stopped");
     }
   } finally {
     signal?.removeEventListener("abort", aborted);

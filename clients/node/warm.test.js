@@ -161,12 +161,15 @@ test("both functions can say whether this process could lead", limits, async (t)
   await played.hears({ type: "stopped", epoch: "7" });
 });
 
-test("the error of the function is the result, after stopped", limits, async (t) => {
+test("the error of the function is said, shown, and the result", limits, async (t) => {
+  const shown = t.mock.method(console, "error", () => {});
+  const failure = new Error(`no database ${"x".repeat(5000)}`);
   const played = await leads(t, 60_000, () => {
-    throw new Error("no database");
+    throw failure;
   });
-  await played.hears({ type: "stopped", epoch: "7" });
-  await assert.rejects(played.ended, { message: "no database" });
+  await played.hears({ type: "failed", epoch: "7", reason: String(failure).slice(0, 500) });
+  await assert.rejects(played.ended, failure);
+  assert.deepEqual(shown.mock.calls[0].arguments, [failure]);
 });
 
 test("work that is aborted by the signal is no error", limits, async (t) => {
@@ -206,7 +209,7 @@ test("the connection is not inherited by a child", limits, async (t) => {
     throw new Error("ends");
   });
   t.after(() => child.kill("SIGKILL"));
-  await played.hears({ type: "stopped", epoch: "7" });
+  await played.hears({ type: "failed", epoch: "7", reason: "Error: ends" });
   await assert.rejects(played.ended, { message: "ends" });
   await played.hearsEnd();
 });

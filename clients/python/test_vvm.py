@@ -1,6 +1,8 @@
 """Tests of the client against a host that this test plays: `python3 -m unittest`."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import socket
@@ -65,12 +67,22 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
         self.assertEqual((term.epoch, term.reason, term.remaining()), (7, "step_down", 0.0))
 
-    def test_block_that_fails_says_stopped(self):
+    def test_block_that_fails_says_failed_and_shows_the_error(self):
+        played, shown = Played(), io.StringIO()
+        _, term = played.term()
+        with contextlib.redirect_stderr(shown), self.assertRaises(ValueError), term:
+            raise ValueError("x" * 5000)
+        said, members = played.hears()
+        self.assertEqual((said, members["epoch"], len(members["reason"])), ("failed", "7", 500))
+        self.assertTrue(members["reason"].startswith("ValueError('xxx"))
+        self.assertRegex(shown.getvalue(), "Traceback(.|\n)*ValueError: xxx")
+
+    def test_block_that_is_left_by_the_end_of_the_program_says_stopped(self):
         played = Played()
         _, term = played.term()
-        with self.assertRaises(ZeroDivisionError), term:
-            1 / 0
-        self.assertEqual(played.hears()[0], "stopped")
+        with self.assertRaises(SystemExit), term:
+            raise SystemExit
+        self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
 
     def test_block_whose_fence_fails_ends_by_it_and_no_other_block_does(self):
         played = Played()
@@ -79,7 +91,7 @@ class ClientTest(unittest.TestCase):
             first.fence()
         self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
         played.lead(epoch="8")
-        with self.assertRaises(vvm.TermOver), host.next_term():
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(vvm.TermOver), host.next_term():
             first.fence()
 
     def test_another_leadership_ends_the_term(self):

@@ -8,6 +8,7 @@
 
 mod archives;
 mod build;
+mod licences;
 
 use crate::{ci::limit, workspace::WorkspaceError};
 use archives::{File, sha256, sums};

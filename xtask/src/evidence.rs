@@ -85,17 +85,13 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("decoders --minutes 2.1", Small("decoders", &["--minutes", "0.02"]), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
     ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
-    ("safety --old vvm-c18d1f6", Small("kills", &["safety", "--old=vvm", "--duration=10", MILD]), None),
     ("safety --old vvm-f37ca21", Small("kills", &["safety", "--old=vvm", "--duration=5", MILD]), None),
-    ("safety --old vvm-c18d1f6 --dynamodb-local", Small("kills", &OLD_ON_DYNAMODB), JAVA),
+    ("safety --old vvm-f37ca21 --postgres", Small("kills", &OLD_ON_POSTGRES), JAVA),
     ("safety --warm restart", Small("kills", &["safety", "--warm=restart", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --warm keep", Small("kills", &["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --warm keep --client python", Small("kills", &IN_PYTHON), PYTHON),
     ("safety --warm keep --client go", Small("kills", &IN_GO), GO),
     ("safety --warm keep --client node", Small("kills", &IN_NODE), NODE),
-    ("safety --old vvm-f37ca21 --postgres", Small("kills", &OLD_ON_POSTGRES), JAVA),
-    ("safety fugitives", Small("kills", &FUGITIVES), None),
-    ("deadman", Small("kills", &["deadman", "--trials", "5", MILD]), None),
     ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
     ("resume --kills 100 --cassandra 3", Small("kills", &["resume", "--kills", "2", "--cassandra", "1"]), JAVA),
     ("once", Small("kills", &["once", "--periods", "3", "--ttl-ms", "2000"]), None),
@@ -120,7 +116,6 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --repeat 12 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-surroundings", OwnStep("tests"), None),
-    ("test-timed --planted", Small("timed", &["--quick"]), None),
     ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
     ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
@@ -156,9 +151,6 @@ const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 /// How late may be what a busy machine delays: a small run shows no figure.
 const MILD: &str = "--at-most-ms=1000";
 
-/// From the kill deadline to the end of the lease, with the TTL of 1 s.
-const LEASE: &str = "--at-most-ms=200";
-
 const fn of_client(client: &'static str) -> [&'static str; 7] {
     ["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD, "--client", client]
 }
@@ -166,10 +158,6 @@ const fn of_client(client: &'static str) -> [&'static str; 7] {
 const IN_PYTHON: [&str; 7] = of_client("python");
 const IN_GO: [&str; 7] = of_client("go");
 const IN_NODE: [&str; 7] = of_client("node");
-
-const FUGITIVES: [&str; 5] = ["safety", LEASE, "fugitives", "--trials=1", "--only=own session; "];
-
-const OLD_ON_DYNAMODB: [&str; 5] = ["safety", "--old=vvm", "--dynamodb-local", "--duration=10", MILD];
 
 const OLD_ON_POSTGRES: [&str; 5] = ["safety", "--old=vvm", "--postgres", "--duration=10", MILD];
 

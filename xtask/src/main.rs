@@ -40,12 +40,9 @@ enum Command {
     /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
     Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--dynamodb-local`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
-    /// for warm apps, with `--client python|go|node` written with that client. Or `fugitives`: workers that try to
-    /// get away, and how long they outlive their host: `--trials N`, `--only TEXT`.
+    /// `--kills N`, `--seed S`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
+    /// for warm apps, with `--client python|go|node` written with that client.
     Safety(Passed),
-    /// Real processes that arm a deadman and hang, and when they are dead: `--trials N`.
-    Deadman(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
     /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
@@ -58,7 +55,7 @@ enum Command {
     /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times; `--only TEXT` for tests with other names, `--test NAME` for those of
-    /// one program. Or `--planted`: deadlines that are missed on purpose, on this machine as it is and with busy loops.
+    /// one program.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
     /// as another user, beside busy loops. What this machine can't do is left out by name.
@@ -124,7 +121,7 @@ impl Passed {
         let drivers = [
             ("sled", asked_for("sled")),
             ("scylla", scylla),
-            ("dynamodb", asked_for("dynamodb") || self.has("--dynamodb-local")),
+            ("dynamodb", asked_for("dynamodb")),
             ("postgres", asked_for("postgres") || self.has("--postgres")),
             ("mysql", asked_for("mysql")),
             ("etcd", asked_for("etcd")),
@@ -163,7 +160,6 @@ fn main() -> ExitCode {
         Command::Safety(passed) => passed.run_beside("vvm-cli", "safety"),
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),
         Command::Once(passed) => passed.run_beside("vvm-cli", "once"),
-        Command::Deadman(passed) => evidence::run(Release, "kills", "", &passed.behind("deadman")),
         Command::TestDrivers(passed) if passed.has("--faults") || passed.has("--histories") => {
             evidence::run(Dev, "faults", "", &passed.arguments)
         }
@@ -192,7 +188,7 @@ fn main() -> ExitCode {
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
         Command::Dist(options) => dist::run(&options),
-        Command::Package => workspace::run(),
+        Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use timed::planted::loaded;
+use timed::loaded;
 
 /// The options.
 #[derive(Debug, Args)]

@@ -3,39 +3,28 @@
 
 use crate::{
     ci::needs::scratch_variable,
-    evidence::{self, Profile},
     workspace::{Workspace, cargo},
 };
 use clap::Args;
-use std::{collections::BTreeMap, ffi::OsString, fmt, io, path::Path};
+use std::{collections::BTreeMap, fmt, io, path::Path};
 use tempfile::TempDir;
 
 /// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How often to run all of them.
-    #[arg(long, default_value_t = 1, conflicts_with = "planted")]
+    #[arg(long, default_value_t = 1)]
     repeat: usize,
     /// Other tests: those whose names contain this text. May be given more than once.
-    #[arg(long, value_name = "TEXT", default_value = "timed::", conflicts_with = "planted")]
+    #[arg(long, value_name = "TEXT", default_value = "timed::")]
     only: Vec<String>,
     /// Those of this test program alone. May be given more than once.
-    #[arg(long, value_name = "NAME", conflicts_with = "planted")]
+    #[arg(long, value_name = "NAME")]
     test: Vec<String>,
-    /// Miss deadlines on purpose instead, on this machine as it is and with two busy loops per processor.
-    #[arg(long)]
-    planted: bool,
-    /// How often each deadline is missed.
-    #[arg(long, requires = "planted", default_value_t = 20)]
-    attempts: usize,
 }
 
 /// Runs them. Returns whether none failed and few enough were inconclusive.
 pub(crate) fn run(options: &Options) -> bool {
-    if options.planted {
-        let attempts = ["--attempts".into(), OsString::from(options.attempts.to_string())];
-        return evidence::run(Profile::Dev, "timed", "", &attempts);
-    }
     match repeat(options) {
         Ok(held) => held,
         Err(error) => {

@@ -1,4 +1,5 @@
-//! The workspace by `cargo metadata`: its folder, packages, features, targets and dependencies.
+//! The workspace by `cargo metadata`: its folder, packages, features, targets and dependencies. And `cargo xtask
+//! package`.
 
 use serde::Deserialize;
 use std::{
@@ -34,7 +35,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: Option<String>,
     #[serde(default)]
     pub(crate) optional: bool,
-    /// Its folder, for a package that comes from no registry.
+    /// Its folder, if it comes from no registry.
     #[serde(default)]
     pub(crate) path: Option<PathBuf>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
-    /// Whether `cargo test` runs it unasked.
+    /// Whether `cargo test` runs it without being told to.
     #[serde(rename = "test")]
     pub(crate) is_tested: bool,
     #[serde(rename = "src_path")]
@@ -76,7 +77,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Returns a path relative to the root.
+    /// Makes every path relative to the root.
     fn make_relative(&mut self) {
         let root = self.root.clone();
         let relative = |path: &mut PathBuf| {
@@ -118,8 +119,8 @@ pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Returns whether every package builds.
-pub(crate) fn run() -> bool {
+/// Packages the crates below `crates/`, and builds each from its package. Returns whether that succeeded.
+pub(crate) fn package() -> bool {
     let workspace = match Workspace::read() {
         Ok(workspace) => workspace,
         Err(error) => {

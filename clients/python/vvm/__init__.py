@@ -13,16 +13,15 @@ import os
 import socket
 import threading
 import time
+import traceback
 from typing import Any, Callable, Optional
 
 __all__ = ["Host", "NotStarted", "OtherClock", "Refused", "Term", "TermOver", "connect"]
 
 VERSION, LONGEST_LINE = 1, 4096
 
-# A host that is as busy as this would miss its own deadlines. A clock that is further away is another one.
-_HELLO_TAKES_AT_MOST = 60.0
-# Python's timers stop in a suspend, so the clock is read at least so often.
-_LOOK = 0.5
+_HELLO_TAKES_AT_MOST = 60.0  # A busier host misses its own deadlines. A clock that is further away is another one.
+_LOOK = 0.5  # Python's timers stop in a suspend, so the clock is read at least so often.
 _UNCLEAR = (OSError, ValueError, KeyError, TypeError)
 _REMEDY = "Use `vvm` and client of one release"
 
@@ -135,8 +134,7 @@ class Host:
 
     def _take(self) -> Optional[Term]:
         with self._changed:
-            term = self._term
-            if self._closed or term is None or term is self._taken:
+            if self._closed or (term := self._term) is None or term is self._taken:
                 return None
             self._taken = term
         term._say("leading")
@@ -156,11 +154,8 @@ class Host:
                 loop.call_soon_threadsafe(call)
 
     def _say(self, **message: Any) -> None:
-        try:
-            with self._sending:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:  # The reading thread sees the end, too.
-            self._end("the connection to the host is lost")
+        with contextlib.suppress(OSError), self._sending:  # The thread that reads sees the end of the connection.
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _read(self) -> Optional[dict[str, Any]]:
         line = self._lines.readline(LONGEST_LINE)
@@ -234,8 +229,13 @@ class Term:
         return self
 
     def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
-        self._say("stopped")
-        return isinstance(error, TermOver) and error.term is self
+        is_over = isinstance(error, TermOver) and error.term is self
+        if isinstance(error, Exception) and not is_over:
+            traceback.print_exception(type(error), error, error.__traceback__)  # The host ends this process at once.
+            self._say("failed", reason=repr(error)[:500])
+        else:
+            self._say("stopped")
+        return is_over
 
     async def __aenter__(self) -> Term:
         self._task, self._forget = asyncio.current_task(), self._host._watch(self._check)
@@ -293,8 +293,8 @@ class Term:
         """Ask the host to end this leadership. Go on until `wait` says that it is over."""
         self._say("resign")
 
-    def _say(self, kind: str) -> None:
-        self._host._say(type=kind, epoch=str(self.epoch))
+    def _say(self, kind: str, **more: str) -> None:
+        self._host._say(type=kind, epoch=str(self.epoch), **more)
 
     def _stop(self, reason: str) -> None:
         self.reason = self.reason or reason  # The first one stands.

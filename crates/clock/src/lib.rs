@@ -22,8 +22,8 @@
 //! - [`Span`]: a duration formatted for messages.
 //!
 //! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease
-//! with it would still trust the lease after a suspend that has outlasted it. Clocks for tests are in the
-//! crate `testing-time`.
+//! with it would still trust a lease that expired during a suspend. Clocks for tests are in the crate
+//! `testing-time`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -61,7 +61,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Returns the current time. It never goes back.
     fn now(&self) -> Instant;
 
-    /// Waits until `deadline`, never less. Resolves at once if it has passed.
+    /// Waits until `deadline`, and never ends before it. Resolves at once if it has passed.
     fn sleep_until(&self, deadline: Instant) -> Sleep;
 
     /// Waits for `span` from the call.
@@ -73,7 +73,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// Wall-clock time. It may jump and may be wrong: use it only where a wrong value does no harm.
 ///
 /// A new epoch is `max(stored + 1, unix milliseconds)`, so that it rises even after the storage was restored
-/// from a backup. Safety does not depend on it otherwise.
+/// from a backup. No other part of safety depends on the date.
 pub trait WallClock: Debug + Send + Sync + 'static {
     /// Returns the time since 1970-01-01 UTC; zero if the clock shows an earlier date.
     fn since_unix_epoch(&self) -> Duration;

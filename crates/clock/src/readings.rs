@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-/// Readings of the machine's clocks at about one moment.
+/// Readings of the machine's clocks at about one moment, each as a time since that clock's zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readings {
     /// Time since boot with suspends: the clock of [`SystemClock`](crate::SystemClock).
     pub boot: Duration,
-    /// Time since boot without suspends. NTP corrects its rate, and that of `boot`.
+    /// Time since boot without suspends. NTP adjusts the rate of this clock and of `boot`.
     pub monotonic: Duration,
-    /// The same without any correction.
+    /// Time since boot without suspends, at the rate of the hardware: NTP does not adjust it.
     pub raw: Duration,
     /// Time since 1970-01-01 UTC.
     pub wall: Duration,
-    /// The time between the first and the last reading: the error of a comparison.
+    /// The time between the first and the last reading: two fields can be compared only up to this.
     pub spread: Duration,
 }
 
@@ -45,19 +45,18 @@ impl Readings {
         None
     }
 
-    /// Returns how long the machine was suspended since its boot, up to the spread.
+    /// Returns how long the machine was suspended since its boot. Wrong by up to `spread`.
     pub fn suspended(&self) -> Duration {
         let suspended = self.boot.saturating_sub(self.monotonic);
-        // The clocks are read one after the other.
-        if suspended <= self.spread.max(LEAST) { Duration::ZERO } else { suspended }
+        // A smaller difference comes from reading the clocks one after the other.
+        if suspended <= self.spread.max(SHORTEST_SUSPEND) { Duration::ZERO } else { suspended }
     }
 }
 
 #[cfg(target_os = "linux")]
 const TRIALS: u32 = 5;
 
-/// Every suspend is longer.
-const LEAST: Duration = Duration::from_millis(1);
+const SHORTEST_SUSPEND: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -89,7 +88,7 @@ mod tests {
         };
         assert_eq!(readings.suspended(), seconds(30));
         assert_eq!(Readings { monotonic: seconds(100), ..readings }.suspended(), Duration::ZERO);
-        // It is read last, so it may be ahead.
+        // `monotonic` is read last, so it may be ahead.
         let last = Duration::from_nanos(100_000_000_200);
         assert_eq!(Readings { monotonic: last, ..readings }.suspended(), Duration::ZERO);
     }

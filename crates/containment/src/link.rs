@@ -35,7 +35,7 @@ pub(crate) trait Message: Sized {
 #[derive(Debug)]
 pub(crate) struct Link<Out, In> {
     socket: OwnedFd,
-    words: PhantomData<fn(Out) -> In>,
+    messages: PhantomData<fn(Out) -> In>,
 }
 
 /// What was received over a link.
@@ -57,7 +57,7 @@ pub(crate) fn pair<Out: Message, In: Message>() -> io::Result<(Link<Out, In>, Ow
 impl<Out: Message, In: Message> Link<Out, In> {
     /// Returns the link with the end `socket`.
     pub(crate) fn over(socket: OwnedFd) -> Self {
-        Self { socket, words: PhantomData }
+        Self { socket, messages: PhantomData }
     }
 
     /// Sends `message`. Never blocks.
@@ -95,8 +95,8 @@ impl<Out: Message, In: Message> Link<Out, In> {
         let received = loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                // Reset is reported once, if the other end closed with unread messages. Its own last messages
-                // follow.
+                // CONNRESET is reported once, if the other end closed before it had read every message. The last
+                // messages that it sent follow.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 outcome => break outcome,
             }
@@ -211,7 +211,6 @@ impl Readable {
 mod tests {
     use super::*;
 
-    /// A number.
     #[derive(PartialEq, Eq, Debug)]
     struct Number(u64);
 
@@ -225,14 +224,14 @@ mod tests {
         }
     }
 
-    fn two() -> (Link<Number, Number>, Link<Number, Number>) {
+    fn both_ends() -> (Link<Number, Number>, Link<Number, Number>) {
         let (near, far) = pair().unwrap();
         (near, Link::over(far))
     }
 
     #[test]
     fn message_arrives_whole_with_its_descriptors() {
-        let (near, far) = two();
+        let (near, far) = both_ends();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         near.send_with(&Number(7), &[reader.as_fd()]).unwrap();
         drop(reader);
@@ -246,14 +245,14 @@ mod tests {
 
     #[test]
     fn full_link_refuses_and_never_blocks() {
-        let (near, _far) = two();
+        let (near, _far) = both_ends();
         let refused = (0..1_000_000).find_map(|_| near.send(&Number(1)).err());
         assert_eq!(refused, Some(Errno::AGAIN));
     }
 
     #[test]
     fn end_is_received_after_the_last_message() {
-        let (near, far) = two();
+        let (near, far) = both_ends();
         far.send(&Number(1)).unwrap();
         drop(far);
         near.wait();
@@ -264,7 +263,7 @@ mod tests {
 
     #[test]
     fn last_message_of_an_end_with_unread_messages_is_received() {
-        let (near, far) = two();
+        let (near, far) = both_ends();
         near.send(&Number(1)).unwrap();
         far.send(&Number(2)).unwrap();
         drop(far);

@@ -1,5 +1,5 @@
-//! [`Signals`]: signals with their origin, to be polled for. Without a thread; the handler only writes. And the
-//! controlling terminal, which sends some of them.
+//! [`Signals`]: caught signals with their origin. The caller polls a descriptor for them, and no thread is needed. And
+//! [`Terminal`]: the controlling terminal, which sends some of them.
 
 use crate::processes::{own_group, own_session};
 use nix::sys::signal::SigSet;
@@ -167,30 +167,30 @@ fn ignored_mask() -> u64 {
 
 /// Returns whether this process has a controlling terminal.
 fn has_terminal() -> bool {
-    look().is_ok()
+    open_terminal().is_ok()
 }
 
 /// Returns whether this process has lost its controlling terminal: it was hung up, or its session leader
 /// ended.
 pub fn terminal_is_gone() -> bool {
     // Other errors, as for want of descriptors, do not concern the terminal.
-    matches!(look(), Err(Errno::NXIO | Errno::IO))
+    matches!(open_terminal(), Err(Errno::NXIO | Errno::IO))
 }
 
 /// Opens the controlling terminal, which only a process with one can (tty(4)).
-fn look() -> Result<OwnedFd, Errno> {
+fn open_terminal() -> Result<OwnedFd, Errno> {
     // Non-blocking, because opening a serial line may wait for its carrier.
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     open("/dev/tty", flags, Mode::empty())
 }
 
-/// The controlling terminal of this process, if it has one: whether the command shares the guardian's process
-/// group.
+/// The process group that guardian and command share if this process has a controlling terminal.
 ///
-/// With a terminal, guardian and command are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both,
-/// and the command may read standard input. Otherwise the command has a group of its own.
+/// With a terminal, guardian and command share a group, and are one job: Ctrl-C and Ctrl-Z reach both, `fg` and
+/// `bg` move both, and the command may read standard input. Otherwise the command has a group of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
+    /// This process's group; `None` without a terminal.
     group: Option<Pid>,
     session: Option<Pid>,
 }
@@ -215,7 +215,7 @@ impl Terminal {
         }
     }
 
-    /// Returns the group for the command to share.
+    /// Returns the group that the command shares, if there is a terminal.
     pub(crate) fn group(self) -> Option<Pid> {
         self.group
     }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use rustix::{
         event::{PollFd, PollFlags, poll},
-        process::{getpid, kill_process},
+        process::kill_process,
     };
 
     #[test]

@@ -383,7 +383,7 @@ impl Supervision {
         if self.phase == Phase::Working || self.is_pre_stopping() {
             self.begin_stopping();
         }
-        self.keeper.tell_rest(self.outcome.by_itself);
+        self.keeper.terminate_rest(self.outcome.by_itself);
     }
 
     fn kill_for(&mut self, reason: Killed) {

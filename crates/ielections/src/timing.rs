@@ -1,7 +1,7 @@
 //! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each
 //! other.
 //!
-//! Each share is argued by the assertions below it. The values for a TTL of 20 s are in brackets.
+//! The assertions below the shares say what each has to satisfy. In brackets: the values for a TTL of 20 s.
 
 use crate::Ttl;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct Timing {
     ttl: Ttl,
 }
 
-/// Thousandths of a TTL.
+// Thousandths of a TTL. The methods of `Timing` say what each is.
 const RENEWAL: u32 = 250;
 const RETRY: u32 = 50;
 const ATTEMPT: u32 = 100;
@@ -23,17 +23,18 @@ const KILL: u32 = 800;
 const STOPPING: u32 = 150;
 const FRESH: u32 = 250;
 const OUTAGE: u32 = 1000 + 3 * ATTEMPT + 2 * RETRY;
-/// The shortest renewal interval as an observer measures it, in thousandths of the interval.
+/// The shortest time between two renewals as an observer measures it, in thousandths of `RENEWAL`.
 const SOONEST: u32 = 940;
 /// Renewals are due at multiples of this, so that many share one wake-up (I11).
 const GRAIN: u32 = 1;
-/// The largest share of a renewal interval by which jitter brings it forward; with the grain, 5 %.
+/// The most by which jitter brings a renewal forward, in thousandths of `RENEWAL`.
 const JITTER: u32 = 46;
 
 // Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
 const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
+// Jitter and grain together bring a renewal forward by at most 5 % of the interval.
 const _: () = assert!(RENEWAL * JITTER + GRAIN * 1000 <= RENEWAL * 50);
-// A clock that is 1 % fast makes the shortest interval, 95 %, a hundredth shorter.
+// The shortest interval is 95 % on the leader's clock, and 1 % less on an observer's if that is slower.
 const _: () = assert!(SOONEST * 1000 <= 950 * 990);
 // Services are warned before the leadership is lost, and have the promised time to stop before the kill.
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
@@ -62,7 +63,7 @@ impl Timing {
     }
 
     /// The shortest time between two renewals on the clock of an observer (4.7 s): jitter brings a renewal
-    /// forward, and the clocks may be 1 % apart. Nothing but promptness depends on it.
+    /// forward, and the clocks may be 1 % apart. Only promptness depends on it, never safety.
     pub fn soonest_renewal(self) -> Duration {
         self.share(RENEWAL * SOONEST / 1000)
     }
@@ -142,7 +143,7 @@ impl Jitter {
         least + self.of(most.saturating_sub(least))
     }
 
-    /// This share of a span; of one longer than 584 years, this share of 584 years.
+    /// Returns this share of `span`. A longer span counts as 584 years.
     fn of(self, span: Duration) -> Duration {
         let nanos = span.as_nanos().min(u64::MAX.into());
         // Of two factors below 2⁶⁴ the upper half of the product is below both.

@@ -63,7 +63,8 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// It may run under a lock: do not wait, and do not call the service. [`Task::run`] does the work.
     ///
     /// # Errors
-    /// Why no instance can be made. A stored document is then quarantined.
+    /// Why no instance can be made. A stored document is then quarantined. A panic has the same effect in a
+    /// rebuild, and reaches the caller of [`get_or_create`](crate::ServiceHandle::get_or_create).
     fn build(&self, id: &Self::Id, doc: &Self::Doc) -> Result<Self::Task, BoxError>;
 
     /// Reads the JSON of a document whose version is not [`SCHEMA`](Self::SCHEMA). The instance's next write

@@ -59,7 +59,7 @@ pub(crate) enum Stored {
 struct Write<Doc> {
     effect: Effect<Doc>,
     write: DocumentWrite,
-    /// It was sent, and its result was not read.
+    /// It was sent before, and that call was dropped: it may have been applied.
     in_doubt: bool,
 }
 
@@ -70,7 +70,7 @@ enum Effect<Doc> {
     Deleted,
 }
 
-/// A document was not written.
+/// Why a write of a document failed. It was not applied unless the variant says that it may have been.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another process leads, or may. The term ends by itself: end the run, too.
@@ -186,13 +186,14 @@ impl<Doc> StateCell<Doc> {
         let in_doubt = std::mem::replace(in_doubt, true);
         let outcome = self.place.finish(write.clone(), in_doubt).await;
         let Some(Write { effect, .. }) = self.write.take() else { return Ok(()) };
-        let version = outcome?;
-        self.stored = Stored::At(version);
-        match effect {
-            Effect::Inserted => {}
-            Effect::Updated(doc) => self.doc = doc,
-            Effect::Deleted => self.stored = Stored::Absent,
-        }
+        self.stored = match (effect, outcome?) {
+            (Effect::Deleted, _) => Stored::Absent,
+            (Effect::Inserted, version) => Stored::At(version),
+            (Effect::Updated(doc), version) => {
+                self.doc = doc;
+                Stored::At(version)
+            }
+        };
         Ok(())
     }
 }
@@ -220,23 +221,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes until the result is known (I7), and returns the version of the document.
 ///
-/// `in_doubt` says that an earlier attempt was dropped and may have been applied. Ends with the term at the
-/// latest (I10).
+/// `may_be_applied` says that an earlier attempt was dropped. Ends with the term at the latest (I10).
 async fn write_until_known(
     term: &Term,
     clock: &dyn Clock,
     write: DocumentWrite,
-    in_doubt: bool,
+    mut may_be_applied: bool,
 ) -> Result<DocumentVersion, DocumentWriteError> {
-    let mut may_be_applied = in_doubt;
     loop {
         let error = match term.write(write.clone()).await {
-            // The instance is the document's only writer, so its own earlier attempt may be in the way.
+            // The instance is the document's only writer, so the conflict may be with its own earlier attempt.
             Err(DocumentWriteError::Conflict { id, found }) if may_be_applied => {
                 match applied(term, &write).await {
                     Ok(Some(version)) => return Ok(version),
                     Ok(None) => return Err(DocumentWriteError::Conflict { id, found }),
-                    Err(error) => unknown(error),
+                    Err(error) => of_read_back(error),
                 }
             }
             Err(error) => error,
@@ -265,7 +264,8 @@ async fn applied(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVe
     })
 }
 
-fn unknown(error: DocumentReadError) -> DocumentWriteError {
+/// Returns the error of a write whose read-back failed.
+fn of_read_back(error: DocumentReadError) -> DocumentWriteError {
     match error {
         DocumentReadError::Deposed { current } => DocumentWriteError::Deposed { current },
         DocumentReadError::Lost(loss) => DocumentWriteError::Lost(loss),

@@ -1,4 +1,5 @@
-//! The status of services and instances, for operators.
+//! The status of services and instances, for operators. And [`Instance`], the state of one in this process, which the
+//! service's calls and the instance's run share.
 
 use crate::{Failure, Outcome, Service, Task, failure::caught_call};
 use futures_util::future::BoxFuture;
@@ -74,7 +75,7 @@ pub struct ServiceStatus {
     pub running: usize,
     /// The number of instances that wait to run.
     pub waiting: usize,
-    /// How long the last rebuild took, in this term or an earlier one.
+    /// How long the last rebuild took, in this term or an earlier one. `None` before the first.
     #[serde(rename = "rebuilt_in_seconds", serialize_with = "in_seconds")]
     pub rebuilt_in: Option<Duration>,
     /// Documents without an instance.
@@ -153,6 +154,7 @@ pub(crate) struct Instance<S: Service> {
     began: AtomicBool,
     /// The document was written at least once.
     persisted: AtomicBool,
+    /// The document was deleted after it was written.
     deleted: AtomicBool,
     outcome: OnceLock<Outcome>,
     /// Notified when `persisted` or `outcome` changes.

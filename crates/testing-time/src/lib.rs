@@ -13,17 +13,14 @@
 //! ```
 //!
 //! - [`MockClock`]: advances only when the test calls it, or to the next sleeper when all tasks are idle.
-//! - [`DriftingClock`], [`Rate`]: shows a mock clock with another rate and another origin.
 //! - [`IsolatedClock`], [`IsolatedView`]: a clock that only its owner can advance.
 //! - [`MockWallClock`]: a date that the test sets.
 //!
 //! Nothing here reads the machine's time or starts a thread, so equal inputs give equal runs.
 #![forbid(unsafe_code)]
 
-mod drifting;
 mod mock;
 
-pub use drifting::{DriftingClock, Rate};
 pub use mock::{IsolatedClock, IsolatedView, MockClock, MockWallClock};
 
 /// The README's example is a doc test.

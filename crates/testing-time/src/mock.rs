@@ -1,5 +1,5 @@
-//! [`MockClock`]: a clock that a test advances. [`IsolatedClock`]: one that only its owner advances: a kill deadline
-//! on it does not fire when a test advances its own clock by an hour. [`MockWallClock`]: a date that a test sets.
+//! [`MockClock`]: a clock that a test advances. [`IsolatedClock`]: a clock that only its owner advances, so that a
+//! kill deadline on it does not fire when the test advances its own clock. [`MockWallClock`]: a date that a test sets.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use vvm_clock::{Clock, Instant, Sleep, WallClock};
 /// use the clock.
 ///
 /// # Advancing when all tasks are idle
-/// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of an own executor, or
+/// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of your own executor, or
 /// in the `on_thread_park` hook of a current-thread tokio runtime:
 ///
 /// ```
@@ -70,18 +70,18 @@ impl MockClock {
     /// The clock moves in one step, so every woken task sees the end of the span.
     /// [`advance_to_next`](Self::advance_to_next) stops at each deadline.
     pub fn advance(&self, span: Duration) {
-        self.pass(|now, _| Some(now.after(span)));
+        self.advance_by_rule(|now, _| Some(now.after(span)));
     }
 
     /// Advances to `instant`, and wakes the sleepers that are due. Does nothing if `instant` has passed.
     pub fn advance_to(&self, instant: Instant) {
-        self.pass(|_, _| Some(instant));
+        self.advance_by_rule(|_, _| Some(instant));
     }
 
     /// Advances to the earliest deadline, wakes its sleepers, and returns the new time. Returns `None`, and
     /// does nothing, if there is no sleeper with a deadline before [`Instant::NEVER`].
     pub fn advance_to_next(&self) -> Option<Instant> {
-        self.pass(|_, next| next)
+        self.advance_by_rule(|_, next| next)
     }
 
     /// Returns the number of sleepers.
@@ -94,9 +94,12 @@ impl MockClock {
         self.lock().next_deadline()
     }
 
-    /// Advances to the target, computed from the current time and the next deadline. One lock covers both, so
-    /// that two threads that advance at once never move back.
-    fn pass(&self, target: impl FnOnce(Instant, Option<Instant>) -> Option<Instant>) -> Option<Instant> {
+    /// Advances to the instant that `target` returns for the current time and the next deadline. One lock covers
+    /// the call and the move, so that two threads that advance at once never move the clock back.
+    fn advance_by_rule(
+        &self,
+        target: impl FnOnce(Instant, Option<Instant>) -> Option<Instant>,
+    ) -> Option<Instant> {
         let (now, due) = {
             let mut timeline = self.lock();
             let target = target(timeline.now, timeline.next_deadline())?;
@@ -205,11 +208,6 @@ impl IsolatedClock {
         Self::default()
     }
 
-    /// Returns a clock that shows `now`.
-    pub fn starting_at(now: Instant) -> Self {
-        Self(MockClock::starting_at(now))
-    }
-
     /// Returns the clock for the code under test.
     pub fn view(&self) -> IsolatedView {
         IsolatedView(self.0.clone())
@@ -294,11 +292,11 @@ mod tests {
         }
     }
 
-    struct Bench {
+    struct Fixture {
         clock: MockClock,
         notes: Arc<Mutex<Vec<(&'static str, u64)>>>,
     }
-    impl Bench {
+    impl Fixture {
         fn new() -> Self {
             Self { clock: MockClock::new(), notes: Arc::default() }
         }
@@ -318,66 +316,66 @@ mod tests {
 
     #[test]
     fn sleep_ends_at_its_deadline_and_not_a_nanosecond_before() {
-        let bench = Bench::new();
-        let mut sleep = bench.sleeper(10, "a");
-        bench.clock.advance(Duration::from_nanos(9));
-        assert!(bench.poll(&mut sleep, "a").is_pending());
-        assert_eq!(bench.notes(), []);
-        bench.clock.advance(Duration::from_nanos(1));
-        assert!(bench.poll(&mut sleep, "a").is_ready());
-        assert_eq!(bench.notes(), [("a", 10)]);
+        let fixture = Fixture::new();
+        let mut sleep = fixture.sleeper(10, "a");
+        fixture.clock.advance(Duration::from_nanos(9));
+        assert!(fixture.poll(&mut sleep, "a").is_pending());
+        assert_eq!(fixture.notes(), []);
+        fixture.clock.advance(Duration::from_nanos(1));
+        assert!(fixture.poll(&mut sleep, "a").is_ready());
+        assert_eq!(fixture.notes(), [("a", 10)]);
     }
 
     #[test]
     fn sleepers_wake_by_deadline_and_then_by_first_poll() {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let _sleeps = [(30, "c"), (10, "a1"), (20, "b"), (10, "a2"), (40, "d")]
-            .map(|(deadline, name)| bench.sleeper(deadline, name));
-        bench.clock.advance_to(Instant::from_nanos(30));
-        assert_eq!(bench.notes(), [("a1", 30), ("a2", 30), ("b", 30), ("c", 30)]);
-        assert_eq!(bench.clock.sleepers(), 1);
+            .map(|(deadline, name)| fixture.sleeper(deadline, name));
+        fixture.clock.advance_to(Instant::from_nanos(30));
+        assert_eq!(fixture.notes(), [("a1", 30), ("a2", 30), ("b", 30), ("c", 30)]);
+        assert_eq!(fixture.clock.sleepers(), 1);
     }
 
     #[test]
     fn second_poll_keeps_the_order_and_replaces_the_waker() {
-        let bench = Bench::new();
-        let mut first = bench.sleeper(10, "old");
-        let _second = bench.sleeper(10, "second");
-        assert!(bench.poll(&mut first, "new").is_pending());
-        assert_eq!(bench.clock.sleepers(), 2);
-        bench.clock.advance_to(Instant::from_nanos(10));
-        assert_eq!(bench.notes(), [("new", 10), ("second", 10)]);
+        let fixture = Fixture::new();
+        let mut first = fixture.sleeper(10, "old");
+        let _second = fixture.sleeper(10, "second");
+        assert!(fixture.poll(&mut first, "new").is_pending());
+        assert_eq!(fixture.clock.sleepers(), 2);
+        fixture.clock.advance_to(Instant::from_nanos(10));
+        assert_eq!(fixture.notes(), [("new", 10), ("second", 10)]);
     }
 
     #[test]
     fn advance_to_next_stops_at_each_deadline_and_after_the_last() {
-        let bench = Bench::new();
-        let _sleeps = [bench.sleeper(20, "b"), bench.sleeper(10, "a"), bench.sleeper(10, "a")];
-        assert_eq!(bench.clock.next_deadline(), Some(Instant::from_nanos(10)));
-        assert_eq!(bench.clock.advance_to_next(), Some(Instant::from_nanos(10)));
-        assert_eq!(bench.notes(), [("a", 10), ("a", 10)]);
-        assert_eq!(bench.clock.advance_to_next(), Some(Instant::from_nanos(20)));
-        assert_eq!(bench.clock.advance_to_next(), None);
-        assert_eq!(bench.clock.now(), Instant::from_nanos(20));
+        let fixture = Fixture::new();
+        let _sleeps = [fixture.sleeper(20, "b"), fixture.sleeper(10, "a"), fixture.sleeper(10, "a")];
+        assert_eq!(fixture.clock.next_deadline(), Some(Instant::from_nanos(10)));
+        assert_eq!(fixture.clock.advance_to_next(), Some(Instant::from_nanos(10)));
+        assert_eq!(fixture.notes(), [("a", 10), ("a", 10)]);
+        assert_eq!(fixture.clock.advance_to_next(), Some(Instant::from_nanos(20)));
+        assert_eq!(fixture.clock.advance_to_next(), None);
+        assert_eq!(fixture.clock.now(), Instant::from_nanos(20));
     }
 
     #[test]
     fn sleeper_without_an_end_does_not_move_the_clock() {
-        let bench = Bench::new();
-        let _sleep = bench.sleeper(Instant::NEVER.as_nanos(), "never");
-        assert_eq!(bench.clock.next_deadline(), None);
-        assert_eq!(bench.clock.advance_to_next(), None);
-        assert_eq!((bench.clock.now(), bench.clock.sleepers()), (Instant::ORIGIN, 1));
+        let fixture = Fixture::new();
+        let _sleep = fixture.sleeper(Instant::NEVER.as_nanos(), "never");
+        assert_eq!(fixture.clock.next_deadline(), None);
+        assert_eq!(fixture.clock.advance_to_next(), None);
+        assert_eq!((fixture.clock.now(), fixture.clock.sleepers()), (Instant::ORIGIN, 1));
     }
 
     #[test]
     fn dropped_sleep_is_no_sleeper_and_the_clock_never_goes_back() {
-        let bench = Bench::new();
-        drop(bench.sleeper(10, "a"));
-        assert_eq!((bench.clock.sleepers(), bench.clock.next_deadline()), (0, None));
-        bench.clock.advance_to(Instant::from_nanos(50));
-        bench.clock.advance_to(Instant::from_nanos(10));
-        assert_eq!(bench.clock.now(), Instant::from_nanos(50));
+        let fixture = Fixture::new();
+        drop(fixture.sleeper(10, "a"));
+        assert_eq!((fixture.clock.sleepers(), fixture.clock.next_deadline()), (0, None));
+        fixture.clock.advance_to(Instant::from_nanos(50));
+        fixture.clock.advance_to(Instant::from_nanos(10));
+        assert_eq!(fixture.clock.now(), Instant::from_nanos(50));
     }
 
     /// Drops a sleep when it is woken or dropped, which must happen outside the clock's lock.
@@ -388,30 +386,33 @@ mod tests {
 
     #[test]
     fn wakers_are_woken_replaced_and_dropped_outside_the_lock() {
-        let bench = Bench::new();
-        let holding = || Arc::new(Holder(Mutex::new(Some(bench.sleeper(99, "held")))));
+        let fixture = Fixture::new();
+        let holding = || {
+            let holder = Arc::new(Holder(Mutex::new(Some(fixture.sleeper(99, "held")))));
+            (Arc::downgrade(&holder), Waker::from(holder))
+        };
         let gone = |holder: Weak<Holder>| assert!(holder.upgrade().is_none());
 
-        let mut sleep = bench.clock.sleep_until(Instant::from_nanos(10));
-        let holder = holding();
-        let weak = Arc::downgrade(&holder);
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&holder.into())).is_pending());
-        assert!(bench.poll(&mut sleep, "other").is_pending());
-        gone(weak);
+        let mut sleep = fixture.clock.sleep_until(Instant::from_nanos(10));
+        let (holder, waker) = holding();
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert!(fixture.poll(&mut sleep, "other").is_pending());
+        gone(holder);
 
-        let holder = holding();
-        let weak = Arc::downgrade(&holder);
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&holder.into())).is_pending());
-        bench.clock.advance_to(Instant::from_nanos(10));
-        gone(weak);
+        let (holder, waker) = holding();
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        fixture.clock.advance_to(Instant::from_nanos(10));
+        gone(holder);
 
-        let mut sleep = bench.clock.sleep_until(Instant::from_nanos(20));
-        let holder = holding();
-        let weak = Arc::downgrade(&holder);
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&holder.into())).is_pending());
+        let mut sleep = fixture.clock.sleep_until(Instant::from_nanos(20));
+        let (holder, waker) = holding();
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
         drop(sleep);
-        gone(weak);
-        assert_eq!(bench.clock.sleepers(), 0);
+        gone(holder);
+        assert_eq!(fixture.clock.sleepers(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Advancing on idle, in a tokio runtime and in an own executor: 10,000 timers, each woken exactly at its
+//! Advancing on idle, in a tokio runtime and in a hand-written executor: 10,000 timers, each woken exactly at its
 //! deadline, with the same trace in every run.
 #![allow(
     clippy::unwrap_used,
@@ -77,7 +77,7 @@ impl Wake for Ready {
 }
 
 /// Runs all runnable tasks, and advances the clock when there is none.
-fn by_hand() -> Vec<(u64, Instant)> {
+fn on_own_executor() -> Vec<(u64, Instant)> {
     let (clock, trace) = (MockClock::new(), Trace::default());
     let mut tasks: Vec<Option<Pin<Box<dyn Future<Output = ()>>>>> = Vec::new();
     for id in 0..TIMERS {
@@ -104,8 +104,8 @@ fn by_hand() -> Vec<(u64, Instant)> {
 }
 
 #[test]
-fn clock_advances_when_an_own_executor_is_idle() {
-    let trace = by_hand();
+fn clock_advances_when_a_hand_written_executor_is_idle() {
+    let trace = on_own_executor();
     assert_in_order(&trace);
-    assert_eq!(trace, by_hand());
+    assert_eq!(trace, on_own_executor());
 }

@@ -101,7 +101,14 @@ impl DryRun<'_> {
             1 => format!("{name} as {}", self.holder),
             count => format!("{name}, one of {count} slots, as {}", self.holder),
         };
-        let Found::Slots { slots, paused_by } = found else { return ("would lead", what) };
+        let (slots, paused_by) = match found {
+            Found::Slots { slots, paused_by } => (slots, paused_by),
+            Found::NoStorage => return ("would lead", what),
+            // `--try` waits for it, too, for as long as an outage would cost a leader.
+            Found::Unavailable(_) => {
+                return ("would wait", format!("for {what}: the storage can't be used now"));
+            }
+        };
         // A record whose age is proven to exceed its TTL is taken over at once.
         let is_held = |slot: &Slot| match slot {
             Slot::Held { entry, proven_age } => proven_age.is_none_or(|age| age < entry.ttl.get()),

@@ -71,8 +71,9 @@ fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
     match slot.last_epoch().map(|last| last.get()) {
         Some(last) if last > epoch => Some(format!("no end was recorded; followed by epoch {last}")),
         _ if slot.entry().is_none() => Some("released; no end was recorded".into()),
-        _ => (Observation::default().add(slot, Instant::ORIGIN) == Liveness::Stale)
-            .then(|| "not renewed for its TTL: its leader is dead or hangs".into()),
+        _ => (Observation::default().add(slot, Instant::ORIGIN) == Liveness::Stale).then(|| {
+            "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage".into()
+        }),
     }
 }
 
@@ -150,7 +151,10 @@ mod tests {
         }
         assert_eq!(end(7, free).unwrap(), "released; no end was recorded");
         assert_eq!(end(7, held(1)), None);
-        assert_eq!(end(7, held(20)).unwrap(), "not renewed for its TTL: its leader is dead or hangs");
+        assert_eq!(
+            end(7, held(20)).unwrap(),
+            "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage"
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
     listed.map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }
 
-/// Says why a storage lists nothing, in a half sentence.
+/// Returns why a storage lists nothing, in brackets for the message.
 fn why_not(url: &str) -> &'static str {
     match url.split(':').next() {
         Some("dynamodb") => " (a Scan would read and bill the whole table, documents included)",
@@ -87,8 +87,8 @@ async fn look(inspector: &StorageInspector, name: ClusterName) -> Result<Option<
         (Some(_), Some(_)) => Liveness::Stale,
         _ => Observation::default().add(slot, now),
     });
-    let worst = [Liveness::Led, Liveness::Held, Liveness::Free, Liveness::Stale];
-    let rank = |state: &Liveness| worst.iter().position(|other| other == state);
+    let from_best_to_worst = [Liveness::Led, Liveness::Held, Liveness::Free, Liveness::Stale];
+    let rank = |state: &Liveness| from_best_to_worst.iter().position(|other| other == state);
     Ok(Some(Line {
         name: name.to_string(),
         slots: count.get(),

@@ -2,18 +2,18 @@
 //!
 //! A regular file is replaced as a whole; anything else is opened and written to. A rename would turn a FIFO
 //! or a device into a regular file, and a symlink into a copy. So the rename is beside the target of a
-//! symlink, and only if that is a regular file or absent.
+//! symlink, and only if that is a regular file.
 
 use crate::leadership::Farewell;
 use ielections::{Epoch, Holder, Incarnation};
 use rustix::{
-    fs::{Access, AtFlags, CWD, OFlags, PROC_SUPER_MAGIC, accessat, statfs},
+    fs::{Access, AtFlags, CWD, OFlags, accessat},
     io::Errno,
 };
 use serde::Serialize;
 use std::{
     fmt,
-    fs::{self, File, Metadata, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -173,8 +173,8 @@ impl Report {
     }
 }
 
-/// The most symlinks that the kernel follows (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+/// Descriptors of this process: what they are open on may have a reader, and no name.
+const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
 
 /// Why the file can't be written.
 #[derive(Debug, thiserror::Error)]
@@ -287,37 +287,24 @@ pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
     written().map_err(|cause| Unwritable { path: path.into(), cause })
 }
 
+/// A symlink without a target is refused: what is made there later may be a file of the storage.
 fn place(path: &Path) -> Result<Place, Cause> {
-    let mut target = path.to_path_buf();
-    for _ in 0..MOST_LINKS {
-        let found = match fs::symlink_metadata(&target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Place::Replaced(target)),
-            found => found?,
-        };
-        if !found.is_symlink() {
-            return of_file(&found, target);
+    let kind = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            return Ok(Place::Replaced(path.into()));
         }
-        // A descriptor of this process (/dev/stdout): its file may have a reader, and no name.
-        if statfs(folder_of(&target)).map_err(io::Error::from)?.f_type == PROC_SUPER_MAGIC {
-            let opened = of_file(&fs::metadata(&target)?, target)?;
-            return Ok(match opened {
-                Place::Replaced(_) | Place::Opened => Place::Opened,
-            });
-        }
-        target = folder_of(&target).join(fs::read_link(&target)?);
-    }
-    Err(io::Error::from(Errno::LOOP).into())
-}
-
-fn of_file(found: &Metadata, target: PathBuf) -> Result<Place, Cause> {
-    let kind = found.file_type();
+        found => found?.file_type(),
+    };
     if kind.is_dir() {
         return Err(Cause::System(io::ErrorKind::IsADirectory));
     }
     if kind.is_block_device() || kind.is_socket() {
         return Err(Cause::NotForText);
     }
-    Ok(if kind.is_file() { Place::Replaced(target) } else { Place::Opened })
+    if !kind.is_file() || DESCRIPTORS.iter().any(|descriptors| path.starts_with(descriptors)) {
+        return Ok(Place::Opened);
+    }
+    Ok(Place::Replaced(fs::canonicalize(path)?))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -405,24 +392,21 @@ mod tests {
     }
 
     #[test]
-    fn symlinks_stay_and_their_target_is_replaced_or_made() {
+    fn symlinks_stay_and_their_target_is_replaced() {
         let folder = folder();
+        let (target, first, second) = (
+            folder.path().join("there/result"),
+            folder.path().join("first"),
+            folder.path().join("there/second"),
+        );
         fs::create_dir(folder.path().join("there")).unwrap();
-        for existing in [true, false] {
-            let target = folder.path().join("there/result");
-            let (first, second) = (folder.path().join("first"), folder.path().join("there/second"));
-            symlink("there/second", &first).unwrap();
-            symlink("result", &second).unwrap();
-            if existing {
-                fs::write(&target, "of an earlier run").unwrap();
-            }
-            put(&first).unwrap();
-            assert_eq!(fs::read(&target).unwrap(), TEXT);
-            for link in [first, second] {
-                assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{}", link.display());
-                fs::remove_file(link).unwrap();
-            }
-            fs::remove_file(target).unwrap();
+        symlink("there/second", &first).unwrap();
+        symlink("result", &second).unwrap();
+        fs::write(&target, "of an earlier run").unwrap();
+        put(&first).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), TEXT);
+        for link in [first, second] {
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{}", link.display());
         }
     }
 
@@ -447,9 +431,10 @@ mod tests {
     }
 
     #[test]
-    fn folders_sockets_missing_folders_and_circular_symlinks_are_refused_early() {
+    fn folders_sockets_missing_folders_and_symlinks_without_a_target_are_refused_early() {
         let folder = folder();
-        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let [one, other, dangling] = ["one", "other", "dangling"].map(|name| folder.path().join(name));
+        symlink("leader.db", &dangling).unwrap();
         symlink(&one, &other).unwrap();
         symlink(&other, &one).unwrap();
         let socket = folder.path().join("socket");
@@ -459,6 +444,7 @@ mod tests {
             (socket, "block device or a socket"),
             (folder.path().join("missing/result"), "a folder that exists"),
             (one, "name a file"),
+            (dangling, "no such file"),
         ] {
             assert!(refusal(&path).contains(why), "{}", refusal(&path));
         }

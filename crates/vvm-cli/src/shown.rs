@@ -11,7 +11,7 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Moment(pub(crate) Duration);
 
-/// Shows a moment after the year 9999, which only a damaged document has, as the last one before.
+/// A moment after the year 9999 is shown as the latest that can be shown. Only a damaged document has one.
 impl fmt::Display for Moment {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = Timestamp::default().checked_add(self.0).unwrap_or(Timestamp::MAX);
@@ -56,15 +56,15 @@ impl Palette {
     /// Colours if standard output is a terminal that has them. `NO_COLOR` turns them off (no-color.org).
     pub(crate) fn of_standard_output() -> Self {
         let dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
-        let wished = env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
-        if wished && !dumb && io::stdout().is_terminal() { Self::Colours } else { Self::Plain }
+        let allowed = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        if allowed && !dumb && io::stdout().is_terminal() { Self::Colours } else { Self::Plain }
     }
 
-    /// Returns a text as a terminal takes it, in one of the 256 colours that every terminal has.
+    /// Returns `text` with the codes for its style, in one of the 256 colours that terminals have.
     pub(crate) fn paint(self, text: &str, style: Style) -> String {
         let codes = match style {
-            Style::Plain => return text.to_owned(),
             _ if self == Self::Plain => return text.to_owned(),
+            Style::Plain => return text.to_owned(),
             Style::Good => "38;5;35",
             Style::Bad => "1;38;5;160",
             Style::Orange => "38;5;172",

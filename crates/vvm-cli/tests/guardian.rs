@@ -19,14 +19,11 @@ mod cases {
     mod doctor;
     mod dry_run;
     mod elect;
-    mod exit_statuses;
     mod failure_table;
     mod files;
     mod first_steps;
     mod guardian_death;
     mod http;
-    mod hung;
-    mod init_storage;
     mod leadership;
     mod log_format;
     mod messages;
@@ -48,5 +45,4 @@ mod cases {
     mod terminal;
     mod warm;
     mod warm_failures;
-    mod watch;
 }

@@ -14,7 +14,6 @@ mod cases {
     mod container;
     mod containment;
     mod deadline;
-    mod exit_statuses;
     mod failure_table;
     mod guardian_death;
     mod leadership;

@@ -25,7 +25,7 @@ use std::{
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
 /// How many sockets a wake-up is sent to: more candidates for one name than a machine needs. If there are
-/// more, each wake-up goes to others of them.
+/// more, each wake-up goes to a random part of them.
 const WOKEN: usize = 256;
 
 /// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
@@ -122,13 +122,13 @@ pub(crate) struct LocalWakeups {
 struct WakeReceiver {
     socket: tokio::net::UnixDatagram,
     path: PathBuf,
-    /// Wake-ups before this moment wait in the socket.
+    /// Wake-ups that arrive before this moment stay in the socket's queue.
     next_at: Mutex<Instant>,
 }
 
 impl LocalWakeups {
-    /// Joins the candidates for `name`, and removes abandoned sockets. The own socket exists until the value
-    /// is dropped.
+    /// Joins the candidates for `name`, and removes abandoned sockets. The socket of this candidate exists until
+    /// the value is dropped.
     ///
     /// # Errors
     /// If the folder can't be used.

@@ -71,18 +71,22 @@ impl StopSignals {
     /// HUP is under `nohup`.
     ///
     /// # Errors
-    /// When the system has no descriptors left, or the runtime drives no signals.
+    /// If the system has no descriptors left, or the runtime drives no signals.
     pub(crate) fn catch(stop_on_hup: bool, stop_on_quit: bool) -> io::Result<Self> {
-        let optional = [(Signal::HUP, stop_on_hup), (Signal::QUIT, stop_on_quit)];
-        let optional = optional.into_iter().filter(|(signal, stops)| *stops && !is_ignored(*signal));
-        let caught = [Signal::TERM, Signal::INT].into_iter().chain(optional.map(|(signal, _)| signal));
+        let mut caught = vec![Signal::TERM, Signal::INT];
+        for (optional, stops) in [(Signal::HUP, stop_on_hup), (Signal::QUIT, stop_on_quit)] {
+            if stops && !is_ignored(optional) {
+                caught.push(optional);
+            }
+        }
+        let caught = caught.into_iter();
         let caught = caught.map(|caught| Ok((caught, signal(SignalKind::from_raw(caught.as_raw()))?)));
         caught.collect::<io::Result<_>>().map(Self)
     }
 
-    /// Cancels `stop` at the first signal, and ends the process at a second TERM, INT or QUIT. Services that
-    /// still work are dead then before another process can lead, since the record stands until it expires
-    /// (I4). HUP never counts as a second signal: kernel and shell may both send one for the same lost
+    /// Cancels `stop` at the first signal, and ends the process at a second TERM, INT or QUIT. The record is then
+    /// not released, so another process can lead only after it expires, when no service works any more (I4). HUP
+    /// never counts as a second signal: kernel and shell may both send one for the same lost
     /// terminal.
     ///
     /// # Cancel safety

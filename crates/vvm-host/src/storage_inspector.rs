@@ -122,7 +122,7 @@ impl StorageInspector {
         }
     }
 
-    /// Returns the number of slots, if a candidate has settled it, and their keys.
+    /// Returns the number of slots, if a candidate has settled it, and the keys of [`keys_of`](Self::keys_of).
     ///
     /// # Errors
     /// If the storage fails.
@@ -131,7 +131,7 @@ impl StorageInspector {
         Ok((settled, self.keys_of(settled)))
     }
 
-    /// Returns the keys of so many slots, and the first slot's key if the number is not settled.
+    /// Returns the keys of `settled` slots; of the first one alone if the number is not settled.
     pub fn keys_of(&self, settled: Option<NonZeroU32>) -> Vec<ElectionKey> {
         let slots = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
         slots.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect()
@@ -149,10 +149,10 @@ impl StorageInspector {
         Ok(keys)
     }
 
-    /// Fails with [`InspectError::UnknownName`] if none of `slots` was ever led.
+    /// Checks that a slot was ever led.
     ///
     /// # Errors
-    /// [`InspectError::UnknownName`].
+    /// [`InspectError::UnknownName`] if none of `slots` was.
     pub fn check_known(&self, slots: &[Slot]) -> Result<(), InspectError> {
         if slots.iter().any(|slot| slot.last_epoch().is_some()) {
             return Ok(());

@@ -51,12 +51,14 @@ impl<K: Key> Vvm<K> {
     ///
     /// The shutdown closes the elections, which releases every leadership that was acquired through them. So
     /// each VVM needs elections of its own.
+    ///
+    /// # Panics
+    /// If [`Service::name`] of a service panics.
     pub fn provide(
         config: VvmConfig<K>,
         elections: impl Into<Arc<Elections<K>>>,
         services: Vec<Box<dyn Service<K>>>,
     ) -> Self {
-        // This calls `Service::name`, so that its panic reaches the caller.
         Self {
             config,
             elections: elections.into(),
@@ -64,7 +66,8 @@ impl<K: Key> Vvm<K> {
         }
     }
 
-    /// Starts the VVM, and returns at once. Its tasks campaign, and start the services.
+    /// Starts the VVM, and returns at once. Its tasks campaign, and start the services. Call it where
+    /// [`VvmConfig::spawn`] can start tasks.
     pub fn launch(self, ttl: Ttl, acquisition: Acquisition) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
@@ -148,8 +151,8 @@ pub enum Acquisition {
     Within(Duration),
     /// Until a slot is acquired or the VVM is shut down.
     Forever,
-    /// Until every slot is seen to have a live leader, which can take one TTL. If the storage does not
-    /// answer, for 1.4 TTL.
+    /// Until a slot is acquired, or every slot is seen to have a live leader, which can take one TTL. Ends
+    /// as well if the storage does not answer for 1.4 TTL.
     UntilLeaderSeen,
 }
 
@@ -228,8 +231,8 @@ impl<K: Key> RunningVvm<K> {
     /// Shuts the VVM down, and waits for the end. In order: withdraw the campaign, stop the services in the
     /// reverse order of their start, release the record, close the elections.
     ///
-    /// [`VvmConfig::stop_timeout`](crate::VvmConfig) limits the services' part. If one does not stop in time,
-    /// the others have until the kill deadline. The elections limit their own calls to the storage. Several
+    /// [`VvmConfig::stop_timeout`] limits the services' part. If a service does not stop in time, the others
+    /// have until the kill deadline. The elections limit their own calls to the storage. Several
     /// calls, also at once, return the same result.
     ///
     /// # Errors

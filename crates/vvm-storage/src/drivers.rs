@@ -17,6 +17,8 @@ pub mod dynamodb;
 mod errors;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "testing"))]
+pub mod fail_over;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 #[cfg(feature = "mem")]

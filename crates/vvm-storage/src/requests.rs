@@ -4,8 +4,7 @@
 //! driver can hold it: it is claimed when it is made, renewed from stage to stage, and released when it is
 //! over. Any process that may lead may also make a request. The calls are in `elections/requests.rs`.
 //!
-//! The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS STANDBY`. Format 1 had neither mark nor
-//! lifetime; it is still read.
+//! The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS STANDBY`.
 
 use crate::key::SlotNumber;
 use ielections::{
@@ -196,18 +195,10 @@ impl StepDown {
     /// that this version knows: such a request has no effect here.
     pub(crate) fn of(slot: &Slot) -> Option<Self> {
         let entry = slot.entry()?;
-        let text = entry.holder.as_str();
-        let (text, has_lifetime) = match text.strip_prefix("v2 ") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let mut parts = text.splitn(if has_lifetime { 4 } else { 3 }, ' ');
+        let mut parts = entry.holder.as_str().strip_prefix("v2 ")?.splitn(4, ' ');
         let number = SlotNumber::new(parts.next()?.parse::<NonZeroU32>().ok()?);
         let of = Epoch::new(parts.next()?.parse().ok()?).ok()?;
-        let lifetime = match has_lifetime {
-            true => Duration::from_millis(parts.next()?.parse::<u32>().ok()?.into()),
-            false => Self::LIFETIME,
-        };
+        let lifetime = Duration::from_millis(parts.next()?.parse::<u32>().ok()?.into());
         let to = Some(parts.next()?).filter(|to| !to.is_empty());
         let to = to.map(Holder::new).transpose().ok()?;
         let stage = Stage::of(entry.version.write)?;
@@ -227,8 +218,8 @@ impl StepDown {
 /// The request that stands is of a later version of this program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the step-down request that stands has format {found}, and this program knows formats 1 to {FORMAT}: \
-     use the version of vvm that made it"
+    "the step-down request that stands has format {found}, and this program knows format {FORMAT}: use the \
+     version of vvm that made it"
 )]
 pub(crate) struct UnknownFormat {
     found: u32,
@@ -317,23 +308,30 @@ mod tests {
 
     #[test]
     fn malformed_step_down_is_ignored() {
-        for text in
-            ["", "1", "1 2", "0 2 a", "1 0 a", "one 2 a", "1 two a", "v2 1 2 a", "v2 1 2 -1 a", "v3 1 2 3 a"]
-        {
+        for text in [
+            "",
+            "v2 1",
+            "v2 1 2",
+            "1 2 3 a",
+            "v2 0 2 3 a",
+            "v2 1 0 3 a",
+            "v2 one 2 3 a",
+            "v2 1 two 3 a",
+            "v2 1 2 a",
+            "v2 1 2 -1 a",
+            "v3 1 2 3 a",
+        ] {
             assert_eq!(StepDown::of(&held(text, 0)), None, "{text:?}");
         }
     }
 
     #[test]
-    fn both_formats_are_read_and_a_later_one_is_refused_by_number() {
-        let first = StepDown::of(&held("1 7 b c", 0)).unwrap();
-        assert_eq!((first.lifetime(), first.to.unwrap().as_str()), (StepDown::LIFETIME, "b c"));
-        let second = StepDown::of(&held("v2 1 7 1500 b c", 1)).unwrap();
-        assert_eq!((second.lifetime(), second.to.unwrap().as_str()), (Duration::from_millis(1500), "b c"));
+    fn request_is_read_and_one_of_a_later_format_is_refused_by_number() {
+        let request = StepDown::of(&held("v2 1 7 1500 b c", 1)).unwrap();
+        assert_eq!((request.lifetime(), request.to.unwrap().as_str()), (Duration::from_millis(1500), "b c"));
         assert_eq!(StepDown::check_format(&held("v2 1 7 1500 ", 0)), Ok(()));
-        assert_eq!(StepDown::check_format(&held("1 7 v3 d", 0)), Ok(()));
         let refusal = StepDown::check_format(&held("v3 anything", 0)).unwrap_err().to_string();
-        assert!(refusal.contains("has format 3") && refusal.contains("formats 1 to 2"), "{refusal}");
+        assert!(refusal.contains("has format 3") && refusal.contains("knows format 2"), "{refusal}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! one. [`FaultyStorage`]: one whose next calls fail or hang.
 #![allow(clippy::unwrap_used, reason = "the test that calls it fails by it")]
 
+pub use crate::drivers::fail_over;
+
 use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},

@@ -19,6 +19,14 @@ pub(crate) enum Assumption {
     Record,
     /// Election: work has stopped before it is handed back.
     HandedBack,
+    /// Adoption: a primary is stopped before another server is promoted.
+    Stopped,
+    /// Adoption: an adopted slot is held for the largest TTL.
+    Waits,
+    /// Adoption: the epoch of an adopted slot exceeds all that were given out.
+    Raised,
+    /// Adoption: a write lands only if the server has the history that it names.
+    Compared,
     /// Containment: at the kill deadline, guardian or keeper runs.
     Acts,
     /// Containment: no process leaves the containment of its level.
@@ -46,6 +54,7 @@ impl Assumption {
             | Self::Conditions
             | Self::Record
             | Self::HandedBack => Check::Election,
+            Self::Stopped | Self::Waits | Self::Raised | Self::Compared => Check::Adoption,
             Self::Acts | Self::Contained | Self::ParentDeath => Check::Containment,
             Self::Confirmed | Self::Proof | Self::Word | Self::Sender => Check::Warm,
         }

@@ -5,9 +5,11 @@ mod cells;
 mod event;
 mod observer;
 mod on_cells;
+mod on_servers;
 mod process;
 mod rebase;
 mod scenarios;
+mod servers;
 mod settings;
 mod world;
 
@@ -59,9 +61,9 @@ const ASSUMPTIONS: [Assumption; 7] = [
 pub(crate) fn check(args: &Args) -> bool {
     let mut holds = search_all(args, &args.limits(), &scenarios::ALL, &scenarios::REACHED);
     if args.is_whole() {
-        holds &= shows_the_edge();
+        holds &= shows_the_edge(&scenarios::ALL[0].clone().within(1, 24), &[800, 817, 818, 819, 830]);
         holds &= shows_what_each_assumption_is_for();
-        holds &= rebasing_changes_nothing(args);
+        holds &= rebasing_changes_nothing(args, &scenarios::ALL);
     }
     holds
 }
@@ -91,40 +93,60 @@ fn search_all(args: &Args, limits: &Limits, all: &[Scenario], reached: &[&'stati
     parts.is_empty() || search::search_all(&parts, limits, &reached)
 }
 
+/// Searches the scenarios on servers of which some are promoted. What the model takes for granted is shown, too.
+pub(crate) fn check_adoption(args: &Args) -> bool {
+    let mut holds = search_all(args, &args.limits(), &scenarios::SERVERS, &scenarios::REACHED_ON_SERVERS);
+    if args.is_whole() {
+        holds &= shows_the_edge(&scenarios::SERVERS[2], &[817, 819]);
+        for (invariant, assumptions) in ADOPTION {
+            holds &= crate::shows_what_each_assumption_is_for(assumptions, invariant, |assumption| {
+                length_of(&without(assumption, invariant), &scenarios::SERVERS[1])
+            });
+        }
+        holds &= rebasing_changes_nothing(args, &scenarios::SERVERS);
+    }
+    holds
+}
+
+/// What breaks without an assumption.
+const ADOPTION: [(&str, &[Assumption]); 2] =
+    [("I1", &[Assumption::Stopped, Assumption::Waits, Assumption::Compared]), ("I2", &[Assumption::Raised])];
+
 /// Searches one scenario with few faults, and returns the length of the story of a violation.
-fn length_of(settings: &Settings, scenario: &str) -> Option<usize> {
-    let scenario = scenarios::ALL.into_iter().find(|known| known.name == scenario)?.within(1, 24);
-    search::length_of(&scenario.part(settings))
+fn length_of(settings: &Settings, scenario: &Scenario) -> Option<usize> {
+    search::length_of(&scenario.clone().within(1, 24).part(settings))
+}
+
+fn without(assumption: Assumption, invariant: &str) -> Settings {
+    Settings { dropped: Some(assumption), only: Some(invariant.into()), ..Settings::default() }
 }
 
 /// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2
 /// thousandths.
-fn shows_the_edge() -> bool {
-    let length =
-        |share| length_of(&Settings { kill_share: Some(share), ..Settings::default() }, scenarios::NETWORKED);
-    let lengths = [800, 817, 818, 819, 830].map(|share| (share, length(share)));
-    for (share, length) in lengths {
+fn shows_the_edge(scenario: &Scenario, shares: &[u64]) -> bool {
+    let mut is_there = true;
+    for share in shares {
+        let settings = Settings { kill_share: Some(*share), ..Settings::default() };
+        let length = search::length_of(&scenario.part(&settings));
         let result = length.map_or("holds".into(), |length| format!("broken after {length} events"));
-        println!("killed at {share} thousandths of a TTL: {result}");
+        println!("{}, killed at {share} thousandths of a TTL: {result}", scenario.name);
+        is_there &= length.is_some() == (*share * 11 > 9_000);
     }
-    lengths.iter().all(|(share, length)| length.is_some() == (*share * 11 > 9_000))
+    is_there
 }
 
 fn shows_what_each_assumption_is_for() -> bool {
     crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I1", |assumption| {
-        let settings = Settings { dropped: Some(assumption), only: Some("I1".into()), ..Settings::default() };
-        let scenario = match assumption {
-            Assumption::Record => scenarios::FOREIGN,
-            _ => scenarios::NETWORKED,
-        };
-        length_of(&settings, scenario)
+        let is_of_others = |scenario: &&Scenario| scenario.name == scenarios::FOREIGN;
+        let foreign = scenarios::ALL.iter().find(is_of_others).filter(|_| assumption == Assumption::Record);
+        length_of(&without(assumption, "I1"), foreign.unwrap_or(&scenarios::ALL[0]))
     })
 }
 
-fn rebasing_changes_nothing(args: &Args) -> bool {
+fn rebasing_changes_nothing(args: &Args, scenarios: &[Scenario]) -> bool {
     let mut random = fastrand::Rng::with_seed(args.seed);
     let settings = Settings::default();
-    for (number, scenario) in scenarios::ALL.iter().cycle().enumerate().take(args.paths) {
+    for (number, scenario) in scenarios.iter().cycle().enumerate().take(args.paths) {
         // More faults than a search affords.
         let part = scenario.clone().within(6, 60).part(&settings);
         if let Err(path) = search::replay(&part.began, part.depth, &mut random) {

@@ -64,6 +64,8 @@ enum Check {
     Election,
     /// Candidates on cells, which another program deletes.
     Cells,
+    /// Candidates on a database of which lagging servers are promoted.
+    Adoption,
     /// A warm app and its host.
     Warm,
     /// Guardian, host, keeper and command.
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         holds &= match check {
             Check::Election => election::check(&args),
             Check::Cells => election::check_cells(&args),
+            Check::Adoption => election::check_adoption(&args),
             Check::Warm => warm::check(&args),
             Check::Containment => containment::check(&args),
         };

@@ -22,8 +22,7 @@ pub use timed::{Attempt, Late};
 use std::time::Duration;
 
 /// The bound from the death of host or guardian to that of the last descendant: the protocol leaves 0.2 TTL from the
-/// kill deadline to the end of the lease, and this is that share of a TTL of 2 s. How soon it is on an idle machine,
-/// `cargo xtask safety fugitives` measures.
+/// kill deadline to the end of the lease, and this is that share of a TTL of 2 s.
 pub const OUTLIVING: Duration = Duration::from_millis(400);
 
 /// The TTL of tests in which a lease expires or is renewed in time. A machine that halts for less than its

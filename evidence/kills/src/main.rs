@@ -1,23 +1,19 @@
 //! Real processes that are killed, stopped and hung at random, and whether what is promised then holds:
-//! [`safety`] of `vvm run`, the [`deadman`] of any program, work that [`resume`]s with the next leader, and jobs
-//! that are done [`once`] per period.
+//! [`safety`] of `vvm run`, work that [`resume`]s with the next leader, and jobs that are done [`once`] per period.
 #![forbid(unsafe_code)]
 
-mod deadman;
 mod once;
 mod resume;
 mod safety;
 
 use clap::Parser;
-use std::{error::Error, path::PathBuf, process::ExitCode, time::Duration};
+use std::{error::Error, path::PathBuf, process::ExitCode};
 
 /// Kills real processes, and checks what is promised then.
 #[derive(Debug, Parser)]
 enum Command {
     /// `vvm run` processes, killed at random: no two workers ever run at once.
     Safety(safety::Args),
-    /// Processes that arm a deadman and then hang, and when they die.
-    Deadman(deadman::Args),
     /// Processes that copy a folder together while their leaders are killed: each step counts exactly once.
     Resume(resume::Args),
     /// `vvm once` on three machines, killed at random: each period is done, and not again after it was done.
@@ -31,22 +27,10 @@ enum Command {
         /// The folder for its log.
         folder: PathBuf,
     },
-    /// The process that arms a deadman. Internal.
-    #[command(hide = true)]
-    Subject {
-        /// Its state at the deadline.
-        state: deadman::State,
-        /// The time from its start to the deadline, in milliseconds.
-        #[arg(long)]
-        deadline_in_ms: u64,
-        /// The file for its signs of life.
-        #[arg(long)]
-        signs: Option<PathBuf>,
-    },
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(feature = "scylla", feature = "dynamodb", feature = "postgres"))]
+    #[cfg(any(feature = "scylla", feature = "postgres"))]
     if let Some(error) = servers::owned::guard() {
         eprintln!("kills: {error}");
         return ExitCode::FAILURE;
@@ -67,13 +51,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool, Box<dyn Error>> {
     match command {
         Command::Safety(args) => Ok(safety::run(&args)?),
-        Command::Deadman(args) => deadman::run(&args),
         Command::Resume(args) => resume::run(args).map(|()| true),
         Command::Once(args) => once::run(&args),
         Command::Job => once::job(),
         Command::Work { folder } => Ok(safety::work(&folder)?),
-        Command::Subject { state, deadline_in_ms, signs } => {
-            match deadman::wait_in(state, Duration::from_millis(deadline_in_ms), signs.as_deref())? {}
-        }
     }
 }

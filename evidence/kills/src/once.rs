@@ -8,7 +8,10 @@
 //! - each run was counted as an attempt, and an attempt without a run comes from a `vvm` that did not end with 0;
 //! - a start for a period that is done prints nothing. How long it takes is measured.
 
-use crate::safety::processes::{Process, children};
+use crate::safety::{
+    self,
+    processes::{Process, Tree},
+};
 use fastrand::Rng;
 use rustix::{
     fs::{FlockOperation, flock},
@@ -46,9 +49,6 @@ pub(crate) struct Args {
     /// The TTL, in milliseconds; 1000 if not given, 2000 with `--postgres`.
     #[arg(long)]
     ttl_ms: Option<u64>,
-    /// The vvm program; the one beside this program if not given.
-    #[arg(long)]
-    vvm: Option<PathBuf>,
 }
 
 const MACHINES: usize = 3;
@@ -73,8 +73,7 @@ const LOGS: &str = "ONCE_LOGS";
 /// Returns whether there were no violations.
 pub(crate) fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let vvm =
-        args.vvm.clone().map_or_else(|| Ok(env::current_exe()?.with_file_name("vvm")), Ok::<_, io::Error>)?;
+    let vvm = safety::program()?;
     let own = format!("sqlite:{}?allow=overlay", folder.path().join("storage.db").display());
     let (storage, ttl_ms) = (args.storage.clone().unwrap_or(own), 1000);
     #[cfg(feature = "postgres")]
@@ -131,37 +130,20 @@ enum Target {
     All,
 }
 
-/// The processes of one `vvm once`, as far as they exist.
-struct Tree {
-    guardian: Process,
-    host: Option<Process>,
-    keeper: Option<Process>,
-    command: Option<Process>,
-}
-
-impl Tree {
-    fn of(guardian: Process) -> Self {
-        let first = |of: Process| children(of.number).first().and_then(|number| Process::of(*number));
-        let host = first(guardian);
-        let keeper = host.and_then(first);
-        Self { guardian, host, keeper, command: keeper.and_then(first) }
-    }
-
-    /// Kills a target. Returns whether a process of it was there.
-    fn kill(&self, target: Target) -> bool {
-        let Self { guardian, host, keeper, command } = *self;
-        let processes = match target {
-            Target::Guardian => vec![Some(guardian)],
-            Target::Host => vec![host],
-            Target::Keeper => vec![keeper],
-            Target::Command => vec![command],
-            Target::GuardianAndHost => vec![Some(guardian), host],
-            Target::All => vec![Some(guardian), host, keeper, command],
-        };
-        let pids = processes.into_iter().flatten().filter_map(|process| Pid::from_raw(process.number));
-        // It may have ended meanwhile. Its process id is not reused within so short a time.
-        pids.map(|pid| kill_process(pid, Signal::KILL).is_ok()).fold(false, |some, one| some | one)
-    }
+/// Kills a target. Returns whether a process of it was there.
+fn kill(tree: &Tree, target: Target) -> bool {
+    let Tree { guardian, host, keeper, worker } = *tree;
+    let processes = match target {
+        Target::Guardian => vec![Some(guardian)],
+        Target::Host => vec![host],
+        Target::Keeper => vec![keeper],
+        Target::Command => vec![worker],
+        Target::GuardianAndHost => vec![Some(guardian), host],
+        Target::All => vec![Some(guardian), host, keeper, worker],
+    };
+    let pids = processes.into_iter().flatten().filter_map(|process| Pid::from_raw(process.number));
+    // It may have ended meanwhile. Its process id is not reused within so short a time.
+    pids.map(|pid| kill_process(pid, Signal::KILL).is_ok()).fold(false, |some, one| some | one)
 }
 
 /// A `vvm once` that runs.
@@ -345,8 +327,8 @@ impl<'setup> Period<'setup> {
         let running =
             self.machines.iter().filter_map(|machine| machine.running.as_ref()?.process).map(Tree::of);
         let mut trees: Vec<Tree> = running.collect();
-        if trees.iter().any(|tree| tree.command.is_some()) {
-            trees.retain(|tree| tree.command.is_some());
+        if trees.iter().any(|tree| tree.worker.is_some()) {
+            trees.retain(|tree| tree.worker.is_some());
         }
         let tree = rng.choice(trees)?;
         let targets = [
@@ -359,7 +341,7 @@ impl<'setup> Period<'setup> {
             Target::All,
         ];
         let target = rng.choice(targets)?;
-        tree.kill(target).then_some(target)
+        kill(&tree, target).then_some(target)
     }
 
     /// Reads the logs. A run that was killed before its first line has none.

@@ -40,9 +40,6 @@ pub(crate) struct Args {
     /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
     #[arg(long)]
     ttl_ms: Option<u64>,
-    /// The resumable-copy program; the one beside this program if not given.
-    #[arg(long)]
-    program: Option<PathBuf>,
 }
 
 /// How many bytes a step copies, and the pause after it. A leadership has many steps, so that kills hit all
@@ -141,7 +138,7 @@ struct Copiers {
     storage: ElectionsTtlStorage,
     clock: Arc<dyn Clock>,
     key: ElectionKey,
-    program: OsString,
+    program: PathBuf,
     arguments: Vec<OsString>,
     processes: Vec<Child>,
     /// How many leaders were killed.
@@ -162,10 +159,6 @@ impl Copiers {
         let url = args.storage.clone().unwrap_or(own_storage);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = ElectionsTtlStorage::new(vvm_storage::open(&url, Arc::clone(&clock)).await?);
-        let program = match &args.program {
-            Some(program) => program.clone(),
-            None => env::current_exe()?.with_file_name("resumable-copy"),
-        };
         let arguments = [
             ["--storage".into(), url.into()],
             ["--from".into(), from.into()],
@@ -179,7 +172,7 @@ impl Copiers {
             storage,
             clock,
             key: ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) },
-            program: program.into(),
+            program: env::current_exe()?.with_file_name("resumable-copy"),
             arguments: arguments.concat(),
             processes: Vec::new(),
             kills: 0,

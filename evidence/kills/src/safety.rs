@@ -11,26 +11,21 @@
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
 //! `lead` and `stop` without a fence. With `--client python`, `go` or `node` these apps are written with that client
-//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted. `kills safety fugitives` tries workers that escape
-//! ([`fugitives`]).
+//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted.
 
 mod candidates;
 mod clients;
 mod faults;
-mod fugitives;
 pub(crate) mod processes;
 mod remains;
 mod verdict;
 mod warm;
 
 use candidates::{Instance, Setup, Worker};
-use clap::Subcommand;
 use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
 use remains::{Orphans, Remains};
-#[cfg(feature = "dynamodb")]
-use servers::dynamodb::DynamoDbLocal;
 #[cfg(feature = "postgres")]
 use servers::postgres::Postgres;
 use std::{
@@ -45,17 +40,12 @@ use vvm_clock::{Instant, SystemClock};
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Option<Command>,
     /// How long to run, in seconds.
     #[arg(long, default_value_t = 180)]
     duration: u64,
     /// End after so many kills instead.
     #[arg(long, conflicts_with = "duration")]
     kills: Option<u64>,
-    /// How many candidates.
-    #[arg(long, default_value_t = 5)]
-    instances: usize,
     /// The TTL, in milliseconds; 1000 if not given, 2000 on a server.
     #[arg(long)]
     ttl_ms: Option<u64>,
@@ -69,9 +59,6 @@ pub(crate) struct Args {
     /// The seed of the faults; random if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// The vvm program; the one beside this program if not given.
-    #[arg(long)]
-    vvm: Option<PathBuf>,
     /// An older vvm program, for every second start; a relative path is beside this program. The folder for
     /// temporary files must not be on overlayfs, which the older program may not be able to allow.
     #[arg(long)]
@@ -82,21 +69,14 @@ pub(crate) struct Args {
     /// These apps are written with this client.
     #[arg(long, value_name = "LANGUAGE", requires = "warm")]
     client: Option<Client>,
-    /// Use DynamoDB Local as the storage, and start it.
-    #[cfg(feature = "dynamodb")]
-    #[arg(long)]
-    dynamodb_local: bool,
     /// Use PostgreSQL as the storage, and start it.
     #[cfg(feature = "postgres")]
     #[arg(long)]
     postgres: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Workers that try to escape containment, and how long they outlive their host.
-    Fugitives(fugitives::Options),
-}
+/// How many candidates.
+const INSTANCES: usize = 5;
 
 /// The worker: works until it is killed, or, as a warm app, while it leads.
 pub(crate) fn work(folder: &Path) -> io::Result<bool> {
@@ -106,22 +86,9 @@ pub(crate) fn work(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns whether there were no violations.
-pub(crate) fn run(args: &Args) -> io::Result<bool> {
-    match &args.command {
-        Some(Command::Fugitives(options)) => {
-            fugitives::run(&program(args)?, options, Duration::from_millis(args.at_most_ms))
-        }
-        None => kill_at_random(args),
-    }
-}
-
-/// The `vvm` under test.
-fn program(args: &Args) -> io::Result<PathBuf> {
-    existing(match &args.vvm {
-        Some(vvm) => vvm.clone(),
-        None => env::current_exe()?.with_file_name("vvm"),
-    })
+/// The `vvm` under test: the one beside this program.
+pub(crate) fn program() -> io::Result<PathBuf> {
+    existing(env::current_exe()?.with_file_name("vvm"))
 }
 
 fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
@@ -132,8 +99,9 @@ fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
     Ok(vvm)
 }
 
-fn kill_at_random(args: &Args) -> io::Result<bool> {
-    let mut programs = vec![program(args)?];
+/// Returns whether there were no violations.
+pub(crate) fn run(args: &Args) -> io::Result<bool> {
+    let mut programs = vec![program()?];
     if let Some(old) = &args.old {
         programs.push(existing(env::current_exe()?.with_file_name(old))?);
     }
@@ -142,15 +110,6 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
     let storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
     let ttl_ms = 1000;
-    #[cfg(feature = "dynamodb")]
-    let (storage, ttl_ms, _server) = if args.dynamodb_local {
-        let server = DynamoDbLocal::start(&servers::target()).map_err(io::Error::other)?;
-        let storage = format!("dynamodb://eu-west-1/safety?endpoint={}", server.endpoint());
-        init(programs.last(), &storage)?;
-        (storage, 2000, Some(server))
-    } else {
-        (storage, ttl_ms, None)
-    };
     #[cfg(feature = "postgres")]
     let (storage, ttl_ms, _postgres) = if args.postgres {
         let server = Postgres::start(&servers::target(), &["safety"], &[]).map_err(io::Error::other)?;
@@ -163,7 +122,7 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
-    println!("seed {seed}; {} candidates, TTL {ttl_ms} ms, {ends}", args.instances);
+    println!("seed {seed}; {INSTANCES} candidates, TTL {ttl_ms} ms, {ends}");
     let receiver = args.client.map(|_| Receiver::start()).transpose()?;
     let worker = match (args.client, &receiver) {
         (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address)?,
@@ -179,7 +138,6 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
     };
     let plan = Plan {
         setup: Rc::new(setup),
-        instances: args.instances,
         mean: Duration::from_millis(args.fault_ms.unwrap_or(ttl_ms)),
         most: Duration::from_millis(args.at_most_ms),
         duration: Duration::from_secs(args.duration),
@@ -197,11 +155,11 @@ fn kill_at_random(args: &Args) -> io::Result<bool> {
 }
 
 /// Has the oldest program create what the storage needs.
-#[cfg(any(feature = "dynamodb", feature = "postgres"))]
+#[cfg(feature = "postgres")]
 fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
     let Some(vvm) = vvm else { return Ok(()) };
     let mut init = std::process::Command::new(vvm);
-    init.args(["init-storage", "--storage", storage]).envs(candidates::LOCAL_CREDENTIALS);
+    init.args(["init-storage", "--storage", storage]);
     if init.status()?.success() { Ok(()) } else { Err(io::Error::other("vvm init-storage failed")) }
 }
 
@@ -211,8 +169,6 @@ const LED: f64 = 0.6;
 /// The settings of a run.
 struct Plan {
     setup: Rc<Setup>,
-    /// How many candidates.
-    instances: usize,
     /// The mean time between two faults.
     mean: Duration,
     /// How long a process may outlive its host or guardian.
@@ -275,7 +231,7 @@ impl Plan {
 
     fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
         let Seen { faults, orphans, remains } = seen;
-        let mut instances = (0..self.instances)
+        let mut instances = (0..INSTANCES)
             .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
         let mut next_fault = began;

@@ -146,10 +146,7 @@ const EVERYWHERE: &[&str] = &[
     "clients",
     "doctor",
     "elect",
-    "exit_statuses",
     "http",
-    "hung",
-    "init_storage",
     "leadership",
     "log_format",
     "on_exit",
@@ -161,7 +158,6 @@ const EVERYWHERE: &[&str] = &[
     "signals",
     "status",
     "step_down",
-    "watch",
 ];
 
 /// Cases for files.
@@ -175,12 +171,12 @@ const OF_SERVERS: &[&str] = &[
     "clients::python_app_leads_and_stops_when_it_is_told",
     "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
     "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
-    "exit_statuses::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
-    "exit_statuses::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
-    "exit_statuses::try_takes_over_from_a_crashed_leader",
+    "outcomes::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
+    "outcomes::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
+    "outcomes::try_takes_over_from_a_crashed_leader",
     "status::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
-    "hung::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
-    "init_storage::storage_on_a_server_exists_after_the_first_init",
+    "outages::timed::hung_host_ends_with_80_at_the_deadline_and_leaves_no_process",
+    "doctor::storage_on_a_server_exists_after_the_first_init",
     "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
     "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
     "leadership::status_shows_each_slot",
@@ -198,7 +194,7 @@ const OF_SERVERS: &[&str] = &[
     "step_down::interrupted_request_is_withdrawn",
     "status::timed::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
-    "watch::crash_shows_as_the_end_of_renewals_in_json",
+    "status::crash_shows_as_the_end_of_renewals_in_json",
 ];
 
 /// A selection of cases.

@@ -9,9 +9,9 @@ pub(crate) type Span = (Instant, Instant);
 /// The lateness of the probes within a span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lateness {
-    /// The time in which at least one of them was late.
+    /// How long at least one of them was late.
     pub(crate) together: Duration,
-    /// Each by itself.
+    /// How long each was late, with its name.
     pub(crate) each: Vec<(String, Duration)>,
 }
 
@@ -74,10 +74,9 @@ impl fmt::Display for Missed {
             Millis(*bound),
             Millis(late.together)
         )?;
-        for (index, (name, late)) in late.each.iter().enumerate() {
-            write!(out, "{}{name} {}", if index == 0 { " (" } else { ", " }, Millis(*late))?;
-        }
-        if late.each.is_empty() { Ok(()) } else { out.write_str(")") }
+        let each =
+            late.each.iter().map(|(name, late)| format!("{name} {}", Millis(*late))).collect::<Vec<_>>();
+        if each.is_empty() { Ok(()) } else { write!(out, " ({})", each.join(", ")) }
     }
 }
 
@@ -104,7 +103,8 @@ mod tests {
 
     fn late(probes: &[&[Span]]) -> Lateness {
         let probes = probes.iter().enumerate().map(|(number, spans)| (number.to_string(), spans.to_vec()));
-        Lateness::between(span(100, 0).0, span(0, 1400).1, probes.collect())
+        let (since, until) = span(100, 1400);
+        Lateness::between(since, until, probes.collect())
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! failure counts at once. This package is for tests only.
 #![forbid(unsafe_code)]
 
+mod busy;
 mod late;
-pub mod planted;
 mod probes;
 pub mod records;
 
+pub use busy::loaded;
 use late::{Millis, Missed, Verdict, judge};
 use probes::Probes;
 use std::{

@@ -308,7 +308,7 @@ fn parse(answer: &[u8]) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planted;
+    use crate::loaded;
 
     #[test]
     fn total_is_taken_from_the_line_of_some() {
@@ -336,7 +336,7 @@ mod tests {
         // A host that takes the processors away, or starts the loops late, makes the sum smaller. It keeps growing.
         let give_up_at = SystemClock::read().after(Duration::from_secs(20));
         let enough = Duration::from_millis(100);
-        let waited = planted::loaded(2, || {
+        let waited = loaded(2, || {
             loop {
                 SystemClock::block_for(Duration::from_millis(50));
                 let waited: Duration = pressure.waits().iter().map(|(from, to)| to.since(*from)).sum();

@@ -1,5 +1,7 @@
 //! The list of bugs, `variants.txt`, which says how to read it.
 
+use std::path::PathBuf;
+
 /// One way to get it wrong.
 #[derive(Default, Debug)]
 pub(super) struct Variant {
@@ -13,6 +15,8 @@ pub(super) struct Variant {
     /// The cases of the public suites that have to find it, each of them.
     pub(super) by_cases: Vec<&'static str>,
     pub(super) changes: Vec<Change>,
+    /// The files that have them.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// A file below `tests` of a package, or its unit tests.

@@ -26,7 +26,7 @@ const SILENCE: Duration = Duration::from_secs(5 * 60);
 const AT_ONCE: usize = 2;
 const CASES_AT_ONCE: &str = "3";
 
-/// Variables of the caller's that would change what tests see or print.
+/// Variables of the environment that would change what tests see or print.
 const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
 
 /// How a case begins its line about what the machine lacks.
@@ -156,9 +156,8 @@ impl Program {
     /// Returns what it printed, without the lines of cases that ended, and why it failed.
     fn run(&self, records: &Path) -> (Cases, Result<(), String>) {
         let mut command = Command::new(&self.path);
-        // What a case that passed has left out.
-        command.arg("--show-output");
-        command.current_dir(&self.folder).env(records::FOLDER, records);
+        // Shows what cases that passed have left out.
+        command.arg("--show-output").current_dir(&self.folder).env(records::FOLDER, records);
         command.env("RUST_TEST_THREADS", CASES_AT_ONCE);
         command.envs(scratch_variable());
         command.env("CARGO_MANIFEST_DIR", &self.folder);
@@ -181,13 +180,15 @@ impl Program {
 #[derive(Debug, Default)]
 struct Cases {
     counts: Counts,
-    /// Those that the test runner called slow, after a minute, and that have not ended since.
+    /// The cases that the test runner called slow, after a minute, and that have not ended since.
     slow: Vec<String>,
-    /// Those that left something out because the machine lacks it, with what they said.
+    /// The lines in which cases say what they left out because the machine lacks it, each with the case's name.
     left_out: Vec<String>,
+    /// Whether the output of cases that passed comes now.
+    in_successes: bool,
     /// The case whose output comes now, if it passed.
     passed: Option<String>,
-    is_of_passed: bool,
+    /// What is printed if the program fails.
     output: String,
 }
 
@@ -216,9 +217,9 @@ impl Cases {
     /// Takes a line that is not the end of a case. The output of those that passed comes first, and is not kept.
     fn see_output(&mut self, line: &str) {
         if ["successes:", "failures:"].contains(&line) || line.starts_with("test result: ") {
-            self.is_of_passed = line == "successes:";
+            self.in_successes = line == "successes:";
         }
-        if !self.is_of_passed {
+        if !self.in_successes {
             self.output.push_str(line);
             self.output.push('\n');
             return;
@@ -241,7 +242,7 @@ impl Counts {
     }
 }
 
-/// As other test runners say it in their last line.
+/// As in the last line of other test runners.
 impl fmt::Display for Counts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)

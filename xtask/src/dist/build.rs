@@ -1,22 +1,20 @@
-//! What is built from which sources: static programs, so that the same commit and toolchain give the same bytes in any
-//! folder, and what accompanies them: completions and manual pages that they print themselves, units, and licences.
+//! What is built from which sources: static programs, and what accompanies them: completions and manual pages that they
+//! print themselves, units, and licences. The same commit and toolchain give the same bytes in any folder.
 //!
-//! Panics, C assertions and line tables would name folders: each compiler gets a map to fixed names. Only the
-//! program's own target has these flags, so `--target` is always named.
+//! Panics, C assertions and line tables would name folders of this machine: each compiler gets a map to fixed names.
+//! `--target` is always named, so that these flags apply to the program and not to build scripts.
 
 use super::{
     DistError,
     archives::{self, File, deb, gzip, image, sums, tar, wheel},
+    licences::licences,
     output, read, write,
 };
 use crate::workspace::{Workspace, cargo};
-use serde::Deserialize;
 use std::{
-    collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsString,
-    fmt::{self, Write as _},
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -44,7 +42,7 @@ pub(super) struct Target {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     pub(super) linux: &'static str,
-    /// The name of Debian and of Go.
+    /// The name that Debian and Go use.
     pub(super) debian: &'static str,
 }
 
@@ -87,8 +85,10 @@ impl Source {
         Ok(Self { root, commit: commit.to_owned(), time, version, target })
     }
 
+    /// Checks that the work tree equals the commit.
+    ///
     /// # Errors
-    /// The work tree differs from the commit.
+    /// If it does not.
     pub(super) fn must_be_committed(&self) -> Result<(), DistError> {
         let changes = output(git(&self.root).args(["status", "--porcelain"]))?;
         let changes = String::from_utf8_lossy(&changes).into_owned();
@@ -170,11 +170,11 @@ impl Storages {
     }
 }
 
-/// Returns the program.
+/// Builds the program, and returns its path.
 ///
 /// # Errors
 /// It does not build.
-fn build(source: &Source, storages: Storages) -> Result<Vec<u8>, DistError> {
+fn build(source: &Source, storages: Storages) -> Result<PathBuf, DistError> {
     let triple = &source.target.triple;
     let target_folder = source.root.join("target");
     let mut command = cargo();
@@ -183,7 +183,7 @@ fn build(source: &Source, storages: Storages) -> Result<Vec<u8>, DistError> {
         .args(["--target", triple, "--target-dir"])
         .arg(&target_folder)
         .args(["--features", storages.features()])
-        // The profile says it too, but not for a package with settings of its own.
+        // The profile has this setting, too, but not for a package with settings of its own.
         .args(["--", "-C", "strip=symbols"])
         .current_dir(&source.root)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(source)?)
@@ -195,13 +195,13 @@ fn build(source: &Source, storages: Storages) -> Result<Vec<u8>, DistError> {
         let command = format!("cargo rustc --profile dist --target {triple}");
         return Err(DistError::Failed { command, status: status.to_string(), said: String::new() });
     }
-    read(&target_folder.join(triple).join("dist/vvm"))
+    Ok(target_folder.join(triple).join("dist/vvm"))
 }
 
 /// Returns flags for rustc, separated as Cargo wants them.
 fn rust_flags(source: &Source) -> Result<OsString, DistError> {
     let mut flags: Vec<OsString> = vec!["-C".into(), "target-feature=+crt-static".into()];
-    for (folder, name) in places(&source.root, &cargo_home()) {
+    for (folder, name) in renamed_folders(&source.root, &cargo_home()) {
         let mut flag = OsString::from("--remap-path-prefix=");
         flag.push(&folder);
         flag.push(format!("={name}"));
@@ -216,13 +216,13 @@ fn rust_flags(source: &Source) -> Result<OsString, DistError> {
 }
 
 fn c_flags(root: &Path, cargo_home: &Path) -> String {
-    places(root, cargo_home)
+    renamed_folders(root, cargo_home)
         .map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()))
         .join(" ")
 }
 
-/// Folders of this machine, and what they are called in the program.
-fn places(root: &Path, cargo_home: &Path) -> [(PathBuf, &'static str); 2] {
+/// Returns folders of this machine, and their fixed names in the program.
+fn renamed_folders(root: &Path, cargo_home: &Path) -> [(PathBuf, &'static str); 2] {
     [(root.into(), "/vvm"), (cargo_home.into(), "/cargo")]
 }
 
@@ -235,109 +235,6 @@ fn name_service(source: &Source) -> Result<PathBuf, DistError> {
     command.args(["-c", "-O2", "-fPIE", "-o"]).arg(&object);
     output(command.arg(source.root.join("packaging/static/name_service.c")))?;
     Ok(object)
-}
-
-/// A package in the answer of `cargo metadata`, as far as it is used.
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    license: Option<String>,
-    repository: Option<String>,
-    /// `None` for our own.
-    source: Option<String>,
-    manifest_path: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-/// What files with licences begin with.
-const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
-
-/// Where Debian and its descendants describe their C library.
-const GLIBC: &str = "/usr/share/doc/libc6/copyright";
-
-/// Returns the licences of all that is linked into a program: crates, Rust's standard library and the C library. Texts come
-/// from the sources that were compiled. A text that several crates share stands once.
-///
-/// # Errors
-/// Cargo fails, or a file can't be read.
-fn licences(source: &Source, storages: Storages) -> Result<String, DistError> {
-    let manifest = source.root.join("crates/vvm-cli/Cargo.toml");
-    let (triple, features) = (&source.target.triple, storages.features());
-    let of = |arguments: &[&str]| {
-        let mut command = cargo();
-        command.args(arguments).args(["--locked", "--features", features, "--manifest-path"]).arg(&manifest);
-        output(&mut command)
-    };
-    let metadata = of(&["metadata", "--format-version", "1", "--filter-platform", triple])?;
-    let metadata: Metadata = serde_json::from_slice(&metadata)?;
-    // Each line begins with a name and a version.
-    let tree = of(&["tree", "--edges", "normal", "--prefix", "none", "--target", triple])?;
-    let tree = String::from_utf8_lossy(&tree);
-    let first_words = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-    let linked: BTreeSet<String> = tree.lines().map(first_words).collect();
-    let is_linked =
-        |one: &&Package| one.source.is_some() && linked.contains(&format!("{} v{}", one.name, one.version));
-    let mut text = String::from("This program contains the following.\n\n");
-    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut packages: Vec<&Package> = metadata.packages.iter().collect();
-    packages.sort_by_key(|package| (&package.name, &package.version));
-    for package in packages.into_iter().filter(is_linked) {
-        let label = format!("{} {}", package.name, package.version);
-        let terms = package.license.as_deref().unwrap_or("see its text");
-        let place = package.repository.as_deref().unwrap_or("crates.io");
-        let _ = writeln!(text, "{label}: {terms} ({place})");
-        for file in files(package.manifest_path.parent().unwrap_or(Path::new("")))? {
-            texts.entry(file).or_default().push(label.clone());
-        }
-    }
-    for (label, file) in of_toolchain(source)? {
-        let _ = writeln!(text, "{label}");
-        texts.entry(file).or_default().push(label);
-    }
-    for (file, users) in texts {
-        let _ = writeln!(text, "\n{}\n{}\n\n{}", "=".repeat(80), users.join(", "), file.trim_end());
-    }
-    Ok(text)
-}
-
-/// Returns the texts in a package's folder.
-fn files(folder: &Path) -> Result<Vec<String>, DistError> {
-    let failed = |cause| DistError::File { path: folder.into(), cause };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_uppercase();
-        if path.is_file() && NAMES.iter().any(|start| name.starts_with(start)) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    paths.iter().map(|path| Ok(String::from_utf8_lossy(&read(path)?).into_owned())).collect()
-}
-
-/// Returns the texts of Rust's standard library and of the C library, each with its name.
-fn of_toolchain(source: &Source) -> Result<Vec<(String, String)>, DistError> {
-    let said = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(&source.root))?;
-    let documents = PathBuf::from(String::from_utf8_lossy(&said).trim()).join("share/doc/rust");
-    let mut found = Vec::new();
-    for name in ["COPYRIGHT", "COPYRIGHT.html", "LICENSE-APACHE", "LICENSE-MIT"] {
-        let path = documents.join(name);
-        if path.is_file() && !(name == "COPYRIGHT.html" && documents.join("COPYRIGHT").is_file()) {
-            let label = "Rust's standard library: MIT OR Apache-2.0".to_owned();
-            found.push((label, String::from_utf8_lossy(&read(&path)?).into_owned()));
-        }
-    }
-    if source.target.has_glibc {
-        let label = "GNU C Library: LGPL-2.1-or-later. To use another one, build the program from its \
-                     sources with `cargo xtask dist`";
-        found.push((label.into(), String::from_utf8_lossy(&read(Path::new(GLIBC))?).into_owned()));
-    }
-    Ok(found)
 }
 
 /// A program with what accompanies it.
@@ -466,10 +363,9 @@ pub(super) fn make(source: &Source) -> Result<Made, DistError> {
     }
     let mut made = Made { files: Vec::new(), programs: Vec::new() };
     for storages in Storages::EACH {
-        let program = build(source, storages)?;
-        let path = source.root.join("target").join(&source.target.triple).join("dist/vvm");
-        let contents = Contents::collect(source, &path, licences(source, storages)?)?;
-        made.programs.push((storages, program.len()));
+        let path = build(source, storages)?;
+        let contents = Contents::collect(source, &path, licences(source, storages.features())?)?;
+        made.programs.push((storages, contents.program.len()));
         made.files.push(archive(source, storages, &contents)?);
         // One per machine: a static program needs neither C library.
         if storages == Storages::All && source.target.has_glibc {

@@ -62,31 +62,30 @@ fn mentions(tree: &Tree) -> (BTreeMap<u32, Mentions<'_>>, Vec<Finding>) {
     let mut findings = Vec::new();
     let scanned = |path: &str| path.starts_with("crates/") || path.starts_with("evidence/");
     for (path, rust) in tree.rust().filter(|(path, _)| scanned(path)) {
-        let lines = rust.comments.lines().zip(1..);
-        for (text, line, (at, number)) in
-            lines.flat_map(|(text, line)| named(text).map(move |named| (text, line, named)))
-        {
-            let Some(mentions) = mentions.get_mut(&number) else {
-                findings.push(Finding::new(path, line, format!("there is no invariant I{number}")));
-                continue;
-            };
-            if is_shown(&text[..at]) {
-                mentions.shown.insert((path, line));
-            } else if path.starts_with("crates/") && !rust.is_test(line) {
-                mentions.kept.insert(path);
+        for (text, line) in rust.comments.lines().zip(1..) {
+            for (at, number) in named(text) {
+                let Some(mentions) = mentions.get_mut(&number) else {
+                    findings.push(Finding::new(path, line, format!("there is no invariant I{number}")));
+                    continue;
+                };
+                if is_shown(&text[..at]) {
+                    mentions.shown.insert((path, line));
+                } else if path.starts_with("crates/") && !rust.is_test(line) {
+                    mentions.kept.insert(path);
+                }
             }
         }
     }
     (mentions, findings)
 }
 
-/// Whether a line that begins with `before` continues with an invariant of a list `Shows I1, I2.`.
+/// Returns whether an invariant behind the text `before` is one of a list as in `Shows I1, I2.`
 fn is_shown(before: &str) -> bool {
     let listed = |word: &str| word.strip_prefix('I').is_some_and(|rest| rest.ends_with(','));
     before.split_whitespace().rev().find(|word| !listed(word)) == Some("Shows")
 }
 
-/// Finds each `I` that a number follows, as a word of its own.
+/// Returns position and number of each invariant in `text`: an `I` and a number, as a word of its own.
 fn named(text: &str) -> impl Iterator<Item = (usize, u32)> {
     text.match_indices('I').filter_map(|(at, _)| {
         let part_of_name = text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_');

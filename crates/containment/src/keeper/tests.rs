@@ -6,8 +6,10 @@ use crate::processes::{Ended, Family};
 /// A shim sends its refusal and ends at any moment, also between two looks of the keeper.
 #[test]
 fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
-    let ((link, supervisor), (near, shim)) = (link::pair().unwrap(), link::pair().unwrap());
+    let ((link, supervisor), (to_shim, shim)) = (link::pair().unwrap(), link::pair().unwrap());
     let (supervisor, shim) = (Link::<ToKeeper, FromKeeper>::over(supervisor), Link::over(shim));
+    // Stands for the process of the command.
+    let command = Pid::INIT;
     let mut keeper = Keeper {
         link: &link,
         rules: KeeperRules::new(Duration::ZERO),
@@ -15,13 +17,13 @@ fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
         lines: &HelperLines::default(),
         containment: Containment::by_family(Family::of_this_process().unwrap()),
         timer: None,
-        command: Some(ChildHandle { pid: Pid::INIT, group: Group::Own }),
-        shim: Some(near),
+        command: Some(ChildHandle { pid: command, group: Group::Own }),
+        shim: Some(to_shim),
         helpers: Vec::new(),
         out_of_reach_report: OutOfReachReport::default(),
     };
     Link::<FromShim, ToShim>::send(&shim, &FromShim { errno: Errno::NOENT.raw_os_error() }).unwrap();
-    keeper.note(Reaped { pid: Pid::INIT, ended: Ended::Exited(126) });
+    keeper.note(Reaped { pid: command, ended: Ended::Exited(126) });
     let Some(Received::Message(first, _)) = supervisor.receive() else { panic!("no message") };
     assert_eq!(first, FromKeeper::NotExecuted(Errno::NOENT));
     let Some(Received::Message(second, _)) = supervisor.receive() else { panic!("one message") };

@@ -4,11 +4,9 @@
 
 use crate::{
     event::{Event, OnEvent},
-    launch::HelperError,
-    launch::HelperLines,
+    launch::{HelperError, HelperLines},
     link::{Link, Readable, Received},
-    messages::Helper,
-    messages::{FromKeeper, ToKeeper},
+    messages::{FromKeeper, Helper, ToKeeper},
     processes::Ended,
     refusal::NamespaceRefusal,
     rules,
@@ -133,18 +131,18 @@ impl KeeperHandle {
         }
     }
 
-    /// Has TERM sent to the processes that the command left behind. `is_reported` says whether there is an
-    /// event about them: a command that was stopped need not have waited for its processes.
-    pub(crate) fn tell_rest(&mut self, is_reported: bool) {
+    /// Has TERM sent to the processes that the command left behind. `is_reported` says whether the caller gets an
+    /// event about them. A command that was stopped need not wait for its processes, so there is none then.
+    pub(crate) fn terminate_rest(&mut self, is_reported: bool) {
         self.left_over = is_reported.then(Vec::new);
-        // If the message is lost, the order to kill follows.
+        // If the message is lost, `kill` follows after the time to stop.
         let _ = self.process.send(&ToKeeper::TellRest);
     }
 
     /// Has everything killed.
     pub(crate) fn kill(&self) {
         let _ = self.process.send(&ToKeeper::Kill);
-        // A stopped keeper receives nothing. At level pidns this is the process outside, which needs nothing.
+        // A stopped keeper receives nothing.
         self.process.continues();
     }
 
@@ -166,7 +164,7 @@ impl KeeperHandle {
 
     /// Returns whether the command was executed. `None` until that is known.
     pub(crate) fn executed(&self) -> Option<Result<(), NotRunning>> {
-        // No message follows the keeper's end.
+        // A keeper that ended without a message about it may have executed the command.
         self.state.executed.or_else(|| self.gone.map(|_| Ok(())))
     }
 
@@ -319,7 +317,7 @@ impl ChildKeeper {
         let _ = self.link.send_with(begin, descriptors);
     }
 
-    /// A poisoned lock is taken: no code panics while it holds the lock.
+    /// Ignores poison, because no code panics while it holds the lock.
     fn with_child<T>(&self, call: impl FnOnce(&mut Child) -> T) -> T {
         call(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -348,21 +346,19 @@ impl KeeperProcess for ChildKeeper {
 
     fn ended(&self) -> Waiting<'_, Ended> {
         Box::pin(async {
-            // Only this child is reaped.
             let reap = || self.with_child(|child| child.try_wait().transpose());
-            let status = self.ends.find(reap).await;
-            ended(status.and_then(|status| status).ok())
+            ended(self.ends.find(reap).await.flatten().ok())
         })
     }
 }
 
 /// Returns how the keeper ended. Without a status, because other code has reaped it, that is a failure.
 fn ended(status: Option<ExitStatus>) -> Ended {
-    let signal = status.and_then(|status| status.signal());
-    signal.map_or_else(
-        || Ended::Exited(status.and_then(|status| u8::try_from(status.code()?).ok()).unwrap_or(u8::MAX)),
-        Ended::Signalled,
-    )
+    let Some(status) = status else { return Ended::Exited(u8::MAX) };
+    match status.signal() {
+        Some(signal) => Ended::Signalled(signal),
+        None => Ended::Exited(status.code().and_then(|code| code.try_into().ok()).unwrap_or(u8::MAX)),
+    }
 }
 
 /// The helpers of one command.

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
-use std::{error::Error, fs, thread, time::Duration};
+use std::{error::Error, fs, hint, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
 use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
 
@@ -20,6 +20,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         "idle" => print_deadline(arm_in(&system()?, SOON, 1)?.0),
         "threads-alone" => print_deadline(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON, 1)?.0),
         "threads-alone-as-init" => print_deadline(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON, 1)?.0),
+        "spinning" => {
+            let (at, _armed) = arm_in(&system()?, SOON, 1)?;
+            print_deadline(at);
+            for _ in 0..thread::available_parallelism()?.get() {
+                thread::spawn(|| {
+                    loop {
+                        hint::spin_loop();
+                    }
+                });
+            }
+        }
         "dropped" => {
             let deadman = system()?;
             let (at, armed) = arm_in(&deadman, SOON, 1)?;

@@ -3,8 +3,6 @@
 //! tested with real servers.
 
 mod storage;
-#[cfg(test)]
-mod tests;
 
 pub use storage::{FaultyStorage, Logged};
 

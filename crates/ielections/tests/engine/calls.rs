@@ -105,7 +105,7 @@ fn standby_reads_less_often_while_hints_follow_releases() {
     on(&bench.clock, async {
         let process = bench.process();
         let leader = lead(&process, 0).await;
-        let course = async {
+        let leader_releases = async {
             let mut reads = [0; 2];
             for hints in [false, true] {
                 bench.faulty.say_hints_follow(hints);
@@ -114,19 +114,19 @@ fn standby_reads_less_often_while_hints_follow_releases() {
                 bench.clock.sleep(TTL * 10).await;
                 reads[usize::from(hints)] = bench.faulty.count(Verb::Scan) - before;
             }
-            let [polls, reads] = reads;
-            assert!(polls >= 200 && reads <= 55, "{polls} reads without hints, {reads} with");
+            let [without, with] = reads;
+            assert!(without >= 200 && with <= 55, "{without} reads without hints, {with} with");
             assert_eq!(leader.release().await, ReleaseOutcome::Released);
             process.elections.look_now();
             bench.clock.now()
         };
-        let (told_at, led) = tokio::join!(course, process.elections.acquire(candidacy(0)));
-        assert!(bench.clock.now().since(told_at) <= Terms::HINT_GAP);
+        let (hinted_at, led) = tokio::join!(leader_releases, process.elections.acquire(candidacy(0)));
+        assert!(bench.clock.now().since(hinted_at) <= Terms::HINT_GAP);
         led.unwrap().1.release().await;
     });
 }
 
-/// Neither storage calls nor commands pile up (I11).
+/// Neither storage calls nor commands pile up.
 /// Shows I11.
 #[test]
 fn flood_of_hints_costs_fifty_reads_a_second() {
@@ -156,7 +156,7 @@ fn flood_of_hints_costs_fifty_reads_a_second() {
 
 const TIMING: Timing = Timing::of(Ttl::DEFAULT);
 
-/// Exact for every lease, while all calls in flight hang (I3).
+/// For each of two leases, to the nanosecond.
 #[test]
 fn loss_is_at_its_instant_while_every_call_hangs() {
     let bench = Bench::new().in_flight(1);

@@ -26,14 +26,14 @@ fn lookup_instance() {
 fn calls_are_refused_before_and_after_a_term() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let is_refused = async || {
+        let every_call_is_refused = async || {
             let x = "x".to_owned();
             let refused = process.service.get_or_create(x.clone(), Steps::new()).await.unwrap_err();
             assert!(matches!(refused, GetOrCreateError::Unavailable(Unavailable::NotLeader)));
             assert!(matches!(process.service.lookup(&x).await, Err(Unavailable::NotLeader)));
             assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         };
-        is_refused().await;
+        every_call_is_refused().await;
         assert!(process.probe.journal.lines().is_empty());
         let term = process.lead().await;
         for id in ["b", "a", "c"] {
@@ -42,7 +42,7 @@ fn calls_are_refused_before_and_after_a_term() {
         let all = process.service.get_all().await.unwrap();
         assert_eq!(all.iter().map(|instance| instance.id().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
         term.end().await.unwrap();
-        is_refused().await;
+        every_call_is_refused().await;
     });
 }
 
@@ -53,17 +53,17 @@ fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
         process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
         process.wait_for_scans(1).await;
-        // Dropped while it waits …
+        // Each call is dropped while it waits.
         let x = "x".to_owned();
         let ask = || process.service.get_or_create(x.clone(), Steps::new());
         assert!(process.service.lookup(&x).now_or_never().is_none());
         assert!(process.service.get_all().now_or_never().is_none());
         assert!(ask().now_or_never().is_none());
-        // … or ended by the end of the term.
-        let (found, created, led) = tokio::join!(process.service.lookup(&x), ask(), term.end());
+        // These calls wait until the term ends.
+        let (found, created, ended) = tokio::join!(process.service.lookup(&x), ask(), term.end());
         assert!(matches!(found, Err(Unavailable::NotLeader)));
         assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
-        led.unwrap();
+        ended.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 0);
     });
 }

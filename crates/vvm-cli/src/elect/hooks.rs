@@ -57,9 +57,6 @@ impl HookService {
     /// Runs the on-loss hook, and records for status and history how it ended.
     async fn lose(&self, slot: u32, loss: Option<&Loss>, led: &Result<(), HookError>) {
         let name = &self.name;
-        let lost = loss.map(|loss| format!("no longer leading: {loss}; ")).unwrap_or_default();
-        say_text!("{name} slot {slot}: {lost}running the on-loss hook");
-        let outcome = self.hooks.lose().await;
         let why = match (led, loss) {
             (Err(failure), _) if *failure != HookError::Overtaken => {
                 Some(format!("the on-lead hook {failure}"))
@@ -68,6 +65,10 @@ impl HookService {
             (_, Some(_)) => None,
             (_, None) => Some(self.why_stopping()),
         };
+        let lost = loss.map(|loss| format!("no longer leading: {loss}"));
+        let shown = why.iter().chain(&lost).cloned().collect::<Vec<_>>().join("; ");
+        say_text!("{name} slot {slot}: {shown}; running the on-loss hook");
+        let outcome = self.hooks.lose().await;
         match &outcome {
             Ok(()) => {
                 say_text!("{name} slot {slot}: the on-loss hook has succeeded");
@@ -103,6 +104,7 @@ impl Service<ElectionKey> for HookService {
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let leadership = Leadership::new(&self.name, &self.holder, &cx.slot, &cx.standing);
         say_text!("{leadership}");
+        say_text!("{} slot {}: running the on-lead hook", self.name, leadership.slot);
         let environment = leadership.environment(std::env::vars_os(), self.withheld);
         let led = tokio::select! {
             biased;
@@ -112,7 +114,12 @@ impl Service<ElectionKey> for HookService {
         };
         Ok(Box::pin(async move {
             match &led {
-                Ok(()) => cx.stop.cancelled().await,
+                Ok(()) => {
+                    if !cx.stop.is_cancelled() {
+                        say_text!("{} slot {}: the on-lead hook has succeeded", self.name, leadership.slot);
+                    }
+                    cx.stop.cancelled().await;
+                }
                 Err(failure) => {
                     // The first one counts.
                     let _ = self.failed.set(failure.clone());

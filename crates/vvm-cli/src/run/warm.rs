@@ -370,8 +370,8 @@ impl WarmApp {
         }
         tree.on(Event::TreeGone);
         tree.socket.close_all();
-        let ending = tree.ending;
-        let was_wanted = was_wanted && ending.is_some_and(Ending::is_wanted);
+        let ending = tree.ending.take();
+        let was_wanted = was_wanted && ending.as_ref().is_some_and(Ending::is_wanted);
         let text = ending.map_or_else(|| describe(&last), |ending| ending.to_string());
         Ok(TreeEnd { text, was_wanted })
     }
@@ -532,12 +532,13 @@ impl Tree<'_> {
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
         let CommandRunner { reporter, status, .. } = self.runner;
-        let former = self.ending;
-        self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or(ending));
+        let former = self.ending.take();
+        let is_first = former.is_none();
+        self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
         let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
         let reason = match status.role() {
             // Its end follows from that: the keeper kills it.
-            Role::Stopping { why: WhyStopping::GuardianDied, .. } if former.is_some() => return,
+            Role::Stopping { why: WhyStopping::GuardianDied, .. } if !is_first => return,
             Role::Stopping { why: why @ WhyStopping::GuardianDied, .. } => why.to_string(),
             Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),

@@ -107,7 +107,8 @@ impl File {
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
             key if named(cli, key).next().is_some() => {
-                // A command may refuse what another one takes. The refusal of `own` counts, if it has one.
+                // A value is accepted if some command accepts it. Otherwise the first refusal counts: that of `own`,
+                // if it has this option.
                 let mut named = named(cli, key).collect::<Vec<_>>();
                 named.sort_by_key(|(command, _)| command.get_name() != own.get_name());
                 let checked = named.into_iter().map(|(command, option)| {
@@ -115,7 +116,7 @@ impl File {
                     let refusal = values.iter().find_map(|value| option.refusal(command, value));
                     refusal.map_or(Ok(()), |refusal| Err(self.refuse(entry, refusal)))
                 });
-                checked.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))
+                checked.reduce(|first, next| first.or_else(|first| next.map_err(|_| first))).unwrap_or(Ok(()))
             }
             key => {
                 let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {

@@ -107,13 +107,18 @@ pub enum Effect {
     KillTree,
 }
 
+/// How much of the reason of an app is shown, in characters: lines and the history stay short.
+const LONGEST_REASON: usize = 500;
+
 /// Why the leadership of an app ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// The host or the app asked for it.
     Asked(Reason),
     /// The app said `stopped` without `stop`.
     Stopped,
+    /// The app said `failed`, for this reason.
+    Failed(Box<str>),
     /// Its connection was closed, or its process has ended.
     Gone,
     /// No `leading` within `--start-timeout`.
@@ -130,12 +135,12 @@ pub enum Ending {
 
 impl Ending {
     /// Whether the next tree may start at once: the app has done as it was asked to.
-    pub fn is_wanted(self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         matches!(self, Self::Asked(Reason::StepDown | Reason::Terminating))
     }
 
     /// Whether the app caused it, and not the host.
-    pub fn is_of_the_app(self) -> bool {
+    pub fn is_of_the_app(&self) -> bool {
         !matches!(self, Self::Asked(Reason::Lost | Reason::StepDown | Reason::Terminating))
     }
 }
@@ -149,6 +154,11 @@ impl fmt::Display for Ending {
             Self::Asked(Reason::Resigned) => "the app resigned",
             Self::Asked(Reason::NotReady) => "the app is not ready any more",
             Self::Stopped => "the app stopped its work unasked",
+            Self::Failed(reason) => {
+                let shown = reason.chars().take(LONGEST_REASON);
+                let shown: String = shown.map(|one| if one.is_control() { ' ' } else { one }).collect();
+                return write!(out, "the app failed: {shown}");
+            }
             Self::Gone => "the app closed its connection, or ended, without \"stopped\"",
             Self::NotLeading => "the app did not say \"leading\" within --start-timeout",
             Self::NotAlive => "the app did not say \"alive\" within --alive-within",
@@ -399,6 +409,14 @@ impl Machine {
                     // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
                     let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
                     self.end(Some(term), Ending::Stopped, how, effects);
+                }
+            }
+            FromApp::Failed { epoch: Decimal(of), reason } => {
+                if let Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. } = self.phase
+                    && (by, term.epoch) == (from, of)
+                {
+                    // Also with `--after-stop keep`: its word that the work has stopped is missing.
+                    self.end(Some(term), Ending::Failed(reason), Effect::TermTree, effects);
                 }
             }
             FromApp::Unknown => {}

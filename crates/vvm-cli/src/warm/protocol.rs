@@ -40,7 +40,7 @@ pub enum ToApp {
 }
 
 /// From the app. Unknown fields are ignored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize, Debug)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromApp {
     /// The first message.
@@ -55,6 +55,8 @@ pub enum FromApp {
     Resign { epoch: Decimal },
     /// Its work has stopped.
     Stopped { epoch: Decimal },
+    /// Its work has ended with an error, and may have left something behind.
+    Failed { epoch: Decimal, reason: Box<str> },
     /// Of a later version.
     #[serde(other)]
     Unknown,
@@ -161,6 +163,10 @@ mod tests {
             (r#"{"type":"resign","epoch":"7","why":"tired"}"#, FromApp::Resign { epoch }),
             (r#"{"type":"stopped","epoch":"7"}"#, FromApp::Stopped { epoch }),
             (r#"{"type":"alive","epoch":"7"}"#, FromApp::Alive { epoch }),
+            (
+                r#"{"type":"failed","epoch":"7","reason":"disk"}"#,
+                FromApp::Failed { epoch, reason: "disk".into() },
+            ),
             (r#"{"type":"later"}"#, FromApp::Unknown),
         ];
         for (line, message) in table {

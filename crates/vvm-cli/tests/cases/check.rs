@@ -66,8 +66,11 @@ fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
 fn page_that_fails_three_times_in_a_row_ends_the_leadership() {
     let trial = VVM.trial();
     let server = Server::answering(&[GOOD, BAD, BAD, GOOD, BAD, BAD, BAD]);
-    let finished = start(&trial, &server.url, &[]).finish();
+    let path = trial.folder().join("result.json");
+    let finished = start(&trial, &server.url, &["--result-file", path.to_str().unwrap()]).finish();
     assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
+    let found: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()), "{found}");
     assert!(finished.says("failed 3 times in a row: it answers 503"), "{:#?}", finished.stderr);
     let asked = server.asked();
     assert_eq!(asked.len(), 7, "{asked:#?}");

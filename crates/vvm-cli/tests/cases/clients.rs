@@ -204,6 +204,19 @@ fn refuses_another_clock(trial: &Trial, app: &[&str], variables: &[(&str, &str)]
     }
 }
 
+/// The work of this app fails, for it has no receiver: the host says how, and so does the history.
+fn failure_is_told(trial: &Trial, app: &[&str], variables: &[(&str, &str)], reason: &str) {
+    let options = ["--warm", "--ttl", "120s", "--after-stop", "keep", "--restart-backoff", "1h"];
+    let run = trial.run(app.iter().copied()).with(options);
+    let mut running = variables.iter().fold(run, |run, (name, value)| run.environment(name, value)).start();
+    running.stderr.wait_for(&format!("slot 1: stopping the app: the app failed: {reason}"));
+    running.stderr.wait_for("starting the app again in");
+    let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    assert!(history.contains(&format!("the app failed: {reason}")), "{history}");
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
 const SAVE_IN_PYTHON: &str = r#"
 import asyncio, os, socket, vvm
 
@@ -315,6 +328,12 @@ fn python_app_leads_and_stops_when_it_is_told() {
         let path = PYTHON.folder().display().to_string();
         let app = format!("{SAVE_IN_PYTHON}{IN_PYTHON}");
         lead_in_turn(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
+        failure_is_told(
+            &VVM.trial(),
+            &["python3", "-c", &app],
+            &[("PYTHONPATH", &path)],
+            "KeyError('RECEIVER')",
+        );
         refuses_another_clock(&VVM.trial(), &["python3", "-c", &app], &[("PYTHONPATH", &path)]);
     }
 }
@@ -346,6 +365,7 @@ fn go_app_leads_and_stops_when_it_is_told() {
     let built = command(&["go", "build", "-o", "app", "."]).current_dir(&folder).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     lead_in_turn(&trial, &[folder.join("app").to_str().unwrap()], &[]);
+    failure_is_told(&VVM.trial(), &[folder.join("app").to_str().unwrap()], &[], "dial tcp: missing address");
     refuses_another_clock(&trial, &[folder.join("app").to_str().unwrap()], &[]);
 }
 
@@ -355,7 +375,26 @@ fn node_app_leads_and_stops_when_it_is_told() {
         let client = NODE.folder().join("warm.js").display().to_string();
         let app = ["node", "--input-type=module", "--eval", IN_NODE];
         lead_in_turn(&VVM.trial(), &app, &[("CLIENT", &client)]);
+        failure_is_told(
+            &VVM.trial(),
+            &app,
+            &[("CLIENT", &client)],
+            "TypeError: Cannot read properties of undefined",
+        );
         refuses_another_clock(&VVM.trial(), &app, &[("CLIENT", &client)]);
+    }
+}
+
+#[test]
+fn clients_are_short_and_have_no_dependencies() {
+    for (language, client, manifest, word) in [
+        (PYTHON, "vvm/__init__.py", "pyproject.toml", "\ndependencies"),
+        (GO, "warm.go", "go.mod", "require"),
+        (NODE, "warm.js", "package.json", "ependencies\""),
+    ] {
+        let read = |name: &str| fs::read_to_string(language.folder().join(name)).unwrap();
+        assert!(read(client).lines().count() <= 300, "{client}");
+        assert!(!read(manifest).contains(word), "{manifest}");
     }
 }
 

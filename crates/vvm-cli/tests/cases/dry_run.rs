@@ -108,7 +108,8 @@ fn dry_run_on_a_locked_storage_succeeds() {
     by_hand.execute_batch("CREATE TABLE x (y); BEGIN EXCLUSIVE").unwrap();
     let (code, out, said) = plan(&trial, &[]);
     assert_eq!((code, said.as_str()), (0, ""));
-    assert!(out.contains("would try again"), "{out}");
+    assert!(out.starts_with("would wait   for payroll as "), "{out}");
+    assert!(out.contains(": the storage can't be used now\n") && out.contains("would try again"), "{out}");
 }
 
 #[test]

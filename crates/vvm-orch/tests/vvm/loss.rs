@@ -89,8 +89,7 @@ fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
         assert!(matches!(refused, NotLeading::Problem(Problem::Lost(Loss::Vanished))), "{refused:?}");
         // The error of the cancelled start is not a problem.
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(Loss::Vanished))));
-        let told = ["b starts", "b is cancelled", "a is cancelled", "a ends"];
-        assert_eq!(journal.lines()[2..], told);
+        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
         process.leaves_nothing(&cluster).await;
         assert_eq!(process.killer.earliest(), None);
     });
@@ -148,17 +147,17 @@ fn standby_with_a_hint_leads_at_once_after_a_release() {
     });
 }
 
-/// Returns a process, and a token that ends its elections' task.
+/// Returns a process, and a token whose cancellation ends the task of its elections.
 fn process(cluster: &Cluster) -> (Process, CancellationToken) {
     let mut process = cluster.process("leader");
-    let at = CancellationToken::new();
+    let end = CancellationToken::new();
     let others = Arc::clone(&process.env.spawn);
-    let spawn = Arc::new(Dropping { only: Some("elections"), at: at.clone(), others });
+    let spawn = Arc::new(Dropping { only: Some("elections"), at: end.clone(), others });
     process.elections = Arc::new(Elections::new(
         Arc::clone(&process.storage) as Arc<_>,
         Env { spawn, ..process.env.clone() },
     ));
-    (process, at)
+    (process, end)
 }
 
 /// Shows I4.
@@ -166,10 +165,10 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
 fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let journal = Journal::default();
-        let (process, at) = process(&cluster);
+        let (process, end) = process(&cluster);
         let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
         let led = running.leading().await.unwrap();
-        at.cancel();
+        end.cancel();
         let Err(problem) = by_itself(running).await else { panic!() };
         assert!(matches!(problem, Problem::Lost(Loss::EngineEnded)), "{problem:?}");
         assert!(problem.to_string().contains("ends at the kill deadline"), "{problem}");
@@ -183,18 +182,18 @@ fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
 
 /// Cancels a token when the leadership monitor has ended.
 #[derive(Debug)]
-struct EndsWithTheMonitor {
-    at: CancellationToken,
+struct CancelsAfterTheMonitor {
+    end: CancellationToken,
     others: Arc<dyn Spawn>,
 }
 
-impl Spawn for EndsWithTheMonitor {
+impl Spawn for CancelsAfterTheMonitor {
     fn spawn(&self, name: &'static str, task: Task) {
-        let at = self.at.clone();
+        let end = self.end.clone();
         let and_then = async move {
             task.await;
             if name == "vvm leadership monitor" {
-                at.cancel();
+                end.cancel();
             }
         };
         self.others.spawn(name, Box::pin(and_then));
@@ -204,9 +203,9 @@ impl Spawn for EndsWithTheMonitor {
 #[test]
 fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
     run(async |cluster| {
-        let (process, at) = process(&cluster);
+        let (process, end) = process(&cluster);
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        config.spawn = Arc::new(EndsWithTheMonitor { at, others: Arc::clone(&process.env.spawn) });
+        config.spawn = Arc::new(CancelsAfterTheMonitor { end, others: Arc::clone(&process.env.spawn) });
         let running =
             Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, Acquisition::DEFAULT);
         running.leading().await.unwrap();

@@ -1,4 +1,4 @@
-//! The orchestrator on `mem`, on a clock that only tests move.
+//! The orchestrator on a storage in memory, and on a clock that only tests move.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

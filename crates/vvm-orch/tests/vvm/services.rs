@@ -127,8 +127,9 @@ fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
     });
 }
 
-/// After a panic, work of the service may still run: no release, no disarming (I4, I6).
-async fn panics(cluster: crate::rig::Cluster, start: Act, work: Act, go: CancellationToken) -> String {
+/// Lets the service panic, and returns the panic's text. Its work may still run, so that nothing is released or disarmed
+/// (I4, I6).
+async fn let_panic(cluster: Cluster, start: Act, work: Act, go: CancellationToken) -> String {
     let journal = Journal::default();
     let process = cluster.process("leader");
     let running = process.launch(vec![
@@ -165,7 +166,7 @@ fn panic_is_a_problem_and_leaves_the_deadline_armed() {
     for (behaviour, text) in cases {
         let go = CancellationToken::new();
         let (start, work) = behaviour(go.clone());
-        run(async |cluster| assert_eq!(panics(cluster, start, work, go).await, text));
+        run(async |cluster| assert_eq!(let_panic(cluster, start, work, go).await, text));
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of this crate and of `primary-only` share: tasks on a clock that moves only when all of them are
-//! idle, so that every run of a test is the same, and what they did.
+//! Shared by the tests of this crate and of `primary-only`: a runtime whose clock moves only when all tasks are idle,
+//! so that every run of a test is the same; tasks that are counted; and a journal of what they did.
 
 use ielections::{Entropy, Spawn, env::Task};
 use std::{
@@ -146,7 +146,7 @@ impl Journal {
 pub(crate) struct Seeded(AtomicU64);
 
 impl Seeded {
-    /// Returns the numbers of the process `name`.
+    /// Returns numbers that depend only on `name`.
     pub(crate) fn of(name: &str) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(name.bytes().map(u64::from).sum())))
     }

@@ -1,7 +1,7 @@
 //! What a handle has seen and written: a storage that shows an earlier state is refused from then on.
 //!
-//! A server that loses an acknowledged write, or lets two win, shows it as soon as a reader knows more. No
-//! leadership is safe on it. Absence is not judged here: records are deleted by hand, too.
+//! A server that loses an acknowledged write, or accepts two under one condition, then shows a state from before one
+//! that this handle knows. No leadership is safe on it. An absent record proves nothing: people delete records, too.
 
 use super::content::{Origin, SlotCell};
 use crate::key::Partition;
@@ -26,7 +26,7 @@ pub(super) struct Mark {
     /// `None` after a release.
     version: Option<Version>,
     batches: DocumentVersion,
-    /// Its epoch alone is counted by us.
+    /// Another program writes the cell: only its epoch can be compared.
     is_foreign: bool,
 }
 
@@ -56,7 +56,7 @@ impl Mark {
     /// Whether a cell that was here can't be at `found` later.
     pub(super) fn excludes(&self, found: &Self) -> bool {
         if self.epoch != found.epoch {
-            // A placeholder has no batches.
+            // Batches are not compared: a placeholder has a larger epoch, and no batches.
             return found.epoch < self.epoch;
         }
         if self.is_foreign || found.is_foreign {
@@ -73,8 +73,10 @@ impl Mark {
 }
 
 impl History {
+    /// Checks that the storage has never gone back.
+    ///
     /// # Errors
-    /// If the storage was found unfit.
+    /// If it has.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         match self.unfit.get() {
             None => Ok(()),
@@ -116,7 +118,7 @@ impl History {
         Ok(())
     }
 
-    /// Each change is one insertion, so a panic elsewhere leaves the map whole.
+    /// Ignores poison, because each change is one insertion.
     fn lock(&self) -> MutexGuard<'_, HashMap<Partition, Mark>> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -65,3 +65,26 @@ pub(super) fn chain<'error>(
 pub(super) fn described(error: &(dyn Error + 'static)) -> String {
     chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+/// For tests of the tables of errors: what a caller learns of a write, and of a read.
+#[cfg(test)]
+pub(super) mod kinds {
+    use super::*;
+
+    pub(in crate::drivers) fn of_write(error: &WriteError) -> &'static str {
+        match error {
+            WriteError::NotApplied(_) => "NotApplied",
+            WriteError::Unknown(_) => "Unknown",
+            WriteError::Fatal(_) => "Fatal",
+            WriteError::Replaced(_) => "Replaced",
+        }
+    }
+
+    pub(in crate::drivers) fn of_read(error: &ReadError) -> &'static str {
+        match error {
+            ReadError::Unavailable(_) => "Unavailable",
+            ReadError::Fatal(_) => "Fatal",
+            ReadError::Replaced(_) => "Replaced",
+        }
+    }
+}

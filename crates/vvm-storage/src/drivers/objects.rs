@@ -6,20 +6,21 @@
 //!
 //! **Objects.** [`Cells`](crate::cells::Cells) keep each slot in one object below the prefix of the URL. A
 //! write is one conditional PUT: `If-None-Match: *` creates an object, `If-Match` with its ETag replaces it
-//! (on Google Cloud Storage: its generation). Tag and content come from one answer. A release writes a
+//! (on Google Cloud Storage: its generation). Tag and content are read from one answer. A release writes a
 //! vacancy. **Nothing is ever deleted or listed**: servers apply a conditional DELETE without its condition.
 //! Retries of the client library are off, and a second copy of a request is refused before it is sent.
 //!
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead.
-//! Opening tries three writes that must be refused: with a wrong tag, of an absent object and of a present
-//! one; and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor` race 16
-//! writers that hold one condition, then watch one writer by readers, and `doctor` does so four times as long.
-//! They name the server that fails, and leave eight small objects below `PREFIX/probe/race/`. A prefix is opened only after `init_storage` has left a mark there: so no
-//! server is used that was not raced, and a mistyped prefix does not lead beside the intended one.
+//! Opening tries three writes that must be refused: the replacement of an absent object, that of a present one
+//! by a wrong tag, and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor`
+//! race: 16 writers write with the same condition, then readers check what one writer writes (`doctor` races
+//! four times as long). A race reports the server that fails, and leaves eight small objects below
+//! `PREFIX/probe/race/`. A prefix is opened only if `init_storage` has left a mark there. So no server is used
+//! without a race, and a mistyped prefix is refused.
 //!
-//! **URL.** `s3://bucket/prefix?region=…`, `gs://bucket/prefix`, `az://container/prefix?account=…`. No place
-//! is taken from the environment: two processes with different environments would use two storages, and both
-//! would lead.
+//! **URL.** `s3://bucket/prefix?region=…`, `gs://bucket/prefix`, `az://container/prefix?account=…`. The
+//! environment names no bucket, region or endpoint: two processes with different environments would use two
+//! storages, and both would lead.
 //!
 //! | option | meaning |
 //! |---|---|
@@ -37,9 +38,10 @@
 //! `az:` `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, client secret, federated token, or managed
 //! identity.
 //!
-//! **Permissions.** `s3:` `s3:GetObject` and `s3:PutObject` below the prefix, and `s3:ListBucket` on the
-//! bucket: without it S3 answers 403 for an object that does not exist. `gs:` `storage.objects.create`,
-//! `get`, `delete` (for replacing) and `list`. `az:` Storage Blob Data Contributor.
+//! **Permissions.** On S3 `s3:GetObject` and `s3:PutObject` below the prefix, and `s3:ListBucket` on the
+//! bucket: without it S3 answers 403 for an object that does not exist. On Google Cloud Storage
+//! `storage.objects.create`, `get`, `delete` (for replacing) and `list`. On Azure Storage Blob Data
+//! Contributor.
 //!
 //! **Cost.** A renewal is one PUT. A look at a slot is one GET. A claim is one PUT, and one GET
 //! more if another candidate was sooner.
@@ -49,7 +51,7 @@
 //! | answer | to a write | to a read |
 //! |---|---|---|
 //! | 200, 201 with a tag | written | the object |
-//! | 200, 201 without a tag, or with the one that was to be replaced: not of an object store | `Unknown` | `Unavailable` |
+//! | 200, 201 without a tag, or with the tag that was to be replaced: a proxy answers | `Unknown` | `Unavailable` |
 //! | 412; 404 `NoSuchKey`, `BlobNotFound`; 409 `BlobAlreadyExists` | refused | 404: no object |
 //! | 404 `NoSuchBucket`, `ContainerNotFound` | `Replaced` | `Replaced` |
 //! | any other 409, 429 | `NotApplied` | `Unavailable` |
@@ -89,7 +91,7 @@ use std::{
 };
 use vvm_clock::{Clock, SystemClock};
 
-/// With its slashes, its ending and the longest prefix, the name of its object has at most 1,024 bytes.
+/// Object stores allow names of 1,024 bytes: the rest is for prefix, slashes and ending.
 const MOST_KEY_BYTES: usize = 512;
 
 /// A handle of a bucket, with connections of its own. [`Cells`](crate::cells::Cells) make a storage of it.
@@ -114,7 +116,7 @@ impl ObjectCells {
         let (address, requests) = connect(url, clock)?;
         race::look(&address, &requests).await?;
         race::probe(&address, &requests).await?;
-        Ok(Self::on(&address, requests))
+        Ok(Self::new(&address, requests))
     }
 
     /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries
@@ -128,10 +130,10 @@ impl ObjectCells {
     pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (address, requests) = connect(url, clock)?;
         race::look(&address, &requests).await?;
-        Ok(Self::on(&address, requests))
+        Ok(Self::new(&address, requests))
     }
 
-    fn on(address: &Address, requests: Requests) -> Self {
+    fn new(address: &Address, requests: Requests) -> Self {
         let opened = Opened::at(address.to_string(), Provenance::Existing);
         Self { requests: Mutex::new(Some(requests)), opened, min_ttl: address.min_ttl }
     }

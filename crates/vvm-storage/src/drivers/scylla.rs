@@ -50,11 +50,10 @@
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL
 //! with another one is refused: two levels on one row do not see each other, and both could lead. A user
-//! needs `SELECT` and `MODIFY` on the keyspace, `CREATE` to create it, and `ALTER` to add columns to the
-//! table of an earlier version. Such a table is refused until [`init_storage`](crate::init_storage) has added
-//! them; its leaders continue meanwhile. `tls_name=*` is for an authority that signs only nodes: any other
-//! holder of its certificates could pose as a node. The client knows nodes only by address, so a host name of
-//! the URL can't replace `tls_name`. Whether a certificate is valid depends on the machine's wall clock.
+//! needs `SELECT` and `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority
+//! that signs only nodes: any other holder of its certificates could pose as a node. The client knows nodes
+//! only by address, so a host name of the URL can't replace `tls_name`. Whether a certificate is valid
+//! depends on the machine's wall clock.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it did not
 //! begin.

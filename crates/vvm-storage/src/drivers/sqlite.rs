@@ -9,9 +9,7 @@
 //! **Reads** see the last commit of any process. They run on the same thread and wait for its commits, but
 //! for no lock of another process. A call whose caller has gone before its turn is skipped.
 //!
-//! **Documents** have tables of their own, and a savepoint for each batch. A file of format 1 has no such
-//! tables and gets them when it is opened. Versions that know only format 1 then refuse to open it; those
-//! that have it open continue.
+//! **Documents** have tables of their own, and a savepoint for each batch.
 //!
 //! **Never early.** Only a write ends a record. A writer stamps each record with boot time, boot id and time
 //! namespace. An age is proven only to a reader of the same boot and namespace, which has the same clock, and

@@ -1,5 +1,5 @@
-//! Documents on a real cluster, as far as their suite does not test them: a table of an earlier version,
-//! which lacks their columns, thousands of deleted documents, and the largest pages.
+//! Documents on a real cluster, as far as their suite does not test them: thousands of deleted documents, and
+//! the largest pages.
 
 use super::{contact_points, copies, session};
 use bytes::Bytes;
@@ -51,32 +51,6 @@ async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> 
 fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
     let id = DocumentId::new(id).unwrap();
     DocumentWrite::Put { id, body: vec![b'x'; bytes].into(), only_if: OnlyIf::Always }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn table_without_document_columns_is_refused_until_init_storage_adds_them() {
-    let (keyspace, url) = fresh("before").await;
-    let storage = led(&url).await;
-    for column in ["last_batch", "last_batch_id", "version"] {
-        let drop = format!("ALTER TABLE {keyspace}.sysvvm DROP {column}");
-        session().await.query_unpaged(drop, ()).await.unwrap();
-    }
-    session().await.await_schema_agreement().await.unwrap();
-    let error = ScyllaStorage::open(&url).await.expect_err("opened");
-    assert!(error.to_string().contains("lacks the columns of documents: run `vvm init-storage`"), "{error}");
-
-    let mut extending = tokio::task::JoinSet::new();
-    for _ in 0..4 {
-        let url = url.clone();
-        extending.spawn(async move { init_storage(&url).await });
-    }
-    for extended in extending.join_all().await {
-        extended.unwrap();
-    }
-    let renewed = entry().renewed(entry().version.next());
-    assert_eq!(storage.commit(partition(), Step::renew(&entry(), &renewed)).await.unwrap(), Done::Applied);
-    let storage = ScyllaStorage::open(&url).await.unwrap();
-    assert_eq!(write(&storage, 0, &[put("a", 1)]).await, Done::Applied);
 }
 
 /// A renewal compares only static columns, but Cassandra reads up to the first live row for them. A node

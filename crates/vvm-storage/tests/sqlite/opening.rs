@@ -1,7 +1,7 @@
 //! Opening names each obstacle and leaves an unsuitable file as it is.
 
 use crate::{ANYWHERE, File, claim, entry, slot, vacant};
-use ielections::{DocumentId, WriteError};
+use ielections::WriteError;
 use rustix::process::geteuid;
 use std::{
     env, fs,
@@ -105,40 +105,6 @@ async fn file_of_a_newer_version_is_refused_and_unchanged() {
     let error = file.open().await.unwrap_err();
     assert!(matches!(error, OpenError::Newer { found: 3, known: 2, .. }), "{error:?}");
     assert_eq!(fs::read(&file.path).unwrap(), before);
-}
-
-/// Returns a file of the first format: without the tables of documents.
-async fn of_the_first_format() -> File {
-    let file = File::used().await;
-    file.by_hand().execute_batch("DROP TABLE batch; DROP TABLE document; PRAGMA user_version = 1").unwrap();
-    file
-}
-
-#[tokio::test]
-async fn file_of_an_older_version_is_upgraded_by_the_first_process_that_opens_it() {
-    let file = of_the_first_format().await;
-    let handles = tokio::join!(file.open(), file.open(), file.open());
-    for handle in [handles.0, handles.1, handles.2] {
-        let handle = handle.unwrap();
-        assert_eq!(handle.read(slot()).await.unwrap(), vacant(Some(1)));
-        assert_eq!(handle.fence_state(&slot()).await.unwrap().last.get(), 0);
-        assert_eq!(handle.document(&slot(), &DocumentId::new("a").unwrap()).await.unwrap(), None);
-    }
-    let version: i64 = file.by_hand().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 2);
-}
-
-#[tokio::test]
-async fn failed_upgrade_leaves_the_file_unchanged() {
-    let file = of_the_first_format().await;
-    // Another program created the second of the two missing tables.
-    file.by_hand().execute_batch("CREATE TABLE document (minutes TEXT)").unwrap();
-    assert!(file.open().await.is_err());
-    let by_hand = file.by_hand();
-    let version: i64 = by_hand.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 1);
-    let found = "SELECT count(*) FROM sqlite_schema WHERE name = 'batch'";
-    assert_eq!(by_hand.query_row(found, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
 
 #[tokio::test]
@@ -371,7 +337,8 @@ async fn file_that_cannot_be_read_names_the_user_that_can() {
     if runs_as_other_user("opening::file_that_cannot_be_read_names_the_user_that_can", &path) {
         let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
         let is_owner = fs::metadata(&path).unwrap().uid() == geteuid().as_raw();
-        let way_in = if is_owner { "correct the rights" } else { "run it as root" };
+        let other = "run it as root, or let this user read and write the file (owner root, mode 0600)";
+        let way_in = if is_owner { "correct the rights" } else { other };
         assert!(error.contains("can't be read by this user") && error.contains(way_in), "{error}");
     }
 }

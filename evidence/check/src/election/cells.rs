@@ -24,6 +24,12 @@ use vvm_storage::{
 
 const NAME: &str = "n";
 
+/// The memory that no candidate uses.
+const FOREIGN: usize = 2;
+
+/// What is no record.
+const GARBAGE: &[u8] = b"garbage";
+
 /// A value of a cell, its number, and its record.
 #[derive(Clone, Hash, Debug)]
 struct Value {
@@ -80,8 +86,10 @@ impl CellWorld {
         self.late.len()
     }
 
+    /// Ends what is under way. An operator deletes what is no record.
     pub(super) fn heal(&mut self) {
         self.late.clear();
+        self.values.retain(|_, value| value.bytes != GARBAGE);
     }
 
     pub(super) fn exists(&self) -> bool {
@@ -90,6 +98,27 @@ impl CellWorld {
 
     pub(super) fn delete(&mut self) {
         self.values.remove(&slot());
+    }
+
+    /// Another program writes what is no record.
+    pub(super) fn garble(&mut self) {
+        self.numbers += 1;
+        let value = Value { bytes: Bytes::from_static(GARBAGE), number: self.numbers, record: None };
+        self.values.insert(slot(), value);
+    }
+
+    /// Another program that uses cells as we do replaces what stands.
+    pub(super) fn overwrite(
+        &mut self,
+        times: (Instant, u64),
+        around: &Arc<Surroundings>,
+        record: impl Fn(&Slot) -> Option<Entry>,
+    ) {
+        self.call(FOREIGN, times, around, async |cells| {
+            let stands = cells.read(slot()).await.ok()?;
+            cells.commit(slot(), Step::claim(&stands, &record(&stands)?)).await.ok()
+        });
+        self.forget(FOREIGN);
     }
 
     /// The process starts again.
@@ -152,7 +181,8 @@ impl CellWorld {
                 Ok(Done::Refused(_)) => Err(Failure::NotApplied),
                 Err(WriteError::NotApplied(_)) => Err(Failure::NotApplied),
                 Err(WriteError::Unknown(_)) => Err(Failure::Unanswered),
-                Err(WriteError::Fatal(_) | WriteError::Replaced(_)) => Err(Failure::Replaced),
+                Err(WriteError::Fatal(_)) => Err(Failure::Fatal),
+                Err(WriteError::Replaced(_)) => Err(Failure::Replaced),
             },
         });
         self.keeps = false;
@@ -226,6 +256,7 @@ fn shown(seen: Result<Option<Slot>, ReadError>) -> Result<Answer, Failure> {
     match seen {
         Ok(slot) => Ok(Answer(slot)),
         Err(ReadError::Unavailable(_)) => Err(Failure::Unanswered),
-        Err(ReadError::Fatal(_) | ReadError::Replaced(_)) => Err(Failure::Replaced),
+        Err(ReadError::Fatal(_)) => Err(Failure::Fatal),
+        Err(ReadError::Replaced(_)) => Err(Failure::Replaced),
     }
 }

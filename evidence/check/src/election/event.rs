@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
     pub(crate) what: What,
-    /// The number of the process, or of a late write.
+    /// The number of the process, of a late write, or of a server.
     pub(crate) process: usize,
     /// The number of its actor.
     pub(crate) actor: usize,
@@ -39,12 +39,20 @@ pub(crate) enum What {
     Pause,
     /// All messages of a process are lost until it is mended.
     Cut,
-    /// A leader that has not lost its leadership releases it. The only one that is no fault.
+    /// A leader that has not lost its leadership releases it. No fault.
     Release,
     /// Another program deletes the record, and its epoch with it.
     Deleted,
     /// Another program deletes the record, and its epoch stays.
     Vacated,
+    /// Another program writes a record of its own, and has not waited for it.
+    Overwritten,
+    /// Another program writes what is no record.
+    Garbled,
+    /// A standby copies the state of the primary. No fault.
+    Replicates,
+    /// A standby is promoted, with what it has. No fault: it stands for the end of the primary.
+    Promotes,
 }
 
 impl What {
@@ -53,7 +61,7 @@ impl What {
     }
 
     pub(crate) fn is_fault(self) -> bool {
-        self.is_bounded() && self != Self::Release
+        self.is_bounded() && !matches!(self, Self::Release | Self::Replicates | Self::Promotes)
     }
 
     /// What a story says after the name of the process, or of the request.
@@ -81,6 +89,10 @@ impl What {
             Self::Release => " stops its work and releases",
             Self::Deleted => "another program deletes the record and its epoch",
             Self::Vacated => "another program deletes the record",
+            Self::Overwritten => "another program writes a record of its own",
+            Self::Garbled => "another program writes what is no record",
+            Self::Replicates => " copies the primary",
+            Self::Promotes => " is promoted",
         }
     }
 }

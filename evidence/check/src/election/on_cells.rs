@@ -23,6 +23,9 @@ impl World {
         let around = Arc::clone(cx.around);
         let answer = cells.arrive(number, times, &around, (request, keeps));
         cx.notes.tell(|| format!("    the handle of {} answers {answer:?}", self.processes[number].name));
+        if matches!(answer, Err(Failure::Fatal)) {
+            cx.notes.reach("a cell that can't be read");
+        }
         self.observe_cells(cx);
         answer
     }
@@ -39,7 +42,7 @@ impl World {
     }
 
     /// What was written since the last look: epochs rise, and no write lands after the next acquisition (I2).
-    fn observe_cells(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn observe_cells(&mut self, cx: &mut Context<'_>) {
         let written = self.cells.as_mut().map(CellWorld::take_written).unwrap_or_default();
         let is_placeholder = |entry: &Entry| entry.holder.as_str().starts_with("none:");
         for (before, after) in written {

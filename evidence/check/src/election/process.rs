@@ -99,6 +99,8 @@ pub(crate) enum Failure {
     NotApplied,
     /// The storage was replaced.
     Replaced,
+    /// The storage can't be used as it is.
+    Fatal,
 }
 
 impl Process {
@@ -117,8 +119,9 @@ impl Process {
         // Less often than by default, which is within the rules and makes fewer states.
         let poll = self.ttl.get() * around.poll / 25;
         let terms = Terms { poll, ..Terms::new(holder, self.ttl) };
-        let wall = Arc::new(MockWallClock::new());
-        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, wall);
+        let wall = MockWallClock::new();
+        wall.set(around.wall);
+        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, Arc::new(wall));
         let kind = Kind::Campaigning(Box::new(campaign));
         self.actors.push(Actor { kind, wake_at: self.clock, call: None });
     }
@@ -160,6 +163,7 @@ impl Process {
         let read = |answer: Result<Option<Slot>, Failure>| match answer {
             Ok(slot) => Ok(slot.unwrap_or(Slot::Vacant(Vacant::default()))),
             Err(Failure::Replaced) => Err(ReadError::Replaced("replaced".into())),
+            Err(Failure::Fatal) => Err(ReadError::Fatal("fatal".into())),
             Err(Failure::Unanswered | Failure::NotApplied) => Err(ReadError::Unavailable("failed".into())),
         };
         let written = |answer: Result<Option<Slot>, Failure>| {
@@ -167,6 +171,7 @@ impl Process {
                 Failure::Unanswered => WriteError::Unknown("failed".into()),
                 Failure::NotApplied => WriteError::NotApplied("failed".into()),
                 Failure::Replaced => WriteError::Replaced("replaced".into()),
+                Failure::Fatal => WriteError::Fatal("fatal".into()),
             })
         };
         let swap = |refused: Option<Slot>| refused.map_or(Swap::Swapped, Swap::Mismatch);
@@ -253,6 +258,11 @@ impl Process {
                 let left = campaign.abandon().into_iter().flat_map(|(_, entries)| entries);
                 left.for_each(|entry| self.begin_release(&entry, cx));
                 self.begin(cx.around);
+                // Its host pauses before it tries again.
+                let pause = self.ttl.get() / 5;
+                let begun = |actor: &&mut Actor| matches!(actor.kind, Kind::Campaigning(_));
+                let begun = self.actors.iter_mut().filter(begun);
+                begun.for_each(|actor| actor.wake_at = self.clock.after(pause));
                 return;
             }
         };

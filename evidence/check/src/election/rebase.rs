@@ -110,6 +110,10 @@ impl Names {
     }
 
     fn visit(&mut self, world: &mut World) {
+        if world.servers.is_some() {
+            // They are compared with dates.
+            self.least_epoch = Some(1);
+        }
         if world.is_foreign || world.left(What::Deleted) > 0 {
             // After a deletion epochs begin again with 1, and then records of two incarnations in one epoch are
             // ordered by their writes. So both keep their numbers.
@@ -117,6 +121,8 @@ impl Names {
             self.keeps_writes = true;
         }
         self.slot(&mut world.slot);
+        let servers = world.servers.iter_mut().flat_map(|servers| &mut servers.servers);
+        servers.for_each(|server| self.slot(&mut server.slot));
         for process in &mut world.processes {
             let clock = process.clock;
             let past = NOW.until(clock).as_nanos() as u64;
@@ -177,7 +183,7 @@ impl Hash for World {
         self.processes.hash(to);
         self.late.hash(to);
         (&self.left, self.faults, self.last_claim, self.is_foreign).hash(to);
-        (self.last_was_placeholder, &self.cells).hash(to);
+        (self.last_was_placeholder, &self.cells, &self.servers).hash(to);
     }
 }
 
@@ -214,6 +220,6 @@ impl Hash for Answer {
     }
 }
 
-fn hash_slot<H: Hasher>(slot: &Slot, to: &mut H) {
+pub(super) fn hash_slot<H: Hasher>(slot: &Slot, to: &mut H) {
     (slot.entry(), slot.last_epoch()).hash(to);
 }

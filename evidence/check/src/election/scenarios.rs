@@ -6,6 +6,7 @@ use super::{
     event::What::{self, *},
     process::Process,
     rebase::NOW,
+    servers::{self, Servers},
     settings::{Settings, Surroundings},
     world::World,
 };
@@ -25,7 +26,14 @@ pub(crate) struct Scenario {
     /// The longest story, in events.
     pub(crate) depth: usize,
     left: &'static [(What, u8)],
-    is_of_cells: bool,
+    storage: Storage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    Slot,
+    Cells,
+    Servers,
 }
 
 const fn scenario(
@@ -35,7 +43,7 @@ const fn scenario(
     (faults, depth): (u8, usize),
     left: &'static [(What, u8)],
 ) -> Scenario {
-    Scenario { name, candidates, draws, faults, depth, left, is_of_cells: false }
+    Scenario { name, candidates, draws, faults, depth, left, storage: Storage::Slot }
 }
 
 /// Every share of this TTL is whole, also on clocks that run at 9/10 and 11/10. So is every share of its half.
@@ -44,12 +52,12 @@ const APART: &[(u64, u64)] = &[(9, TTL), (11, TTL)];
 const NETWORK: &[(What, u8)] = &[(Slow, 2), (Late, 1), (Crash, 1), (Pause, 1), (Cut, 1)];
 const FALSE: &[(What, u8)] = &[(Slow, 1), (Late, 1), (Twice, 1), (NotApplied, 1), (Broken, 1), (Replaced, 1)];
 const RELEASES: &[(What, u8)] = &[(Release, 2), (Slow, 2), (Late, 1), (Twice, 1), (Cut, 1)];
-const OTHERS: &[(What, u8)] = &[(Deleted, 1), (Vacated, 1), (Slow, 1), (Late, 1)];
+const OTHERS: &[(What, u8)] = &[(Deleted, 1), (Vacated, 1), (Overwritten, 1), (Slow, 1), (Late, 1)];
 
-/// The scenario whose kill deadlines are moved.
-pub(crate) const NETWORKED: &str = "two candidates";
+const NETWORKED: &str = "two candidates";
 pub(crate) const FOREIGN: &str = "records changed by another program";
 
+/// The kill deadlines of the first are moved.
 pub(crate) const ALL: [Scenario; 8] = [
     scenario(NETWORKED, APART, false, (2, 26), NETWORK),
     scenario("equal clocks", &[(10, TTL), (10, TTL)], true, (2, 24), NETWORK),
@@ -73,19 +81,28 @@ pub(crate) const REACHED: [&str; 27] = [
 ];
 
 /// The scenarios on cells.
-pub(super) const CELLS: [Scenario; 2] = [
+pub(super) const CELLS: [Scenario; 3] = [
     Scenario {
-        is_of_cells: true,
+        storage: Storage::Cells,
         ..scenario("cells that are deleted", APART, false, (2, 16), TWICE_DELETED)
     },
-    Scenario { is_of_cells: true, ..scenario("cells, and late writes", APART, false, (2, 12), CELL_WRITES) },
+    Scenario {
+        storage: Storage::Cells,
+        ..scenario("cells that another program writes", APART, false, (2, 14), CELLS_OF_OTHERS)
+    },
+    Scenario {
+        storage: Storage::Cells,
+        ..scenario("cells, and late writes", APART, false, (2, 12), CELL_WRITES)
+    },
 ];
+const CELLS_OF_OTHERS: &[(What, u8)] = &[(Overwritten, 1), (Garbled, 1), (Deleted, 1), (Late, 1)];
 const TWICE_DELETED: &[(What, u8)] = &[(Deleted, 2), (Pause, 1)];
 const CELL_WRITES: &[(What, u8)] =
     &[(Deleted, 1), (Slow, 1), (Late, 1), (Twice, 1), (Broken, 1), (Crash, 1), (Release, 1)];
 
 /// What has to be reached on cells, besides each fault.
-pub(super) const REACHED_ON_CELLS: [&str; 11] = [
+pub(super) const REACHED_ON_CELLS: [&str; 12] = [
+    "a cell that can't be read",
     "a placeholder",
     "a placeholder after a placeholder",
     "a shorter placeholder",
@@ -96,6 +113,48 @@ pub(super) const REACHED_ON_CELLS: [&str; 11] = [
     "a late write of a cell that applies",
     "a late write of a cell that is refused",
     "Stolen",
+    "a state that recovers",
+];
+
+/// The scenarios of a database of which standbys are promoted.
+pub(super) const SERVERS: [Scenario; 4] = [
+    on_servers("fail-overs", APART, (0, 17), FAIL_OVERS),
+    on_servers("a fail-over, and late messages", APART, (2, 15), FAIL_OVER),
+    on_servers("a fail-over while a leader is stopped", APART, (1, 17), WHILE_STOPPED),
+    on_servers("fail-overs, and a shorter TTL on the fast clock", SHORTER, (0, 15), FAIL_OVERS),
+];
+const SHORTER: &[(u64, u64)] = &[(9, TTL), (11, TTL / 2)];
+const FAIL_OVERS: &[(What, u8)] = &[(Promotes, 2), (Replicates, 2), (Release, 1)];
+const WHILE_STOPPED: &[(What, u8)] = &[(Promotes, 1), (Replicates, 1), (Pause, 1)];
+const FAIL_OVER: &[(What, u8)] =
+    &[(Promotes, 1), (Replicates, 1), (Slow, 1), (Late, 1), (Broken, 1), (Crash, 1)];
+
+const fn on_servers(
+    name: &'static str,
+    candidates: &'static [(u64, u64)],
+    bounds: (u8, usize),
+    left: &'static [(What, u8)],
+) -> Scenario {
+    Scenario { storage: Storage::Servers, ..scenario(name, candidates, false, bounds, left) }
+}
+
+/// What has to be reached on servers, besides each fault.
+pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
+    "a fail-over that lost nothing",
+    "a fail-over that lost a renewal",
+    "a fail-over that lost a claim",
+    "a fail-over that lost a release",
+    "two promotions of one timeline",
+    "an adoption",
+    "an adoption of slots without a row",
+    "a slot without a row is adopted",
+    "a late write to a deposed primary",
+    "a late write that applies",
+    "a claim after an adoption",
+    "a leader after a fail-over",
+    "StorageReplaced",
+    "Stolen",
+    "a kill while working",
     "a state that recovers",
 ];
 
@@ -118,8 +177,12 @@ impl Scenario {
 
     fn world(&self, settings: &Settings) -> World {
         // Less often than by default, which is within the rules and makes fewer states.
-        let poll = if self.is_of_cells { 12 } else { 6 };
-        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 }, poll);
+        let (poll, wall) = match self.storage {
+            Storage::Slot => (6, Duration::ZERO),
+            Storage::Cells => (12, Duration::ZERO),
+            Storage::Servers => (24, servers::WALL),
+        };
+        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 }, poll, wall);
         let rate = |rate: u64| match (around.drops(Assumption::Clocks), rate) {
             (true, 9) => 8,
             (true, 11) => 12,
@@ -130,7 +193,14 @@ impl Scenario {
             Some(Process::new(name, rate(*tenths), Ttl::new(Duration::from_millis(*ttl)).ok()?, NOW))
         });
         let mut world = World::new(processes.collect(), self.left.to_vec(), self.faults, around);
-        world.cells = self.is_of_cells.then(|| CellWorld::settled(&world.around));
+        match self.storage {
+            Storage::Slot => {}
+            Storage::Cells => world.cells = Some(CellWorld::settled(&world.around)),
+            Storage::Servers => {
+                let max_ttl = world.processes.iter().map(|process| process.ttl).max();
+                world.servers = max_ttl.map(Servers::new);
+            }
+        }
         world
     }
 }

@@ -26,13 +26,15 @@ pub(crate) struct Surroundings {
     pub(crate) settings: Settings,
     /// The longest pause between two looks, in parts of 25 of a TTL.
     pub(crate) poll: u32,
+    /// What the wall clocks of candidates show.
+    pub(crate) wall: Duration,
     draw: u64,
     incarnations: AtomicU64,
 }
 
 impl Surroundings {
-    pub(crate) fn new(settings: &Settings, draw: u64, poll: u32) -> Arc<Self> {
-        Arc::new(Self { settings: settings.clone(), poll, draw, incarnations: AtomicU64::new(0) })
+    pub(crate) fn new(settings: &Settings, draw: u64, poll: u32, wall: Duration) -> Arc<Self> {
+        Arc::new(Self { settings: settings.clone(), poll, wall, draw, incarnations: AtomicU64::new(0) })
     }
 
     pub(crate) fn drops(&self, assumption: Assumption) -> bool {

@@ -4,10 +4,11 @@ use super::{
     cells::CellWorld,
     event::{Event, What},
     process::{Actor, Answer, Call, Failure, Kind, Process, Request},
+    servers::Servers,
     settings::{Context, Surroundings},
 };
 use crate::{assumption::Assumption, notes::Notes};
-use ielections::{Epoch, Incarnation, Slot, Vacant};
+use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Vacant, Version};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
 use vvm_storage::{Decision, Shown, SlotAlone, Step, decide};
@@ -34,6 +35,8 @@ pub(crate) struct World {
     pub(crate) last_was_placeholder: bool,
     /// The storage, if it is cells. Then `slot` is not used.
     pub(crate) cells: Option<CellWorld>,
+    /// The storage, if servers of it are promoted. Then `slot` is not used.
+    pub(crate) servers: Option<Servers>,
     pub(crate) around: Arc<Surroundings>,
 }
 
@@ -56,6 +59,7 @@ impl World {
             incarnations: 0,
             last_was_placeholder: false,
             cells: None,
+            servers: None,
             around,
         };
         world.processes.iter_mut().for_each(|process| process.begin(&world.around));
@@ -82,6 +86,7 @@ impl World {
     pub(crate) fn heal(&mut self) {
         (self.faults, self.late, self.left) = (0, Vec::new(), Vec::new());
         self.cells.iter_mut().for_each(CellWorld::heal);
+        self.servers.iter_mut().for_each(|servers| servers.late.clear());
         for process in &mut self.processes {
             (process.is_paused, process.is_cut) = (false, false);
             process.calls().for_each(|call| call.is_slow = false);
@@ -170,6 +175,22 @@ impl World {
         if self.slot.entry().is_some() || self.cells.as_ref().is_some_and(CellWorld::exists) {
             add(What::Deleted, 0, 0);
             add(What::Vacated, 0, 0);
+            add(What::Overwritten, 0, 0);
+            add(What::Garbled, 0, 0);
+        }
+        // Only a request that arrives notices a promotion, so it may as well come just before one.
+        let has_not_arrived = |actor: &Actor| actor.call.as_ref().is_some_and(|call| call.answer.is_none());
+        let mut actors = self.processes.iter().flat_map(|process| &process.actors);
+        let matters = !self.late.is_empty() || actors.any(has_not_arrived);
+        if let Some(servers) = &self.servers {
+            for standby in servers.standbys() {
+                if matters {
+                    add(What::Promotes, standby, 0);
+                }
+                if servers.lags(standby) {
+                    add(What::Replicates, standby, 0);
+                }
+            }
         }
         events
     }
@@ -200,6 +221,7 @@ impl World {
         cx.notes.tell(|| self.told(event));
         self.spend(what, cx);
         around.set_incarnations(self.incarnations);
+        let primary = self.servers.as_ref().map(|servers| servers.servers[servers.primary].clone());
         match what {
             What::TimePasses => {}
             What::Resume => self.processes[number].is_paused = false,
@@ -224,6 +246,8 @@ impl World {
             What::Deleted if self.cells.is_some() => {
                 self.cells.iter_mut().for_each(CellWorld::delete);
             }
+            What::Overwritten => self.overwritten(cx),
+            What::Garbled => self.cells.iter_mut().for_each(CellWorld::garble),
             What::Deleted | What::Vacated => {
                 let last_epoch = self.slot.last_epoch().filter(|_| what == What::Vacated);
                 self.slot = Slot::Vacant(Vacant { last_epoch });
@@ -233,10 +257,14 @@ impl World {
             What::Lands if self.cells.is_some() => self.cell_lands(number, cx),
             What::Lands => {
                 let request = self.late.remove(number);
-                if self.arrive(&request, cx).0.is_none() {
+                if self.servers.is_some() {
+                    self.lands_at_servers(number, &request, cx);
+                } else if self.arrive(&request, cx).0.is_none() {
                     cx.notes.reach("a late write that applies");
                 }
             }
+            What::Replicates => self.servers.iter_mut().for_each(|servers| servers.replicate(number)),
+            What::Promotes => self.promoted(number, cx),
             What::Arrives => self.arrives(number, actor, cx),
             What::Answered | What::Twice => {
                 if what == What::Twice {
@@ -267,6 +295,10 @@ impl World {
         }
         self.incarnations = around.incarnations();
         self.observe(cx);
+        if what != What::Replicates {
+            self.servers.iter_mut().for_each(|servers| servers.note_change(primary.as_ref()));
+        }
+        self.observe_servers(cx);
     }
 
     /// The process ends, and is started again. A write that it has sent may still arrive.
@@ -282,11 +314,35 @@ impl World {
                 if self.cells.is_some() {
                     let _unanswered = self.arrive_at_cells(number, &request, true, cx);
                 } else {
-                    self.late.push(request);
+                    self.keep_late(number, request);
                 }
             }
         }
         self.cells.iter_mut().for_each(|cells| cells.forget(number));
+        self.servers.iter_mut().for_each(|servers| servers.open(number));
+    }
+
+    fn keep_late(&mut self, number: usize, request: Request) {
+        if let Some(servers) = &mut self.servers {
+            servers.late.push(servers.handles[number].witness);
+        }
+        self.late.push(request);
+    }
+
+    /// Another program takes the slot over, with a record that candidates have to wait for.
+    fn overwritten(&mut self, cx: &mut Context<'_>) {
+        let Some(ttl) = self.processes.iter().map(|process| process.ttl).max() else { return };
+        let foreign = |stands: &Slot| {
+            let version = Version { incarnation: Incarnation::from_bytes([255; 16]), write: 0 };
+            let epoch = Epoch::following(stands.last_epoch(), Duration::ZERO).ok()?;
+            Some(Entry { holder: Holder::new("another program").ok()?, version, ttl, epoch })
+        };
+        if let Some(cells) = &mut self.cells {
+            cells.overwrite((self.processes[0].clock, self.now), cx.around, foreign);
+            self.observe_cells(cx);
+        } else if let Some(entry) = foreign(&self.slot) {
+            self.arrive(&Request::Write(Step::claim(&self.slot, &entry)), cx);
+        }
     }
 
     /// Keeps a write under way, which then arrives late or never.
@@ -294,10 +350,12 @@ impl World {
         let call = self.processes[number].actors[actor].call.as_ref();
         let under_way = |call: &&Call| matches!(call.request, Request::Write(_)) && call.answer.is_none();
         let kept = call.filter(under_way).map(|call| call.request.clone());
-        if self.cells.is_none() {
-            self.late.extend(kept);
-        } else if let Some(request) = kept {
-            let _unanswered = self.arrive_at_cells(number, &request, true, cx);
+        match kept {
+            Some(request) if self.cells.is_some() => {
+                let _unanswered = self.arrive_at_cells(number, &request, true, cx);
+            }
+            Some(request) => self.keep_late(number, request),
+            None => {}
         }
     }
 
@@ -308,6 +366,7 @@ impl World {
         let request = call.request.clone();
         let answer = match self.cells {
             Some(_) => self.arrive_at_cells(number, &request, false, cx),
+            None if self.servers.is_some() => self.arrive_at_servers(number, &request, cx),
             None => Ok(self.arrive(&request, cx)),
         };
         self.processes[number].actors[actor]
@@ -317,7 +376,7 @@ impl World {
     }
 
     /// A request reaches the storage.
-    fn arrive(&mut self, request: &Request, cx: &mut Context<'_>) -> Answer {
+    pub(super) fn arrive(&mut self, request: &Request, cx: &mut Context<'_>) -> Answer {
         let Request::Write(step) = request else { return Answer(Some(self.slot.clone())) };
         let Ok(decision) = decide(&SlotAlone(&self.slot), step);
         let decision = match step {
@@ -364,7 +423,10 @@ impl World {
 
     fn told(&self, Event { what, process, actor }: Event) -> String {
         let subject = match what {
-            What::TimePasses | What::Deleted | What::Vacated => String::new(),
+            What::TimePasses | What::Deleted | What::Vacated | What::Overwritten | What::Garbled => {
+                String::new()
+            }
+            What::Replicates | What::Promotes => format!("server {}", process + 1),
             What::Lands if self.cells.is_some() => "a write of a cell".into(),
             What::Lands => self.late[process].told(),
             What::Woken

@@ -118,7 +118,7 @@ struct Participant {
     is_asked: bool,
 }
 
-#[derive(Clone, Copy, Hash)]
+#[derive(Clone, Hash)]
 enum Sent {
     Message(FromApp),
     Garbage,
@@ -262,7 +262,8 @@ impl World {
             Effect::Ends(ending) => notes.reach(match ending {
                 Ending::Asked(_) => "asked to stop",
                 Ending::Stopped => "stopped unasked",
-                Ending::Gone => "a lost connection",
+                // No app of this model says it: it takes the way of a lost connection.
+                Ending::Failed(_) | Ending::Gone => "a lost connection",
                 Ending::NotLeading => "no leading in time",
                 Ending::NotAlive => "no alive in time",
                 Ending::NotStopped => "no stopped in time",

@@ -1,5 +1,5 @@
-//! [`Replicas`]: a primary and its standby, which take turns at two addresses, and the fail-overs between them. On PostgreSQL
-//! and on MariaDB.
+//! [`Replicas`]: a primary and its standby at two addresses, and the fail-overs between them. On PostgreSQL and on
+//! MariaDB.
 
 use super::{
     TTL,
@@ -117,18 +117,21 @@ impl Faulty for MariaDb {
     }
 }
 
-/// A primary with one standby, which has all of its writes but before a fail-over that forgets some.
+/// A primary with one standby. The standby has all of the primary's writes, except before a fail-over that is to lose
+/// some.
 pub(super) struct Replicas<S> {
     name: String,
     primary: S,
     /// `None` after it was promoted.
     standby: Option<S>,
-    /// The one before, if it is to be used again.
+    /// The primary before a fail-over, if it is to be the primary again.
     former: Option<S>,
+    /// The backup to restore.
     copy: Option<Copy>,
     /// In the order of the URL.
     addresses: [SocketAddr; 2],
     front: Front,
+    /// The fault that was injected last, until it is repaired.
     to_repair: Option<Fault>,
 }
 

@@ -28,10 +28,6 @@ pub(crate) const MARK: &str = "SAFETY";
 /// The environment variable that tells a worker by which of the programs it was started.
 pub(crate) const PROGRAM: &str = "SAFETY_PROGRAM";
 
-/// DynamoDB Local takes any credentials, and needs some.
-pub(crate) const LOCAL_CREDENTIALS: [(&str, &str); 2] =
-    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
-
 /// What all instances have in common.
 pub(crate) struct Setup {
     /// The `vvm` under test, and an older one if there is one. Each instance changes it at each start.
@@ -184,8 +180,7 @@ impl Setup {
             .args(&self.worker.line)
             .envs(self.worker.variables.iter().map(|(name, value)| (name, value)))
             .env(MARK, self.mark(number, starts))
-            .env(PROGRAM, turn.to_string())
-            .envs(LOCAL_CREDENTIALS);
+            .env(PROGRAM, turn.to_string());
         let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
         let mut command = match &terminal {
             Some(terminal) => terminal.command(&line)?,

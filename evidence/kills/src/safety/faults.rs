@@ -3,7 +3,7 @@
 
 use super::{
     candidates::Instance,
-    processes::{self, Process},
+    processes::{Process, Tree},
 };
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,10 +49,7 @@ enum Action {
 /// The processes of one candidate.
 struct CandidateProcesses {
     index: usize,
-    guardian: Process,
-    host: Option<Process>,
-    keeper: Option<Process>,
-    worker: Option<Process>,
+    tree: Tree,
     /// Whether its worker works. A warm one waits first.
     leads: bool,
     has_terminal: bool,
@@ -60,24 +57,20 @@ struct CandidateProcesses {
 
 impl CandidateProcesses {
     fn of((index, instance): (usize, &Instance)) -> Option<Self> {
-        let guardian = instance.guardian()?;
-        let first =
-            |of: Process| processes::children(of.number).first().and_then(|number| Process::of(*number));
-        let host = first(guardian);
-        let keeper = host.and_then(first);
-        let worker = keeper.and_then(first);
-        let leads = worker.is_some_and(|worker| instance.works(worker));
-        Some(Self { index, guardian, host, keeper, worker, leads, has_terminal: instance.has_terminal() })
+        let tree = Tree::of(instance.guardian()?);
+        let leads = tree.worker.is_some_and(|worker| instance.works(worker));
+        Some(Self { index, tree, leads, has_terminal: instance.has_terminal() })
     }
 
     /// Returns the possible targets.
     fn targets(&self) -> Vec<Target> {
+        let Tree { host, keeper, worker, .. } = &self.tree;
         let there = [
             (Target::Guardian, true),
-            (Target::Host, self.host.is_some()),
-            (Target::Keeper, self.keeper.is_some()),
-            (Target::Worker, self.worker.is_some()),
-            (Target::GuardianAndHost, self.host.is_some()),
+            (Target::Host, host.is_some()),
+            (Target::Keeper, keeper.is_some()),
+            (Target::Worker, worker.is_some()),
+            (Target::GuardianAndHost, host.is_some()),
             (Target::Terminal, self.has_terminal),
         ];
         there.into_iter().filter_map(|(target, is_there)| is_there.then_some(target)).collect()
@@ -85,12 +78,13 @@ impl CandidateProcesses {
 
     /// Returns the processes of a target.
     fn processes(&self, target: Target) -> Vec<Process> {
+        let Tree { guardian, host, keeper, worker } = self.tree;
         let processes = match target {
-            Target::Guardian => [Some(self.guardian), None],
-            Target::Host => [self.host, None],
-            Target::Keeper => [self.keeper, None],
-            Target::Worker => [self.worker, None],
-            Target::GuardianAndHost => [Some(self.guardian), self.host],
+            Target::Guardian => [Some(guardian), None],
+            Target::Host => [host, None],
+            Target::Keeper => [keeper, None],
+            Target::Worker => [worker, None],
+            Target::GuardianAndHost => [Some(guardian), host],
             Target::Terminal => [None, None],
         };
         processes.into_iter().flatten().collect()
@@ -158,7 +152,7 @@ impl Faults {
     }
 
     fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
-        let CandidateProcesses { guardian, host, keeper, .. } = *candidate;
+        let Tree { guardian, host, keeper, .. } = candidate.tree;
         if target != Target::Worker {
             self.hit.extend(candidate.processes(target));
         }

@@ -1,4 +1,4 @@
-//! Processes in /proc: whether one still runs, its children, and those with a mark in their environment.
+//! Processes in /proc: whether one still runs, the tree of a `vvm`, and those with a mark in their environment.
 
 use rustix::process::Pid;
 use std::fs;
@@ -38,6 +38,27 @@ impl Marked {
     }
 }
 
+/// The processes of one `vvm run` or `vvm once`, as far as they exist.
+pub(crate) struct Tree {
+    pub(crate) guardian: Process,
+    pub(crate) host: Option<Process>,
+    pub(crate) keeper: Option<Process>,
+    pub(crate) worker: Option<Process>,
+}
+
+impl Tree {
+    pub(crate) fn of(guardian: Process) -> Self {
+        let first = |of: Process| {
+            let path = format!("/proc/{0}/task/{0}/children", of.number);
+            let children = fs::read_to_string(path).unwrap_or_default();
+            Process::of(children.split_whitespace().next()?.parse().ok()?)
+        };
+        let host = first(guardian);
+        let keeper = host.and_then(first);
+        Self { guardian, host, keeper, worker: keeper.and_then(first) }
+    }
+}
+
 /// Returns the state of a process and the fields behind it (proc(5)). `None` if there is no such process.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -54,12 +75,6 @@ pub(crate) fn has_ended(pid: i32) -> bool {
 /// Returns the parent of a process. `None` if it has ended.
 pub(crate) fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
-}
-
-/// Returns the children of a process; none if it has ended.
-pub(crate) fn children(pid: i32) -> Vec<i32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Returns every process with a variable in its environment for which `is_mark` holds. The environment of a

@@ -69,12 +69,12 @@ pub async fn a_late_claim_is_refused_after_the_release(storage: &impl StorageUnd
     let (first, second) = (scene.entry(1, 1), scene.entry(2, 2));
     scene.claim(None, &first).await;
     scene.release(&first).await;
-    let ghost = scene.here.insert_if_not_exist(&scene.key, vacant(None), &first).await.unwrap();
-    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(1))));
+    let late = scene.here.insert_if_not_exist(&scene.key, vacant(None), &first).await.unwrap();
+    assert_eq!(late, Claim::Refused(vacant_slot(Some(1))));
     scene.claim(Some(1), &second).await;
     scene.release(&second).await;
-    let ghost = scene.here.insert_if_not_exist(&scene.key, vacant(Some(1)), &second).await.unwrap();
-    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(2))));
+    let late = scene.here.insert_if_not_exist(&scene.key, vacant(Some(1)), &second).await.unwrap();
+    assert_eq!(late, Claim::Refused(vacant_slot(Some(2))));
     assert_eq!(scene.stands().await, vacant_slot(Some(2)));
 }
 
@@ -200,59 +200,6 @@ pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTe
     assert_eq!(scene.stands().await, vacant_slot(Some(5)));
 }
 
-/// The outcome of a write.
-pub(super) enum Settled {
-    Applied,
-    /// Refused; this is the slot.
-    Refused(Slot),
-    /// Not applied so far, and may still be; this is the slot.
-    Undecided(Slot),
-}
-
-/// Reads the slot, until the storage answers.
-pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
-    loop {
-        match handle.get(key).await {
-            Ok(slot) => return slot,
-            Err(ReadError::Unavailable(_)) => tokio::task::yield_now().await,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Resolves an unknown outcome by a read-back.
-pub(super) async fn settled<K: Key>(
-    outcome: Result<Result<(), Slot>, WriteError>,
-    ours: &Entry,
-    handle: &dyn TtlStorage<K>,
-    key: &K,
-) -> Settled {
-    match outcome {
-        Ok(Ok(())) => Settled::Applied,
-        Ok(Err(slot)) => Settled::Refused(slot),
-        Err(WriteError::NotApplied(_)) => Settled::Refused(standing(handle, key).await),
-        Err(WriteError::Unknown(_)) => match standing(handle, key).await {
-            slot if slot.entry() == Some(ours) => Settled::Applied,
-            slot => Settled::Undecided(slot),
-        },
-        Err(error) => panic!("{error}"),
-    }
-}
-
-pub(super) fn of_claim(claim: Claim) -> Result<(), Slot> {
-    match claim {
-        Claim::Claimed => Ok(()),
-        Claim::Refused(slot) => Err(slot),
-    }
-}
-
-pub(super) fn of_swap(swap: Swap) -> Result<(), Slot> {
-    match swap {
-        Swap::Swapped => Ok(()),
-        Swap::Mismatch(slot) => Err(slot),
-    }
-}
-
 /// A released slot shows the epoch of its last leadership, after one release and after many.
 pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
@@ -297,8 +244,8 @@ pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTes
     let reopened = storage.open().await;
     assert_eq!(reopened.get(&key).await.unwrap(), held(&renewed));
     assert_eq!(reopened.get(&other).await.unwrap(), vacant_slot(Some(9)));
-    let ghost = reopened.insert_if_not_exist(&other, vacant(None), &scene.entry(3, 1)).await.unwrap();
-    assert_eq!(ghost, Claim::Refused(vacant_slot(Some(9))));
+    let late = reopened.insert_if_not_exist(&other, vacant(None), &scene.entry(3, 1)).await.unwrap();
+    assert_eq!(late, Claim::Refused(vacant_slot(Some(9))));
 }
 
 /// The smallest and the largest epoch are kept, in a record and after its release.
@@ -355,5 +302,57 @@ pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl 
         scene.release(&standing).await;
         assert_eq!(scene.stands().await, vacant_slot(Some(epoch)), "after a release");
         last_epoch = Some(epoch);
+    }
+}
+
+/// The outcome of a write, with the slot if it was not applied.
+pub(super) enum Settled {
+    Applied,
+    Refused(Slot),
+    /// It may still be applied.
+    Undecided(Slot),
+}
+
+/// Reads the slot, until the storage answers.
+pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
+    loop {
+        match handle.get(key).await {
+            Ok(slot) => return slot,
+            Err(ReadError::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Resolves an unknown outcome by a read-back.
+pub(super) async fn settled<K: Key>(
+    outcome: Result<Result<(), Slot>, WriteError>,
+    ours: &Entry,
+    handle: &dyn TtlStorage<K>,
+    key: &K,
+) -> Settled {
+    match outcome {
+        Ok(Ok(())) => Settled::Applied,
+        Ok(Err(slot)) => Settled::Refused(slot),
+        Err(WriteError::NotApplied(_)) => Settled::Refused(standing(handle, key).await),
+        Err(WriteError::Unknown(_)) => match standing(handle, key).await {
+            slot if slot.entry() == Some(ours) => Settled::Applied,
+            slot => Settled::Undecided(slot),
+        },
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(super) fn of_claim(claim: Claim) -> Result<(), Slot> {
+    match claim {
+        Claim::Claimed => Ok(()),
+        Claim::Refused(slot) => Err(slot),
+    }
+}
+
+pub(super) fn of_swap(swap: Swap) -> Result<(), Slot> {
+    match swap {
+        Swap::Swapped => Ok(()),
+        Swap::Mismatch(slot) => Err(slot),
     }
 }

@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn batch_without_an_answer_is_resolved_and_applied_once() {
-    // The fate of the write, and how often it is sent.
+    // What becomes of the first request, and how many requests are sent in all.
     for (fate, sent) in [
         (Fault::LostAnswer, 1),
         (Fault::LostRequest, 2),
@@ -84,24 +84,24 @@ fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
 fn failed_condition_affects_only_its_caller() {
     for fate in [None, Some(Fault::LostAnswer), Some(Fault::Late(SECOND / 2))] {
         led(async |Led { bench, documents, .. }| {
-            let stands = documents.write(vec![put("a", "1")]).await.unwrap();
+            let stored = documents.write(vec![put("a", "1")]).await.unwrap();
             bench.writes([Fault::SlowRequest(SECOND)].into_iter().chain(fate));
             let conditional = |name: &str, body: &str, only_if| vec![put_if(name, body, only_if)];
-            let (first, innocent, absent, elsewhere, version, last) = tokio::join!(
+            let (first, unconditional, exists, is_absent, holds, last) = tokio::join!(
                 documents.write(vec![put("first", "first")]),
                 documents.write(vec![put("b", "2")]),
                 documents.write(conditional("a", "3", OnlyIf::Absent)),
-                documents.write(conditional("none", "4", OnlyIf::Version(stands))),
+                documents.write(conditional("none", "4", OnlyIf::Version(stored))),
                 documents.write(conditional("c", "5", OnlyIf::Absent)),
                 documents.write(vec![put("d", "6")]),
             );
             let version_of_rest = first.unwrap().next();
-            for innocent in [innocent, version, last] {
-                assert_eq!(innocent.unwrap(), version_of_rest, "{fate:?}");
+            for written in [unconditional, holds, last] {
+                assert_eq!(written.unwrap(), version_of_rest, "{fate:?}");
             }
             let conflict = |name: &str, found| DocumentWriteError::Conflict { id: id(name), found };
-            assert_eq!(absent.unwrap_err(), conflict("a", Some(stands)));
-            assert_eq!(elsewhere.unwrap_err(), conflict("none", None));
+            assert_eq!(exists.unwrap_err(), conflict("a", Some(stored)));
+            assert_eq!(is_absent.unwrap_err(), conflict("none", None));
             bench.faulty.land_late().await;
             assert_eq!(bench.landed(), [vec!["1"], vec!["first"], vec!["2", "5", "6"]], "{fate:?}");
         });
@@ -121,25 +121,25 @@ const ODDS: Odds = Odds {
     late: 0.05,
     doubled: 0.03,
     hang: 0.03,
-    // Twice the time-out of an attempt.
+    // Twice the timeout of an attempt.
     longest_delay: Duration::from_secs(4),
 };
 
-/// The answer to one write.
+/// What the caller of one write knows of it.
 #[derive(Debug)]
 enum Outcome {
     Written(DocumentVersion),
-    /// The call was dropped, or its outcome is unknown.
-    Nothing,
-    Never(&'static str),
+    /// The call was dropped, or answered so.
+    Unknown,
+    NotWritten(&'static str),
 }
 
 fn outcome(answer: Result<DocumentVersion, DocumentWriteError>) -> Outcome {
     match answer {
         Ok(version) => Outcome::Written(version),
-        Err(DocumentWriteError::Unknown { .. }) => Outcome::Nothing,
-        Err(DocumentWriteError::Conflict { .. }) => Outcome::Never("conflict"),
-        Err(DocumentWriteError::NotWritten { .. }) => Outcome::Never("not written"),
+        Err(DocumentWriteError::Unknown { .. }) => Outcome::Unknown,
+        Err(DocumentWriteError::Conflict { .. }) => Outcome::NotWritten("conflict"),
+        Err(DocumentWriteError::NotWritten { .. }) => Outcome::NotWritten("not written"),
         Err(
             other @ (DocumentWriteError::Deposed { .. }
             | DocumentWriteError::Lost(_)
@@ -152,6 +152,7 @@ fn outcome(answer: Result<DocumentVersion, DocumentWriteError>) -> Outcome {
 /// Runs the writes of one seed. Returns the outcome of each by its body.
 async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String, Outcome> {
     bench.faulty.fail_at_random(ODDS, seed);
+    // Renewals succeed, so that the leadership lasts.
     Verb::RECORDS.into_iter().for_each(|verb| bench.faulty.pass_always(verb));
     let all = RefCell::new(BTreeMap::new());
     let caller = async |caller: usize| {
@@ -169,17 +170,17 @@ async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String
             let answer = tokio::select! {
                 biased;
                 answer = documents.write(batch) => outcome(answer),
-                () = bench.clock.sleep(timeout) => Outcome::Nothing,
+                () = bench.clock.sleep(timeout) => Outcome::Unknown,
             };
             match &answer {
                 Outcome::Written(version) if conditional => shared = OnlyIf::Version(*version),
-                Outcome::Never("conflict") => {
+                Outcome::NotWritten("conflict") => {
                     assert!(conditional, "{body} has no condition that could fail");
                     if let Ok(found) = documents.get(&id("shared")).await {
                         shared = found.map_or(OnlyIf::Absent, |found| OnlyIf::Version(found.version));
                     }
                 }
-                Outcome::Written(_) | Outcome::Nothing | Outcome::Never(_) => {}
+                Outcome::Written(_) | Outcome::Unknown | Outcome::NotWritten(_) => {}
             }
             all.borrow_mut().insert(body, answer);
             bench.clock.sleep(Duration::from_millis(dice.u64(0..500))).await;
@@ -190,8 +191,8 @@ async fn run(bench: &Bench, documents: &Documents, seed: u64) -> BTreeMap<String
     all.into_inner()
 }
 
-/// Compares the answers with the applied batches.
-fn check(bench: &Bench, heard: &BTreeMap<String, Outcome>, seed: u64) {
+/// Compares what the callers know with the applied batches.
+fn check(bench: &Bench, outcomes: &BTreeMap<String, Outcome>, seed: u64) {
     let mut landed: BTreeMap<String, usize> = BTreeMap::new();
     let mut last = vec![String::new(); CALLERS];
     for (number, batch) in bench.landed().into_iter().enumerate() {
@@ -204,18 +205,18 @@ fn check(bench: &Bench, heard: &BTreeMap<String, Outcome>, seed: u64) {
             assert_eq!(landed.insert(body.clone(), number + 1), None, "seed {seed}: {body} landed twice");
         }
     }
-    for (body, heard) in heard {
-        match (heard, landed.get(body)) {
+    for (body, outcome) in outcomes {
+        match (outcome, landed.get(body)) {
             (Outcome::Written(version), Some(number)) => {
                 assert_eq!(version.get(), *number as u64, "seed {seed}: {body}")
             }
             (Outcome::Written(_), None) => {
                 panic!("seed {seed}: {body} was answered as written, and not applied")
             }
-            (Outcome::Never(why), Some(_)) => {
+            (Outcome::NotWritten(why), Some(_)) => {
                 panic!("seed {seed}: {body} was applied, and its caller got: {why}")
             }
-            (Outcome::Never(_), None) | (Outcome::Nothing, _) => {}
+            (Outcome::NotWritten(_), None) | (Outcome::Unknown, _) => {}
         }
     }
 }
@@ -226,20 +227,20 @@ fn every_answer_is_true_under_random_faults() {
     let seen = RefCell::new(BTreeMap::<&str, usize>::new());
     for seed in 0..SEEDS {
         led(async |Led { bench, leadership, documents, .. }| {
-            let heard = run(&bench, &documents, seed).await;
-            // Calls in flight arrive, before and after unknown outcomes are settled.
+            let outcomes = run(&bench, &documents, seed).await;
+            // Late requests arrive before the next write settles the unknown outcomes, or after it.
             if seed % 2 == 0 {
                 bench.faulty.land_late().await;
             }
             documents.write(Vec::new()).await.unwrap();
             bench.faulty.land_late().await;
-            check(&bench, &heard, seed);
+            check(&bench, &outcomes, seed);
             let mut seen = seen.borrow_mut();
-            for heard in heard.values() {
-                let kind = match heard {
+            for outcome in outcomes.values() {
+                let kind = match outcome {
                     Outcome::Written(_) => "written",
-                    Outcome::Nothing => "nothing",
-                    Outcome::Never(why) => why,
+                    Outcome::Unknown => "unknown",
+                    Outcome::NotWritten(why) => why,
                 };
                 *seen.entry(kind).or_default() += 1;
             }
@@ -248,9 +249,9 @@ fn every_answer_is_true_under_random_faults() {
             assert!(leadership.standing().loss().is_none(), "seed {seed}");
         });
     }
-    // Without faults the test would show nothing.
+    // Each kind has to occur, or the test would show nothing about it.
     let seen = seen.into_inner();
-    for (kind, least) in [("written", 5000), ("nothing", 200), ("conflict", 200), ("shared", 500)] {
+    for (kind, least) in [("written", 5000), ("unknown", 200), ("conflict", 200), ("shared", 500)] {
         assert!(seen.get(kind).copied().unwrap_or_default() >= least, "{seen:?}");
     }
 }

@@ -33,6 +33,10 @@ fn term(number: u64) -> Term {
 const HELLO: FromApp = FromApp::Hello { version: VERSION };
 const READY: FromApp = FromApp::Ready { ready: true };
 
+fn failed(number: u64) -> FromApp {
+    FromApp::Failed { epoch: decimal(number), reason: "no\ndisk".into() }
+}
+
 /// A machine at second 0.
 struct Scene(Machine);
 
@@ -153,9 +157,10 @@ fn one_connection_leads_and_no_other_gets_its_epoch() {
         FromApp::Leading { epoch: decimal(7) },
         FromApp::Resign { epoch: decimal(7) },
         FromApp::Stopped { epoch: decimal(7) },
+        failed(7),
         FromApp::Ready { ready: false },
     ] {
-        assert_eq!(scene.on(Event::Said(2, message)), [], "of another connection: {message:?}");
+        assert_eq!(scene.on(Event::Said(2, message.clone())), [], "of another connection: {message:?}");
     }
     assert_eq!(scene.0.due(), at(10), "the leader has not answered");
     assert_eq!(Scene::leading(&[1, 2]).on(Event::Closed(2)), [Effect::Close(2)]);
@@ -173,10 +178,11 @@ fn messages_of_another_epoch_change_nothing() {
         FromApp::Leading { epoch: decimal(6) },
         FromApp::Resign { epoch: decimal(6) },
         FromApp::Stopped { epoch: decimal(8) },
+        failed(6),
     ] {
         for mut scene in [Scene::ready(&[1]), Scene::leading(&[1]), Scene::stopping(&[1])] {
             let due = scene.0.due();
-            assert_eq!(scene.on(Event::Said(1, message)), [], "{message:?}");
+            assert_eq!(scene.on(Event::Said(1, message.clone())), [], "{message:?}");
             assert_eq!(scene.0.due(), due, "{message:?}");
         }
     }
@@ -189,10 +195,13 @@ fn every_end_waits_for_the_proof() {
     let said = |message| Event::Said(1, message);
     let leading = || Scene::leading(&[1]);
     let stopping = || Scene::stopping(&[1]);
-    let table: [(Scene, Event, Effect, Option<Effect>); 11] = [
+    let fails = || Effect::Ends(Ending::Failed("no\ndisk".into()));
+    let table: [(Scene, Event, Effect, Option<Effect>); 13] = [
         (leading(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
         (leading().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
         (stopping().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (leading().kept(), said(failed(7)), fails(), Some(Effect::TermTree)),
+        (stopping().kept(), said(failed(7)), fails(), Some(Effect::TermTree)),
         (leading(), Event::Garbled(1, "?".into()), Effect::Ends(Ending::Garbled), Some(Effect::TermTree)),
         (
             leading(),
@@ -216,6 +225,13 @@ fn every_end_waits_for_the_proof() {
         let after = scene.on(Event::TreeGone);
         assert!(after.contains(&Effect::Over), "{event:?}: {after:?}");
     }
+}
+
+#[test]
+fn reason_of_a_failure_is_one_short_line() {
+    let text = |reason: &str| Ending::Failed(reason.into()).to_string();
+    assert_eq!(text("no\ndisk\x1b[1m"), "the app failed: no disk [1m");
+    assert_eq!(text(&"é".repeat(4000)).chars().count(), "the app failed: ".len() + LONGEST_REASON);
 }
 
 const HELLO_OF_LATER: FromApp = FromApp::Hello { version: VERSION + 1 };

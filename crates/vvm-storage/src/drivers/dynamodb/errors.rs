@@ -259,6 +259,7 @@ impl Cancellation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::errors::kinds;
     use aws_sdk_dynamodb::{
         error::ErrorMetadata,
         operation::update_item::UpdateItemError,
@@ -269,12 +270,7 @@ mod tests {
         let reason = |code: &&str| CancellationReason::builder().code(*code).build();
         match Cancellation::of(&codes.iter().map(reason).collect::<Vec<_>>(), String::new()) {
             Cancellation::Refused => "Refused",
-            Cancellation::Failed(failure) => match failure.into_write_error() {
-                WriteError::NotApplied(_) => "NotApplied",
-                WriteError::Unknown(_) => "Unknown",
-                WriteError::Fatal(_) => "Fatal",
-                WriteError::Replaced(_) => "Replaced",
-            },
+            Cancellation::Failed(failure) => kinds::of_write(&failure.into_write_error()),
         }
     }
 
@@ -314,19 +310,9 @@ mod tests {
         SdkError::dispatch_failure(ConnectorError::other(cause.into(), None))
     }
 
-    fn kinds(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
-        let write = match DriverError::from(Failure::of(error())).into_write_error() {
-            WriteError::NotApplied(_) => "NotApplied",
-            WriteError::Unknown(_) => "Unknown",
-            WriteError::Fatal(_) => "Fatal",
-            WriteError::Replaced(_) => "Replaced",
-        };
-        let read = match DriverError::from(Failure::of(error())).into_read_error() {
-            ReadError::Unavailable(_) => "Unavailable",
-            ReadError::Fatal(_) => "Fatal",
-            ReadError::Replaced(_) => "Replaced",
-        };
-        (write, read)
+    fn both(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
+        let failed = || DriverError::from(Failure::of(error()));
+        (kinds::of_write(&failed().into_write_error()), kinds::of_read(&failed().into_read_error()))
     }
 
     #[test]
@@ -363,11 +349,11 @@ mod tests {
         ];
         for (codes, write, read) in table {
             for code in codes {
-                assert_eq!(kinds(|| answered(400, code)), (write, read), "{code}");
+                assert_eq!(both(|| answered(400, code)), (write, read), "{code}");
                 // A broken server may have applied the request, with any code.
                 for status in [500, 502, 503] {
                     assert_eq!(
-                        kinds(|| answered(status, code)),
+                        both(|| answered(status, code)),
                         ("Unknown", "Unavailable"),
                         "{status} {code}"
                     );
@@ -395,9 +381,9 @@ mod tests {
 
     #[test]
     fn request_that_may_have_been_sent_is_unknown() {
-        assert_eq!(kinds(|| SdkError::timeout_error("no answer in time")), ("Unknown", "Unavailable"));
-        assert_eq!(kinds(|| SdkError::response_error("no JSON", response(200))), ("Unknown", "Unavailable"));
-        assert_eq!(kinds(|| SdkError::construction_failure("no endpoint")), ("Fatal", "Fatal"));
+        assert_eq!(both(|| SdkError::timeout_error("no answer in time")), ("Unknown", "Unavailable"));
+        assert_eq!(both(|| SdkError::response_error("no JSON", response(200))), ("Unknown", "Unavailable"));
+        assert_eq!(both(|| SdkError::construction_failure("no endpoint")), ("Fatal", "Fatal"));
         for broken in [
             ConnectorError::io("connection reset".into()),
             ConnectorError::timeout("no byte".into()),
@@ -412,15 +398,12 @@ mod tests {
     #[test]
     fn missing_credentials_are_fatal_and_a_failed_provider_is_not_applied() {
         let none = || dispatch(CredentialsError::not_loaded("none"));
-        assert_eq!(kinds(none), ("Fatal", "Fatal"));
-        assert_eq!(kinds(|| dispatch(CredentialsError::invalid_configuration("a loop"))), ("Fatal", "Fatal"));
+        assert_eq!(both(none), ("Fatal", "Fatal"));
+        assert_eq!(both(|| dispatch(CredentialsError::invalid_configuration("a loop"))), ("Fatal", "Fatal"));
         // The provider fails, or hangs.
-        assert_eq!(
-            kinds(|| dispatch(CredentialsError::provider_error("503"))),
-            ("NotApplied", "Unavailable")
-        );
+        assert_eq!(both(|| dispatch(CredentialsError::provider_error("503"))), ("NotApplied", "Unavailable"));
         let hangs = || dispatch(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1)));
-        assert_eq!(kinds(hangs), ("NotApplied", "Unavailable"));
+        assert_eq!(both(hangs), ("NotApplied", "Unavailable"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    drivers::address::REQUEST_TIMEOUT,
+    drivers::{address::REQUEST_TIMEOUT, errors::kinds},
     key::Partition,
     opening::{OpenError, OpenErrorKind},
     step::{Done, Shown, Step},
@@ -271,13 +271,7 @@ async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
         })
         .await;
         let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
-        let found = match &outcome {
-            Err(WriteError::NotApplied(_)) => "NotApplied",
-            Err(WriteError::Unknown(_)) => "Unknown",
-            Err(WriteError::Fatal(_)) => "Fatal",
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(found, expected, "{outcome:?}");
+        assert_eq!(kinds::of_write(outcome.as_ref().unwrap_err()), expected);
         assert_eq!(server.take_counts(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
     }
 }
@@ -439,9 +433,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
         let outcome = write(&storage).await;
         let found = match &outcome {
             Ok(Done::Refused(Shown::Nothing)) => "Refused",
-            Err(WriteError::NotApplied(_)) => "NotApplied",
-            Err(WriteError::Unknown(_)) => "Unknown",
-            Err(WriteError::Fatal(_)) => "Fatal",
+            Err(error) => kinds::of_write(error),
             other => panic!("{other:?}"),
         };
         assert_eq!(found, expected, "{outcome:?}");

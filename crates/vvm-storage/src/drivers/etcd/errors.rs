@@ -138,29 +138,24 @@ mod tests {
     fn status_is_certain_only_if_nothing_can_have_been_applied() {
         let outcome = |code, message: &str| {
             let error = CallError::Status { code, message: message.to_owned() };
-            match DriverError::from(error).of_write() {
-                WriteError::NotApplied(_) => "not applied",
-                WriteError::Unknown(_) => "unknown",
-                WriteError::Fatal(_) => "fatal",
-                WriteError::Replaced(_) => "replaced",
-            }
+            errors::kinds::of_write(&DriverError::from(error).of_write())
         };
         let table = [
-            (2, "", "unknown"),
-            (3, "etcdserver: duplicate key given in txn request", "fatal"),
-            (3, "etcdserver: revision of auth store is old", "not applied"),
-            (3, "etcdserver: user name is empty", "fatal"),
-            (4, "context deadline exceeded", "unknown"),
-            (7, "etcdserver: permission denied", "fatal"),
-            (8, "etcdserver: mvcc: database space exceeded", "unknown"),
-            (8, "etcdserver: too many requests", "not applied"),
-            (9, "etcdserver: rpc not supported for learner", "not applied"),
-            (9, "etcdserver: not leader", "unknown"),
-            (12, "unknown service etcdserverpb.KV", "fatal"),
-            (14, "etcdserver: request timed out", "unknown"),
-            (14, "etcdserver: leader changed", "unknown"),
-            (15, "etcdserver: corrupt cluster", "unknown"),
-            (16, "etcdserver: invalid auth token", "not applied"),
+            (2, "", "Unknown"),
+            (3, "etcdserver: duplicate key given in txn request", "Fatal"),
+            (3, "etcdserver: revision of auth store is old", "NotApplied"),
+            (3, "etcdserver: user name is empty", "Fatal"),
+            (4, "context deadline exceeded", "Unknown"),
+            (7, "etcdserver: permission denied", "Fatal"),
+            (8, "etcdserver: mvcc: database space exceeded", "Unknown"),
+            (8, "etcdserver: too many requests", "NotApplied"),
+            (9, "etcdserver: rpc not supported for learner", "NotApplied"),
+            (9, "etcdserver: not leader", "Unknown"),
+            (12, "unknown service etcdserverpb.KV", "Fatal"),
+            (14, "etcdserver: request timed out", "Unknown"),
+            (14, "etcdserver: leader changed", "Unknown"),
+            (15, "etcdserver: corrupt cluster", "Unknown"),
+            (16, "etcdserver: invalid auth token", "NotApplied"),
         ];
         for (code, message, expected) in table {
             assert_eq!(outcome(code, message), expected, "{code} {message}");

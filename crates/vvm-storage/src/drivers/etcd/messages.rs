@@ -1,6 +1,6 @@
-//! The messages of etcd's version 3 that this driver sends and reads, as far as it uses them, and the parts of a
-//! transaction: comparisons, reads and writes of one key. Numbers are those of etcd's own definitions
-//! (`rpc.proto`, `kv.proto`).
+//! The messages of etcd's version 3, with the fields that this driver uses, and functions that make the parts of a
+//! transaction: comparisons, reads and writes of one key. Tags are those of etcd's own definitions (`rpc.proto`,
+//! `kv.proto`).
 
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
@@ -71,7 +71,7 @@ pub(super) enum Operation {
     DeleteRange(DeleteRangeRequest),
 }
 
-/// The answer to an operation; only those of reads are looked at.
+/// The answer to an operation. Answers to writes have other fields, which nothing reads.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -220,28 +220,28 @@ pub(super) struct Event {
     pub(super) kv: Option<KeyValue>,
 }
 
-/// There is no such key.
+/// Holds if there is no such key.
 pub(super) fn absent(key: Bytes) -> Compare {
     let (result, target) = (CompareResult::Equal.into(), CompareTarget::Create.into());
     let operand = Some(Operand::CreateRevision(0));
     Compare { result, target, key, operand, range_end: Bytes::new() }
 }
 
-/// The key has exactly this value.
+/// Holds if the key has exactly this value.
 pub(super) fn equal(key: Bytes, value: Bytes) -> Compare {
     compared(key, CompareResult::Equal, value)
 }
 
-/// The key has a value that begins with `start`, and more bytes than that.
+/// Both hold if the key's value begins with `start`, and is longer.
 pub(super) fn begins_with(key: &Bytes, start: &[u8]) -> [Compare; 2] {
-    // Values are compared byte by byte, and a value that begins with another one is the larger.
+    // etcd compares values byte by byte. Of two values of which one begins with the other, the longer is larger.
     [
         compared(key.clone(), CompareResult::Greater, Bytes::copy_from_slice(start)),
         compared(key.clone(), CompareResult::Less, end_of(start)),
     ]
 }
 
-/// False where there is no such key.
+/// Fails if there is no such key.
 fn compared(key: Bytes, result: CompareResult, value: Bytes) -> Compare {
     let (result, target) = (result.into(), CompareTarget::Value.into());
     Compare { result, target, key, operand: Some(Operand::Value(value)), range_end: Bytes::new() }
@@ -257,19 +257,19 @@ pub(super) fn delete(key: Bytes) -> RequestOp {
 
 /// Reads a key; linearizable.
 pub(super) fn range(key: Bytes) -> RequestOp {
-    page(RangeRequest { key, ..RangeRequest::default() })
+    read_range(RangeRequest { key, ..RangeRequest::default() })
 }
 
-/// Reads a key as the member has it. A transaction is linearizable unless all its reads are such.
+/// Reads a key as this member has it. A transaction whose reads are all of this kind is not linearizable.
 pub(super) fn stale_range(key: Bytes) -> RequestOp {
-    page(RangeRequest { key, serializable: true, ..RangeRequest::default() })
+    read_range(RangeRequest { key, serializable: true, ..RangeRequest::default() })
 }
 
-pub(super) fn page(request: RangeRequest) -> RequestOp {
+pub(super) fn read_range(request: RangeRequest) -> RequestOp {
     RequestOp { request: Some(Operation::Range(request)) }
 }
 
-/// The end of the range of all keys that begin with `prefix`, which has a byte below 255.
+/// Returns the end of the range of all byte strings that begin with `prefix`, in which some byte is below 255.
 pub(super) fn end_of(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}

@@ -11,7 +11,7 @@ use super::{
     errors::{Damaged, DriverError},
     messages::{
         Compare, Event, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
-        WatchCreateRequest, absent, begins_with, delete, end_of, equal, page, put, range, stale_range,
+        WatchCreateRequest, absent, begins_with, delete, end_of, equal, put, range, read_range, stale_range,
     },
 };
 use crate::{
@@ -148,7 +148,7 @@ impl Keyspace {
             None => all.clone().into(),
         };
         let page_of_keys = RangeRequest { key, range_end: end_of(&all), limit: 1024, serializable: false };
-        reads(vec![range(self.own()), page(page_of_keys)])
+        reads(vec![range(self.own()), read_range(page_of_keys)])
     }
 
     /// The settings that [`settings`](Self::settings) shows, and whether there are more.
@@ -330,7 +330,10 @@ impl Keyspace {
             None => end_of(&self.documents(at)),
         };
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
-        reads(vec![range(self.own()), page(RangeRequest { key, range_end, limit, serializable: false })])
+        reads(vec![
+            range(self.own()),
+            read_range(RangeRequest { key, range_end, limit, serializable: false }),
+        ])
     }
 
     /// The documents that an answer shows, and whether there are more.

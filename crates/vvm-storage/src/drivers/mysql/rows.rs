@@ -8,12 +8,15 @@
 
 use super::connections::{FIT, HERE, MySql};
 use crate::{
-    drivers::sql::{
-        answer::to_hex,
-        errors::DriverError,
-        history::{ADOPTED, Compared, EPOCHS_OF_A_GENERATION, History, nanos},
-        open::FORMAT,
-        rows::{Statements, condition, is_led, setting},
+    drivers::{
+        fail_over::EPOCHS_OF_A_FAIL_OVER,
+        sql::{
+            answer::to_hex,
+            errors::DriverError,
+            history::{ADOPTED, Compared, History, nanos},
+            open::FORMAT,
+            rows::{Statements, condition, is_led, setting},
+        },
     },
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::RecordColumns,
@@ -272,7 +275,7 @@ impl Statements for MySql {
                 generation = GREATEST(generation, {generation}) + 1, \
                 max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = 1 WHERE @vvm_changed; \
              UPDATE sysvvm_leader l JOIN sysvvm_history h SET \
-                l.epoch = GREATEST(l.epoch + 1, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_GENERATION}), \
+                l.epoch = GREATEST(l.epoch + 1, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_FAIL_OVER}), \
                 l.incarnation = {random}, l.write_number = 0, l.ttl_nanos = h.max_ttl_nanos, l.holder = {holder} \
                 WHERE @vvm_changed AND l.pk >= {} AND l.pk < {}",
             hex(&[led]),
@@ -282,7 +285,7 @@ impl Statements for MySql {
         let (pk, insertion) = (hex(at.as_bytes()), if is_led(at) { "h.adopted = 1" } else { "FALSE" });
         Ok(format!(
             "{adopt}; INSERT IGNORE INTO sysvvm_leader (pk, epoch, incarnation, write_number, ttl_nanos, holder) \
-                SELECT {pk}, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_GENERATION}, {random}, 0, h.max_ttl_nanos, \
+                SELECT {pk}, {SERVER_MILLIS} + h.generation * {EPOCHS_OF_A_FAIL_OVER}, {random}, 0, h.max_ttl_nanos, \
                 {holder} FROM sysvvm_history h WHERE {insertion} AND {FIT}; {}",
             Self::locked(at),
         ))

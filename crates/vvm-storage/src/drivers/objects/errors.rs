@@ -1,5 +1,5 @@
-//! [`Answer`]: what an answer of an object store means; the table in the driver's documentation has the
-//! reasons.
+//! [`Answer`]: an answer of an object store, and what it means. The table in the driver's documentation has all
+//! answers.
 
 use crate::{
     drivers::errors::{described, of_read},
@@ -40,7 +40,7 @@ pub(super) enum Failure {
     /// The server does not understand the request, or is another one.
     #[error("the object store refuses the request: check the region and the endpoint ({0})")]
     Refused(String),
-    /// Another request for the object was being carried out, or there are too many.
+    /// Another request for the object is in progress, or there are too many requests.
     #[error("the object store is busy with other requests ({0})")]
     Busy(String),
     /// The request may have been applied.
@@ -125,9 +125,9 @@ impl Answer {
             (409 | 429, _) => Failure::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
             (401 | 403, _) => Failure::Denied(said),
-            // It may say where the outcome of a request is that was applied.
+            // It may point to the outcome of a request that was applied.
             (303, _) => Failure::Unanswered(said),
-            // A success that is none: an answer of a proxy, as a rule.
+            // A success without a tag is not of an object store, but of a proxy.
             (200..300, _) => Failure::Unanswered(format!("{said} without a tag")),
             _ => Failure::Refused(said),
         }
@@ -169,19 +169,11 @@ pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::errors::kinds;
 
     fn answer(status: u16, code: &str) -> Answer {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Answer::of(status, HeaderMap::new(), body.as_bytes())
-    }
-
-    fn name(error: &WriteError) -> &'static str {
-        match error {
-            WriteError::NotApplied(_) => "NotApplied",
-            WriteError::Unknown(_) => "Unknown",
-            WriteError::Fatal(_) => "Fatal",
-            WriteError::Replaced(_) => "Replaced",
-        }
     }
 
     #[test]
@@ -212,7 +204,7 @@ mod tests {
             let answer = answer(status, code);
             let found = match answer.is_refusal() {
                 true => "refused",
-                false => name(&answer.failure().into_write_error()),
+                false => kinds::of_write(&answer.failure().into_write_error()),
             };
             assert_eq!(found, expected, "{status} {code}");
         }

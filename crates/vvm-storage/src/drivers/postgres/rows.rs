@@ -16,11 +16,14 @@ use super::{
     statement::{Statement, Value, hex},
 };
 use crate::{
-    drivers::sql::{
-        errors::DriverError,
-        history::{ADOPTED, Compared, EPOCHS_OF_A_GENERATION, History, nanos},
-        open::FORMAT,
-        rows::{Statements, condition, is_led, setting},
+    drivers::{
+        fail_over::EPOCHS_OF_A_FAIL_OVER,
+        sql::{
+            errors::DriverError,
+            history::{ADOPTED, Compared, History, nanos},
+            open::FORMAT,
+            rows::{Statements, condition, is_led, setting},
+        },
     },
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::RecordColumns,
@@ -256,7 +259,7 @@ impl Statements for Postgres {
              WHERE NOT ({NAMES_THIS_SERVER}{TIMELINE}) \
                 OR (h.max_ttl_nanos < {known} AND h.witness <> {ours}))"
         );
-        let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_GENERATION}");
+        let epoch = format!("{SERVER_MILLIS} + {TIMELINE} * {EPOCHS_OF_A_FAIL_OVER}");
         let holder = hex(ADOPTED.as_bytes());
         // The first statement lets one candidate adopt at a time.
         let adopt = format!(

@@ -147,8 +147,7 @@ pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
             OpenError::refused(format!(
-                "the user lacks a right ({why}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE, \
-                 adding columns ALTER"
+                "the user lacks a right ({why}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE"
             ))
         }
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
@@ -194,6 +193,7 @@ fn of_server(error: &DbError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::errors::kinds;
     use ::scylla::{
         errors::{ConnectionPoolError, OperationType, WriteType},
         statement::Consistency,
@@ -204,19 +204,9 @@ mod tests {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, String::new()))
     }
 
-    fn kinds(error: &ExecutionError) -> (&'static str, &'static str) {
-        let write = match DriverError::from(error.clone()).into_write_error() {
-            WriteError::NotApplied(_) => "NotApplied",
-            WriteError::Unknown(_) => "Unknown",
-            WriteError::Fatal(_) => "Fatal",
-            WriteError::Replaced(_) => "Replaced",
-        };
-        let read = match DriverError::from(error.clone()).into_read_error() {
-            ReadError::Unavailable(_) => "Unavailable",
-            ReadError::Fatal(_) => "Fatal",
-            ReadError::Replaced(_) => "Replaced",
-        };
-        (write, read)
+    fn both(error: &ExecutionError) -> (&'static str, &'static str) {
+        let failed = || DriverError::from(error.clone());
+        (kinds::of_write(&failed().into_write_error()), kinds::of_read(&failed().into_read_error()))
     }
 
     #[test]
@@ -261,13 +251,13 @@ mod tests {
         .map(said);
         let unanswered = ExecutionError::RequestTimeout(Duration::from_secs(2));
         for error in &not_begun {
-            assert_eq!(kinds(error), ("NotApplied", "Unavailable"), "{error:?}");
+            assert_eq!(both(error), ("NotApplied", "Unavailable"), "{error:?}");
         }
         for error in &refused {
-            assert_eq!(kinds(error), ("Fatal", "Fatal"), "{error:?}");
+            assert_eq!(both(error), ("Fatal", "Fatal"), "{error:?}");
         }
         for error in unknown.iter().chain([&unanswered]) {
-            assert_eq!(kinds(error), ("Unknown", "Unavailable"), "{error:?}");
+            assert_eq!(both(error), ("Unknown", "Unavailable"), "{error:?}");
         }
     }
 }

@@ -41,9 +41,6 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("version", "bigint", "regular"),
 ];
 
-/// The columns of documents, which a table of an earlier version lacks.
-pub(super) const COLUMNS_OF_DOCUMENTS: [&str; 3] = ["last_batch", "last_batch_id", "version"];
-
 /// The statement of claims and renewals: replaces exactly one record or vacancy by a record. Its values are
 /// those of the new record, the partition, and those of the old one.
 pub(super) fn swap(keyspace: &str) -> String {

@@ -7,7 +7,7 @@
 use super::{
     address::{Address, Replication},
     errors::of_opening,
-    rows::{COLUMNS, COLUMNS_OF_DOCUMENTS, TABLE},
+    rows::{COLUMNS, TABLE},
     statements::Levels,
 };
 use crate::opening::{OpenError, OpenErrorKind};
@@ -39,30 +39,13 @@ pub(super) fn comment(address: &Address) -> String {
     format!("{COMMENT}{FORMAT}{LEVEL}{}", address.levels)
 }
 
-pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
-    let keyspace = &address.keyspace;
-    match &lacking(session, address).await?[..] {
-        [] => Ok(()),
-        columns if columns.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name)) => {
-            Err(OpenError::missing(format!(
-                "the table for elections in keyspace `{keyspace}` lacks the columns of documents: run `vvm \
-                 init-storage` with this URL as a user with the right to ALTER it. Leaders can continue \
-                 meanwhile"
-            )))
-        }
-        // It is being created, and this node has not all of it yet.
-        _ => Err(no_table(keyspace)),
-    }
-}
-
 fn no_table(keyspace: &str) -> OpenError {
     OpenError::missing(format!(
         "keyspace `{keyspace}` has no table for elections: run `vvm init-storage` with this URL"
     ))
 }
 
-/// Checks the table. Returns which columns it lacks.
-async fn lacking(session: &Session, address: &Address) -> Result<Vec<&'static str>, OpenError> {
+pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
     let Address { keyspace, levels, .. } = address;
     let Some(found) = table_comment(session, address).await? else {
         return Err(if keyspace_exists(session, address).await? {
@@ -95,13 +78,14 @@ async fn lacking(session: &Session, address: &Address) -> Result<Vec<&'static st
     let columns = "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND \
         table_name = ?";
     let columns: Vec<_> = rows(session, columns, (keyspace, TABLE)).await?.iter().map(texts).collect();
-    let is_there = |(name, of_type, kind): &(&str, &str, &str)| {
-        columns.contains(&[name, of_type, kind].map(|text| (*text).to_owned()).into())
-    };
-    let lacking: Vec<_> =
-        COLUMNS.into_iter().filter(|column| !is_there(column)).map(|(name, ..)| name).collect();
-    if columns.len() + lacking.len() != COLUMNS.len() {
+    let is_ours =
+        |column: &Vec<String>| COLUMNS.iter().any(|&(name, of_type, kind)| *column == [name, of_type, kind]);
+    if !columns.iter().all(is_ours) {
         return Err(other("it has other columns"));
+    }
+    if columns.len() < COLUMNS.len() {
+        // It is being created, and this node has not all of it yet.
+        return Err(no_table(keyspace));
     }
     let ends =
         "SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
@@ -110,7 +94,7 @@ async fn lacking(session: &Session, address: &Address) -> Result<Vec<&'static st
     if seconds.is_some_and(|seconds| seconds != 0) {
         return Err(other("its default TTL would end records by a server's clock: alter it to 0"));
     }
-    Ok(lacking)
+    Ok(())
 }
 
 /// Fails if this user may not read the table: preparing a statement needs no right. Other errors are left to
@@ -216,27 +200,8 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
             created?;
         }
     }
-    let lacking = lacking(session, address).await?;
-    if lacking.iter().all(|name| COLUMNS_OF_DOCUMENTS.contains(name)) {
-        extend(session, address, &lacking).await?;
-    }
     check(session, address).await?;
     served_everywhere(session, keyspace).await
-}
-
-/// Adds the columns of documents to a table without them. Leaders can continue: existing columns do not
-/// change.
-async fn extend(session: &Session, address: &Address, lacking: &[&str]) -> Result<(), OpenError> {
-    for (name, of_type, kind) in COLUMNS.into_iter().filter(|(name, ..)| lacking.contains(name)) {
-        let (column, keyspace) = (column(name, of_type, kind), &address.keyspace);
-        change(session, format!("ALTER TABLE \"{keyspace}\".{TABLE} ADD {column}")).await?;
-        agree(session).await?;
-    }
-    Ok(())
-}
-
-fn column(name: &str, of_type: &str, kind: &str) -> String {
-    format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
 }
 
 /// Checks that every reachable node serves the table. Schema agreement is not enough: a node persists a new
@@ -263,7 +228,9 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
 /// two nodes could create two tables at once, and the rows of one would be lost.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
-    let columns = COLUMNS.map(|(name, of_type, kind)| column(name, of_type, kind));
+    let columns = COLUMNS.map(|(name, of_type, kind)| {
+        format!("{name} {of_type}{}", if kind == "static" { " static" } else { "" })
+    });
     format!(
         "CREATE TABLE IF NOT EXISTS \"{keyspace}\".{TABLE} ({}, PRIMARY KEY (pk, cc)) WITH id = {} AND \
          comment = '{}'",

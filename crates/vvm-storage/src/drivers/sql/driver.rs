@@ -9,7 +9,10 @@ use super::{
     rows,
 };
 use crate::{
-    drivers::{clocks::Clocks, errors::is_met},
+    drivers::{
+        clocks::Clocks,
+        fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
+    },
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
@@ -197,10 +200,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         }
         // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't be locked, and
         // no row ever goes away.
-        let never_led = Slot::Vacant(Vacant { last_epoch: None });
-        let is_insertion = matches!(step, Step::Claim { from, .. } if *from == never_led);
         let (write, locked) = (statement(Compared { history, alone: false }), S::locked(at));
-        let (text, written, shown) = match is_insertion {
+        let (text, written, shown) = match is_insertion(step) {
             true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED),
             true => (locked.to_string(), None, S::LOCKED),
             false => (format!("{locked}; {write}"), Some(S::LOCKED + 1), S::LOCKED),
@@ -210,12 +211,10 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             return Ok(Some(Done::Applied));
         }
         let stands = rows::slot(answer.row(shown))?;
-        match self.is_same_history(&answer)? {
-            true if !is_met(step, &stands) => Ok(Some(Done::Refused(stands.into()))),
-            // A slot without a row, after a fail-over: it has to be adopted by itself.
-            true if is_insertion => Ok(None),
-            true => Err(Damaged::not_shown().into()),
-            false => Ok(None),
+        match unwritten(step, stands, self.is_same_history(&answer)?) {
+            Unwritten::Refused(stands) => Ok(Some(Done::Refused(stands.into()))),
+            Unwritten::OtherHistory => Ok(None),
+            Unwritten::NotShown => Err(Damaged::not_shown().into()),
         }
     }
 
@@ -306,12 +305,9 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
             Some(done) => Ok(done),
             None if let Step::Claim { from, .. } = &step => {
-                // Whatever becomes of the adoption: the claim is not applied.
                 let stands = self.adopt(Some(&at)).await.map_err(DriverError::of_unsent)?;
-                if stands.is_as_expected(from) {
-                    return Err(WriteError::NotApplied(DriverError::OtherHistory.into()));
-                }
-                Ok(Done::Refused(stands.into()))
+                let answer = claim_after_adoption(from, stands);
+                answer.ok_or_else(|| WriteError::NotApplied(DriverError::OtherHistory.into()))
             }
             None => Err(DriverError::OtherHistory.of_write()),
         }

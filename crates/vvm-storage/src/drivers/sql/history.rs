@@ -11,10 +11,6 @@ use std::time::Duration;
 /// What holders of adopted slots are called. Nothing leads under this name.
 pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the database";
 
-/// By how much epochs of a generation exceed those of the generations before it, in milliseconds: more than a candidate's clock
-/// may be ahead, and the promoted server's behind.
-pub(crate) const EPOCHS_OF_A_GENERATION: u64 = 24 * 60 * 60 * 1000;
-
 /// The history that the writes of a handle belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct History {

@@ -96,19 +96,11 @@ impl DriverError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::errors::kinds::of_write as kind;
     use rusqlite::ffi;
 
     fn driver_error(code: i32) -> DriverError {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
-    }
-
-    fn kind(error: &WriteError) -> &'static str {
-        match error {
-            WriteError::NotApplied(_) => "NotApplied",
-            WriteError::Unknown(_) => "Unknown",
-            WriteError::Fatal(_) => "Fatal",
-            WriteError::Replaced(_) => "Replaced",
-        }
     }
 
     #[test]

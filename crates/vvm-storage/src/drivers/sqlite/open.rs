@@ -10,7 +10,7 @@ pub(super) use place::Location;
 
 use super::{
     errors::DriverError,
-    rows::{Origin, Rows, SCHEMAS},
+    rows::{Origin, Rows, SCHEMA},
 };
 use crate::sysvvm::Provenance;
 use error::of_sqlite;
@@ -264,18 +264,16 @@ impl Database {
 const APPLICATION_ID: i64 = 0x5656_4d31;
 
 /// The format of the rows. A change that an older version would misread raises it, as does a new table.
-/// [`SCHEMAS`] has the statements that bring a file from each format to the next.
-const USER_VERSION: i64 = SCHEMAS.len() as i64;
+const USER_VERSION: i64 = 2;
 
-/// Creates the tables of a new database, and brings one of an older format up to date. Fails if it is a
-/// database of another program or of a newer format.
+/// Creates the tables of a new database. Fails if it is a database of another program or of another format.
 fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before any change, even of the journal mode: another program's database is not changed.
-    let found = {
+    let is_made = {
         // One consistent view: another process may be creating the tables.
         let view = connection.unchecked_transaction().map_err(sqlite)?;
-        format(path, &view)?
+        has_tables(path, &view)?
     };
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
         return Err(OpenError::ReadOnlyFile(path.to_owned()));
@@ -284,28 +282,25 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
     // macOS needs it for a sync that reaches the disk; elsewhere it has no effect.
     connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
-    if found < SCHEMAS.len() { complete(path, connection) } else { Ok(Provenance::Existing) }
+    if is_made { Ok(Provenance::Existing) } else { make_tables(path, connection) }
 }
 
 /// Checks that a database that is opened read-only has the format that this driver writes.
 fn check_schema(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
-    if format(path, &view)? == SCHEMAS.len() {
-        return Ok(());
-    }
-    Err(OpenError::ReadOnlyFile(path.to_owned()))
+    if has_tables(path, &view)? { Ok(()) } else { Err(OpenError::ReadOnlyFile(path.to_owned())) }
 }
 
-/// Returns how many of the [`SCHEMAS`] it has; 0 if it is new. Call it within a transaction.
-fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
+/// Whether it is a database of this driver; `false` if it is new. Call it within a transaction.
+fn has_tables(path: &Path, view: &Connection) -> Result<bool, OpenError> {
     let number =
         |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     match (application, version) {
-        (0, 0) if tables == 0 => Ok(0),
-        (APPLICATION_ID, found @ 1..=USER_VERSION) => Ok(found as usize),
+        (0, 0) if tables == 0 => Ok(false),
+        (APPLICATION_ID, USER_VERSION) => Ok(true),
         (APPLICATION_ID, found) if found > USER_VERSION => {
             Err(OpenError::Newer { path: path.to_owned(), found, known: USER_VERSION })
         }
@@ -313,22 +308,19 @@ fn format(path: &Path, view: &Connection) -> Result<usize, OpenError> {
     }
 }
 
-/// Applies the missing schemas in one transaction. Of several processes the first applies them. Processes of
-/// an older version that have the file open continue: the tables that they use do not change.
-fn complete(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
+/// Makes the tables in one transaction. Of several processes the first makes them.
+fn make_tables(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(sqlite)?;
-    let found = format(path, &transaction)?;
-    if found < SCHEMAS.len() {
-        for schema in SCHEMAS.iter().skip(found) {
-            transaction.execute_batch(schema).map_err(sqlite)?;
-        }
+    let are_made = has_tables(path, &transaction)?;
+    if !are_made {
+        transaction.execute_batch(SCHEMA).map_err(sqlite)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
         transaction.pragma_update(None, "user_version", USER_VERSION).map_err(sqlite)?;
     }
     transaction.commit().map_err(sqlite)?;
-    Ok(if found == 0 { Provenance::Created } else { Provenance::Existing })
+    Ok(if are_made { Provenance::Existing } else { Provenance::Created })
 }
 
 /// Turns on the write-ahead log, which stays on. While another process reads or writes, SQLite does not wait

@@ -24,10 +24,9 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::{ops::Bound, sync::Arc, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// The statements that lead from each format to the next. A file's format is the number of those it has.
-pub(super) const SCHEMAS: [&str; 2] = [SLOTS_AND_SETTINGS, DOCUMENTS];
-
-const SLOTS_AND_SETTINGS: &str = "
+/// The number of the last batch is no column of `leader`: most slots have no documents, and a leader row is
+/// replaced as a whole.
+pub(super) const SCHEMA: &str = "
     CREATE TABLE leader (
         pk BLOB PRIMARY KEY NOT NULL,
         epoch INTEGER NOT NULL,
@@ -42,6 +41,17 @@ const SLOTS_AND_SETTINGS: &str = "
     CREATE TABLE setting (
         pk BLOB PRIMARY KEY NOT NULL,
         value BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE batch (
+        pk BLOB PRIMARY KEY NOT NULL,
+        last INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE document (
+        pk BLOB NOT NULL,
+        id BLOB NOT NULL,
+        version INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (pk, id)
     ) STRICT, WITHOUT ROWID;
 ";
 
@@ -61,21 +71,6 @@ const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
 
 const SETTINGS: &str = "SELECT pk FROM setting";
-
-/// Not columns of `leader`: most slots have no documents, and a leader row is replaced as a whole.
-const DOCUMENTS: &str = "
-    CREATE TABLE batch (
-        pk BLOB PRIMARY KEY NOT NULL,
-        last INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE document (
-        pk BLOB NOT NULL,
-        id BLOB NOT NULL,
-        version INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (pk, id)
-    ) STRICT, WITHOUT ROWID;
-";
 
 /// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
 /// row in `leader` wherever there is one in `batch`.

@@ -1,4 +1,4 @@
-//! [`Protocol`]: by what a write is recognized, and the bytes of the errors that answer one.
+//! [`Protocol`]: how a proxy recognizes a write in each protocol, and the bytes of forged answers to one.
 
 use super::{Forged, Tls};
 use ielections::Incarnation;
@@ -24,9 +24,9 @@ pub(crate) enum Protocol {
 pub(super) struct Forgery {
     pub(super) forged: Forged,
     pub(super) bytes: Vec<u8>,
-    /// They come before the server's own answer, and do not replace it.
+    /// The bytes come before the server's own answer, and do not replace it.
     pub(super) precedes: bool,
-    /// The connection ends with them.
+    /// The connection ends after them.
     pub(super) closes: bool,
 }
 
@@ -38,14 +38,14 @@ impl Protocol {
         }
     }
 
-    /// Whether bytes of a client are a write. Where no text tells, they have the incarnation of the leadership
-    /// that its candidate writes for, and reads have none.
+    /// Returns whether bytes of a client are a write. In protocols without a readable verb, a write is recognized by
+    /// the `incarnation` of the leadership that it is for: reads do not contain it.
     pub(super) fn is_write(&self, bytes: &[u8], incarnation: Option<&Incarnation>) -> bool {
         match self {
             Self::Cql | Self::Etcd | Self::Postgres => {
                 incarnation.is_some_and(|incarnation| find(bytes, incarnation.as_bytes()).is_some())
             }
-            // In a statement as text, bytes are digits.
+            // The statement is text, with bytes as hexadecimal digits.
             Self::Mysql => incarnation.is_some_and(|incarnation| {
                 let digits: String =
                     incarnation.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -67,7 +67,8 @@ impl Protocol {
         let ends = |forged, bytes| Forgery { forged, bytes, precedes: false, closes: true };
         let goes_on = |forged, bytes| Forgery { forged, bytes, precedes: false, closes: false };
         let lost = ends(unknown, Vec::new());
-        // The outcome is unknown; the answer is lost, with the connection; the write was not applied.
+        // 0: the answer and the connection are lost. 1: an error that leaves the outcome open. 2: an error that says
+        // that the write was not applied.
         match (self, fastrand::u8(..3)) {
             (Self::Cql, kind) => goes_on(unknown, cql(request, at(), kind == 0)),
             (_, 0) => lost,
@@ -123,7 +124,7 @@ fn mysql(code: u16, state: &str, what: &str) -> Vec<u8> {
     [&[refusal.len() as u8, 0, 0, 1], &refusal[..]].concat()
 }
 
-/// Returns the frame that is there at `at`, of frames with headers of nine bytes.
+/// Returns the header of the frame that contains the byte at `at`. Headers have nine bytes.
 fn frame_at(mut frames: &[u8], at: Option<usize>, length: impl Fn(&[u8; 9]) -> usize) -> Option<[u8; 9]> {
     let mut left = at?;
     loop {
@@ -137,7 +138,7 @@ fn frame_at(mut frames: &[u8], at: Option<usize>, length: impl Fn(&[u8; 9]) -> u
 }
 
 /// An error frame for the stream of the request: a write that timed out, of type `CAS`, or a transaction of
-/// unknown outcome. Empty if the request can't be told.
+/// unknown outcome. Empty if the frame of the request is not found.
 fn cql(request: &[u8], at: Option<usize>, times_out: bool) -> Vec<u8> {
     let length = |header: &[u8; 9]| u32::from_be_bytes([header[5], header[6], header[7], header[8]]) as usize;
     let Some([version, _, one, two, ..]) = frame_at(request, at, length) else { return Vec::new() };
@@ -153,7 +154,7 @@ fn cql(request: &[u8], at: Option<usize>, times_out: bool) -> Vec<u8> {
 /// literal.
 fn etcd(request: &[u8], at: Option<usize>, status: &str, message: &str) -> Vec<u8> {
     let length = |header: &[u8; 9]| u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
-    // The first words of a connection come before its first frame.
+    // The preface of a connection, of 24 bytes, comes before its first frame.
     let first = if request.starts_with(b"PRI ") { 24 } else { 0 };
     let at = at.and_then(|at| at.checked_sub(first));
     let Some([.., a, b, c, d]) = frame_at(request.get(first..).unwrap_or_default(), at, length) else {

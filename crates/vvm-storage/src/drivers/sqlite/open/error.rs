@@ -224,12 +224,15 @@ pub(in super::super) fn owners(path: &Path) -> String {
     format!("{found}; its folder belongs to {folder_owner}: can the candidates' user write the file?")
 }
 
-/// Returns what to do about a database that this user can't write or read: run as its owner, unless the user
-/// is the owner. Then file or folder have the wrong rights.
+/// Returns what to do about a database that this user can't write or read: run as its owner or get the rights, unless the
+/// user is the owner. Then file or folder have the wrong rights.
 pub(super) fn way_in(path: &Path) -> String {
     let owner = owner(path);
     if owner != this_user() {
-        return format!("run it as {owner}");
+        let found = owner_and_mode(path);
+        return format!(
+            "run it as {owner}, or let this user read and write the file ({found}) and write its folder"
+        );
     }
     let folder = folder(path);
     format!(

@@ -90,7 +90,7 @@ impl Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{drivers::sqlite::rows::SCHEMAS, step::Step};
+    use crate::{drivers::sqlite::rows::SCHEMA, step::Step};
     use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Version};
     use rusqlite::Connection;
     use vvm_clock::Instant;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn range_scan_finds_the_same_as_single_searches() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(&SCHEMAS.concat()).unwrap();
+        connection.execute_batch(SCHEMA).unwrap();
         let rows = Rows { connection: &connection, origin: None, now: Instant::ORIGIN };
         for number in (100..400).step_by(3) {
             rows.put(&partition(number), &entry(number), Instant::ORIGIN).unwrap();
