@@ -353,14 +353,18 @@ const PAGE_BYTES: usize = 1 << 20;
 
 /// Writes a batch: statements of a [`transaction`], of which the one numbered [`COUNTED`] tells whether it did.
 ///
-/// The slot is locked first: the next statement then sees all that came before. The server does not wait for us in between.
+/// The slot is locked first: the next statements then see all that came before. The server does not wait for us in between.
+///
+/// Whether the conditions hold is decided once, before anything is written. `ROW_COUNT()` behind the update would not tell it: if
+/// the client has gone, the update's answer can't be sent, the count becomes -1, and the server goes on with the next statement.
+/// It would then write the number of the batch without its documents.
 pub(super) fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
     let pk = Hex(at.as_bytes());
     let number = fence.after.next().get();
     let conditions: String = batch.iter().filter_map(|write| condition(&pk, write)).collect();
     let mut text = format!(
-        "{}; UPDATE sysvvm_leader SET last_batch = {number} WHERE pk = {pk} AND {} AND last_batch = {}{conditions} \
-         AND {}; SET @vvm_counted = ROW_COUNT()",
+        "{}; SET @vvm_holds = (SELECT COUNT(*) FROM sysvvm_leader WHERE pk = {pk} AND {} AND last_batch = {}{conditions} \
+         AND {}); UPDATE sysvvm_leader SET last_batch = {number} WHERE pk = {pk} AND @vvm_holds = 1",
         locked(at),
         of(fence.epoch, &fence.incarnation),
         fence.after.get(),
@@ -371,11 +375,11 @@ pub(super) fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], hist
         text += &match write {
             DocumentWrite::Put { body, .. } => format!(
                 "; REPLACE INTO sysvvm_document (pk, id, version, body) SELECT {pk}, {id}, {number}, {} FROM DUAL \
-                 WHERE @vvm_counted = 1",
+                 WHERE @vvm_holds = 1",
                 Hex(body)
             ),
             DocumentWrite::Delete { .. } => {
-                format!("; DELETE FROM sysvvm_document WHERE pk = {pk} AND id = {id} AND @vvm_counted = 1")
+                format!("; DELETE FROM sysvvm_document WHERE pk = {pk} AND id = {id} AND @vvm_holds = 1")
             }
         };
     }
@@ -383,7 +387,7 @@ pub(super) fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], hist
 }
 
 /// See [`write`].
-pub(super) const COUNTED: usize = 3;
+pub(super) const COUNTED: usize = 4;
 
 fn condition(pk: &Hex<'_>, write: &DocumentWrite) -> Option<String> {
     let id = Hex(write.id().as_bytes());
