@@ -44,7 +44,7 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Why a variant could not be judged.
 #[derive(Debug, thiserror::Error)]
-enum BrokenError {
+pub(crate) enum BrokenError {
     #[error("{path}: {cause}")]
     File { path: PathBuf, cause: io::Error },
     #[error("`{program}` could not be run: {cause}")]
@@ -217,21 +217,7 @@ impl Copy {
                 }
             }
         }
-        let mut kept = BTreeSet::new();
-        for file in sound {
-            let to = self.tree().join(&file);
-            let content = match planted.iter().find(|(there, _)| *there == file) {
-                Some((_, text)) => text.clone().into_bytes(),
-                // The index may have a file that was deleted.
-                None => match fs::read(root.join(&file)) {
-                    Ok(content) => content,
-                    Err(_) => continue,
-                },
-            };
-            write(&to, &content)?;
-            kept.insert(to);
-        }
-        remove_others(&self.tree(), &kept)
+        copy_tree(root, &self.tree(), &planted)
     }
 
     /// Returns a cargo command that builds with the profile of all variants.
@@ -451,16 +437,16 @@ fn condition(name: &str) -> String {
     )
 }
 
-fn output(program: &'static str, command: &mut Command) -> Result<Output, BrokenError> {
+pub(crate) fn output(program: &'static str, command: &mut Command) -> Result<Output, BrokenError> {
     limit::output(command, LIMIT).map_err(|cause| BrokenError::Start { program, cause })
 }
 
 /// Runs a build, whose limit is that of a step: it is no test.
-fn output_of_build(command: &mut Command) -> Result<Output, BrokenError> {
+pub(crate) fn output_of_build(command: &mut Command) -> Result<Output, BrokenError> {
     limit::output(command, limit::STEP).map_err(|cause| BrokenError::Start { program: "cargo", cause })
 }
 
-fn said(bytes: &[u8]) -> String {
+pub(crate) fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -468,6 +454,25 @@ fn said(bytes: &[u8]) -> String {
 fn violation(line: &str) -> Option<(u64, String)> {
     let (seed, _) = line.strip_prefix("seed ")?.split_once(" violates ")?;
     Some((seed.parse().ok()?, line.to_owned()))
+}
+
+/// Copies the tree at `root`, with these texts instead of its own.
+pub(crate) fn copy_tree(root: &Path, to: &Path, planted: &[(PathBuf, String)]) -> Result<(), BrokenError> {
+    let mut kept = BTreeSet::new();
+    for file in list(root)? {
+        let to = to.join(&file);
+        let content = match planted.iter().find(|(there, _)| *there == file) {
+            Some((_, text)) => text.clone().into_bytes(),
+            // The index may have a file that was deleted.
+            None => match fs::read(root.join(&file)) {
+                Ok(content) => content,
+                Err(_) => continue,
+            },
+        };
+        write(&to, &content)?;
+        kept.insert(to);
+    }
+    remove_others(to, &kept)
 }
 
 /// Returns the files below `root` that git knows or would know.
@@ -500,7 +505,7 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), BrokenEr
     Ok(())
 }
 
-fn read(path: &Path) -> Result<String, BrokenError> {
+pub(crate) fn read(path: &Path) -> Result<String, BrokenError> {
     fs::read_to_string(path).map_err(|cause| BrokenError::File { path: path.to_path_buf(), cause })
 }
 

@@ -6,6 +6,7 @@ mod broken;
 mod ci;
 mod dist;
 mod evidence;
+mod mutants;
 mod surroundings;
 mod test_timed;
 mod tidy;
@@ -37,6 +38,9 @@ enum Command {
     /// `--depth N` for a larger one, `--scenario TEXT`, `--kill-share 819` or `--drop ASSUMPTION` for a story of two
     /// leaders.
     Check(Passed),
+    /// Small changes of the code on which one leader depends, and whether tests notice each: `--group second`, `--shard 0/4`,
+    /// `--only TEXT`, or files.
+    Mutants(mutants::Options),
     /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
     Decoders(Passed),
     /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
@@ -156,6 +160,7 @@ fn main() -> ExitCode {
         }
         Command::Sim(passed) => evidence::run(Release, "simulation", "", &passed.arguments),
         Command::Check(passed) => evidence::run(Release, "check", "", &passed.arguments),
+        Command::Mutants(options) => mutants::run(&options),
         Command::Decoders(passed) => evidence::run(Release, "decoders", "", &passed.arguments),
         Command::Safety(passed) => passed.run_beside("vvm-cli", "safety"),
         Command::Resume(passed) => passed.run_beside("resumable-copy", "resume"),

@@ -170,6 +170,11 @@ mod tests {
         assert_eq!(seconds(timing.kill_at(sent_at)), 16.0);
         assert_eq!(timing.stopping(), Duration::from_secs(3));
         assert_eq!(timing.outage(), Duration::from_secs(28));
+        assert_eq!(timing.renewal_wait(), Duration::from_secs(1));
+        assert_eq!(timing.document_timeout(), Duration::from_secs(8));
+        let fresh_until = sent_at.after(Duration::from_secs(5));
+        assert!(timing.is_fresh(sent_at, fresh_until));
+        assert!(!timing.is_fresh(sent_at, fresh_until.after(Duration::from_nanos(1))));
     }
 
     #[test]
@@ -177,8 +182,15 @@ mod tests {
         let timing = Timing::of(Ttl::DEFAULT);
         let latest = timing.renew_at(Instant::ORIGIN, Jitter::NONE);
         let earliest = timing.renew_at(Instant::ORIGIN, Jitter::from_random(u64::MAX));
-        assert!(earliest < latest);
-        assert!(earliest.until(latest) <= Duration::from_millis(250));
+        let forward = earliest.until(latest);
+        assert!(forward > Duration::from_millis(200) && forward <= Duration::from_millis(250), "{forward:?}");
+    }
+
+    #[test]
+    fn jitter_chooses_a_duration_from_a_range() {
+        let [least, most] = [3, 5].map(Duration::from_secs);
+        assert_eq!(Jitter::NONE.between(least, most), least);
+        assert_eq!(Jitter::from_random(1 << 63).between(least, most), Duration::from_secs(4));
     }
 
     /// Shows I11.

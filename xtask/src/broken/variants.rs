@@ -51,7 +51,7 @@ pub(super) struct Change {
 /// A line of the list has no meaning where it stands.
 #[derive(Debug, thiserror::Error)]
 #[error("xtask/src/broken/variants.txt:{number}: what does this mean here? {line}")]
-pub(super) struct Unreadable {
+pub(crate) struct Unreadable {
     number: usize,
     line: &'static str,
 }

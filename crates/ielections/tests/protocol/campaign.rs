@@ -5,7 +5,7 @@ use crate::{BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints
 use ielections::{
     AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Terms,
     Timing, Ttl, Vacant, Version, WriteError,
-    protocol::{Campaign, CampaignEvent, CampaignStep},
+    protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use testing_time::MockWallClock;
@@ -35,22 +35,66 @@ fn proven_age_shortens_the_wait_of_a_new_candidate() {
 /// Candidates that start together must not all try the same slot (I11).
 #[test]
 fn candidates_try_different_slots_first() {
-    let dice = Arc::new(Counting::default());
-    let tried: BTreeSet<usize> = (0..8)
-        .map(|_| {
-            let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
-            let wall = Arc::new(MockWallClock::new());
-            let mut campaign = Campaign::begin(terms, 5, BEGAN, Arc::clone(&dice) as _, wall);
-            sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-            let mut slots = vec![vacant(); 5];
-            slots[2] = held();
-            let step = sends(&mut campaign, BEGAN, scanned(slots));
-            let CampaignStep::Insert(slot, ..) = step else { panic!("{step:?}") };
-            slot
-        })
-        .collect();
-    assert!(tried.len() > 2, "all of them began with {tried:?}");
-    assert!(!tried.contains(&2), "a held slot before a vacant one");
+    let expired = aged(held(), Ttl::DEFAULT.get());
+    for (free, other) in [(vacant(), held()), (vacant(), expired.clone()), (expired, held())] {
+        let dice = Arc::new(Counting::default());
+        let tried: BTreeSet<usize> = (0..8)
+            .map(|_| {
+                let mut campaign = of_slots(5, AcquireTimeout::Forever, Arc::clone(&dice));
+                sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+                let mut slots = vec![free.clone(); 5];
+                slots[2] = other.clone();
+                match sends(&mut campaign, BEGAN, scanned(slots)) {
+                    CampaignStep::Insert(slot, ..) | CampaignStep::TakeOver(slot, ..) => slot,
+                    step => panic!("{step:?}"),
+                }
+            })
+            .collect();
+        assert!(tried.len() > 2, "all of them began with {tried:?}");
+        assert!(!tried.contains(&2), "{other:?} before {free:?}");
+    }
+}
+
+fn of_slots(slots: usize, timeout: AcquireTimeout, dice: Arc<Counting>) -> Campaign {
+    let terms = Terms { timeout, ..Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT) };
+    Campaign::begin(terms, slots, BEGAN, dice, Arc::new(MockWallClock::new()))
+}
+
+#[test]
+fn vacant_slot_is_claimed_even_if_another_one_could_not_be_read() {
+    let mut campaign = of_slots(2, AcquireTimeout::Forever, Arc::default());
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let (seen, outcome) = (vec![None, Some(vacant())], Err(ReadError::Unavailable("down".into())));
+    let partial = CampaignEvent::Scanned(Scanned { seen, outcome, hints_follow: false });
+    let step = sends(&mut campaign, BEGAN, partial);
+    assert!(matches!(step, CampaignStep::Insert(1, ..)), "{step:?}");
+}
+
+/// Of two slots, one is never read.
+#[test]
+fn slot_that_is_never_read_ends_only_a_campaign_that_waits_for_a_leader() {
+    let outage = Timing::of(Ttl::DEFAULT).outage();
+    for (timeout, ends) in [(AcquireTimeout::UntilLeaderSeen, true), (AcquireTimeout::Forever, false)] {
+        let mut campaign = of_slots(2, timeout, Arc::default());
+        let (mut now, mut renewals) = (BEGAN, 0);
+        loop {
+            renewals += 1;
+            assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
+            let down = Err(ReadError::Unavailable("down".into()));
+            let (seen, outcome) = (vec![Some(renewed(renewals)), None], down);
+            let partial = CampaignEvent::Scanned(Scanned { seen, outcome, hints_follow: false });
+            match campaign.on(now, partial) {
+                CampaignStep::Sleep(until) if now.since(BEGAN) < outage * 2 => now = until,
+                CampaignStep::Sleep(_) => break assert!(!ends, "{timeout:?}"),
+                CampaignStep::Failed(AcquireError::TimedOut { last_failure }) => {
+                    assert_eq!(last_failure.as_deref(), Some("down"));
+                    let after = now.since(BEGAN);
+                    break assert!(ends && after >= outage && after <= outage + Terms::POLL, "{after:?}");
+                }
+                step => panic!("{step:?}"),
+            }
+        }
+    }
 }
 
 /// The record after so many renewals.
@@ -215,16 +259,18 @@ fn slot_that_seems_to_go_back_is_read_linearizably() {
 /// A record of the released epoch is from before the release.
 #[test]
 fn released_slot_that_seems_held_again_is_read_linearizably() {
-    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
-    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
-    sends(&mut campaign, BEGAN, scanned([released]));
-    let busy = WriteError::NotApplied("busy".into());
-    let step = campaign.on(BEGAN, CampaignEvent::Claimed(Err(busy)));
-    let CampaignStep::Sleep(until) = step else { panic!("{step:?}") };
-    sends(&mut campaign, until, CampaignEvent::Woken);
-    let step = sends(&mut campaign, until, scanned([held_under(5)]));
-    assert!(matches!(step, CampaignStep::Read(0, _)), "{step:?}");
+    let released = |number| Slot::Vacant(Vacant { last_epoch: Some(epoch(number)) });
+    let table = [(held_under(5), true), (released(4), true), (released(5), false), (released(6), false)];
+    for (seen, is_older) in table {
+        let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+        sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+        sends(&mut campaign, BEGAN, scanned([released(5)]));
+        let busy = WriteError::NotApplied("busy".into());
+        let until = woken_at(campaign.on(BEGAN, CampaignEvent::Claimed(Err(busy))));
+        sends(&mut campaign, until, CampaignEvent::Woken);
+        let step = sends(&mut campaign, until, scanned([seen.clone()]));
+        assert_eq!(matches!(step, CampaignStep::Read(0, _)), is_older, "{seen:?}: {step:?}");
+    }
 }
 
 #[test]
@@ -243,21 +289,34 @@ fn storage_that_lost_an_epoch_ends_the_campaign() {
 fn campaign_pauses_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let mut event = scanned([vacant()]);
-    for _ in 0..20 {
-        match campaign.on(BEGAN, event) {
-            CampaignStep::Send => {}
-            CampaignStep::Sleep(until) => {
-                assert!(until > BEGAN);
-                return;
-            }
-            other => panic!("{other:?}"),
-        }
-        let step = campaign.on(BEGAN, CampaignEvent::MaySend);
-        assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
-        event = CampaignEvent::Claimed(Ok(Claim::Refused(vacant())));
+    let mut step = campaign.on(BEGAN, scanned([vacant()]));
+    let mut refusals = 0;
+    while let CampaignStep::Send = step {
+        let step_of_claim = campaign.on(BEGAN, CampaignEvent::MaySend);
+        assert!(matches!(step_of_claim, CampaignStep::Insert(0, ..)), "{step_of_claim:?}");
+        step = campaign.on(BEGAN, CampaignEvent::Claimed(Ok(Claim::Refused(vacant()))));
+        refusals += 1;
+        // Or it spins (I10).
+        assert!(refusals < 20);
     }
-    panic!("spins (I10)");
+    // One for the slot, and eight more, are allowed.
+    assert_eq!(refusals, 10);
+    let until = woken_at(step);
+    assert!(until > BEGAN);
+    // A timer that comes too early changes nothing.
+    assert_eq!(woken_at(campaign.on(BEGAN, CampaignEvent::Woken)), until);
+}
+
+/// While an attempt is unresolved, too.
+#[test]
+fn early_timer_does_not_shorten_a_pause() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    sends(&mut campaign, BEGAN, scanned([vacant()]));
+    sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(unknown())));
+    let until = woken_at(campaign.on(BEGAN, CampaignEvent::Read(Ok(vacant()))));
+    assert!(until > BEGAN);
+    assert_eq!(woken_at(campaign.on(BEGAN, CampaignEvent::Woken)), until);
 }
 
 /// A record of the candidate itself, confirmed too late to start work, is renewed until it is fresh.
@@ -324,6 +383,31 @@ fn candidate_out_of_time_still_renews_its_own_record() {
     assert!(matches!(step, CampaignStep::Renew(0, ..)), "{step:?}");
     let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
     assert!(matches!(step, CampaignStep::Won(_)), "{step:?}");
+}
+
+/// Only while the state that it replaces stands, it may still be applied.
+/// Shows I7.
+#[test]
+fn attempt_without_an_answer_is_repeated_while_its_condition_stands() {
+    let expired = || aged(held(), Ttl::DEFAULT.get());
+    let table = [
+        (vacant(), vacant(), true),
+        (vacant(), held_under(5), false),
+        (expired(), expired(), true),
+        (expired(), renewed(1), false),
+        (expired(), held_under(5), false),
+    ];
+    for (before, shown, stands) in table {
+        let case = format!("{before:?}, then {shown:?}");
+        let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+        sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+        sends(&mut campaign, BEGAN, scanned([before]));
+        sends(&mut campaign, BEGAN, CampaignEvent::Claimed(Err(unknown())));
+        let until = woken_at(campaign.on(BEGAN, CampaignEvent::Read(Ok(shown))));
+        let step = sends(&mut campaign, until, CampaignEvent::Woken);
+        let is_repeated = matches!(step, CampaignStep::Insert(..) | CampaignStep::TakeOver(..));
+        assert_eq!(is_repeated, stands, "{case}: {step:?}");
+    }
 }
 
 /// Shows I7.

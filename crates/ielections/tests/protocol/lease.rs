@@ -64,6 +64,82 @@ fn lease_woken_after_its_loss_instant_is_lost_without_a_call() {
     assert!(matches!(step, LeaseStep::Lost(Loss::Suspended)), "{step:?}");
 }
 
+#[test]
+fn only_what_is_due_is_sent() {
+    let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
+    let due = lease.wake_at();
+    // A permission that came too late, and a timer that came too early.
+    for event in [LeaseEvent::MaySend, LeaseEvent::Woken] {
+        let step = lease.on(BEGAN, event, Jitter::NONE);
+        assert!(matches!(step, LeaseStep::Sleep(until) if until == due), "{step:?}");
+    }
+    assert!(matches!(lease.on(due, LeaseEvent::Woken, Jitter::NONE), LeaseStep::Send(_)));
+}
+
+/// Only a process that made no attempt and waited for none was suspended.
+#[test]
+fn lease_whose_first_attempt_was_queued_or_unanswered_until_its_loss_is_no_suspension() {
+    for is_sent in [false, true] {
+        let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
+        let due = lease.wake_at();
+        lease.on(due, LeaseEvent::Woken, Jitter::NONE);
+        if is_sent {
+            lease.on(due, LeaseEvent::MaySend, Jitter::NONE);
+        }
+        let step = lease.on(TIMING.loss_at(BEGAN), LeaseEvent::Woken, Jitter::NONE);
+        let expected = Loss::StorageUnreachable { last_failure: None };
+        assert!(matches!(&step, LeaseStep::Lost(loss) if *loss == expected), "{is_sent}: {step:?}");
+    }
+}
+
+/// Shows I7.
+#[test]
+fn loss_names_what_the_storage_shows() {
+    let epoch = |number| Epoch::new(number).unwrap();
+    let held = |entry| Slot::Held { entry, proven_age: None };
+    let vacant = |last: Option<u64>| Slot::Vacant(Vacant { last_epoch: last.map(epoch) });
+    let stolen = |entry| Loss::Stolen { by: Box::new(entry) };
+    let went_back = |found: Option<u64>| Loss::EpochWentBack { held: epoch(7), found: found.map(epoch) };
+    let table = [
+        (held(entry(2, 8)), stolen(entry(2, 8))),
+        (held(entry(2, 7)), stolen(entry(2, 7))),
+        (held(entry(2, 6)), went_back(Some(6))),
+        (vacant(Some(8)), Loss::Vanished),
+        (vacant(Some(7)), Loss::Vanished),
+        (vacant(Some(6)), went_back(Some(6))),
+        (vacant(None), went_back(None)),
+    ];
+    for (shown, expected) in table {
+        let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
+        let step = lease.on(BEGAN, LeaseEvent::Shown(shown), Jitter::NONE);
+        assert!(matches!(&step, LeaseStep::Lost(loss) if *loss == expected), "{step:?}, not {expected:?}");
+    }
+}
+
+/// A delete without an answer may have vacated the slot.
+#[test]
+fn release_of_a_vacant_slot_is_ours_only_after_a_delete_without_an_answer() {
+    let epoch = |number| Epoch::new(number).unwrap();
+    let table = [
+        (None, 7, ReleaseOutcome::AlreadyGone),
+        (Some(WriteError::NotApplied(cause())), 7, ReleaseOutcome::AlreadyGone),
+        (Some(WriteError::Unknown(cause())), 7, ReleaseOutcome::Released),
+        (Some(WriteError::Unknown(cause())), 8, ReleaseOutcome::AlreadyGone),
+    ];
+    for (failure, last, expected) in table {
+        let mut release = Release::begin(OURS, epoch(7), TIMING);
+        let case = format!("{failure:?}, then epoch {last}");
+        release.on(BEGAN, ReleaseEvent::MaySend);
+        if let Some(failure) = failure {
+            let step = release.on(BEGAN, ReleaseEvent::Deleted(Err(failure)));
+            assert_eq!(step, ReleaseStep::Sleep(BEGAN.after(TIMING.retry_pause())), "{case}");
+        }
+        let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch(last)) });
+        let step = release.on(BEGAN, ReleaseEvent::Deleted(Ok(Delete::Mismatch(vacant))));
+        assert_eq!(step, ReleaseStep::Done(expected), "{case}");
+    }
+}
+
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
 fn held_by(incarnation: Incarnation, epoch: Epoch) -> Slot {

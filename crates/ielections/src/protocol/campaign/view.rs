@@ -118,17 +118,15 @@ impl View {
         }
     }
 
-    /// Until when no renewal is due. In the past for a slot that is vacant, unseen or doubtful.
+    /// Until when no renewal is due. In the past for a slot that is vacant or unseen.
     ///
     /// A renewal that is written later shows in one of the polls that begin then: it is seen within a poll.
     /// One that was written early, or by a clock that is over 1 % fast, is seen late. A take-over after it
     /// comes late, too, which is safe (I5).
     pub(super) fn quiet_until(&self) -> Instant {
         match &self.state {
-            State::Held { entry, first_seen } if !self.doubtful => {
-                first_seen.after(Timing::of(entry.ttl).soonest_renewal())
-            }
-            State::Held { .. } | State::Unseen | State::Vacant(_) => Instant::ORIGIN,
+            State::Held { entry, first_seen } => first_seen.after(Timing::of(entry.ttl).soonest_renewal()),
+            State::Unseen | State::Vacant(_) => Instant::ORIGIN,
         }
     }
 

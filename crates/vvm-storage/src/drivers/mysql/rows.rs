@@ -118,6 +118,7 @@ impl Statements for MySql {
     const PREFIX: &str = "sysvvm_";
     const FRAME: (usize, usize) = (1, 1);
     const LOCKED: usize = 1;
+    const WRITTEN: usize = 3;
     // Of two that insert a row, each would wait for the other.
     const INSERTS_AGAIN: bool = false;
 
@@ -225,13 +226,16 @@ impl Statements for MySql {
         )
     }
 
+    /// Whether the conditions hold is decided once, before anything is written. `ROW_COUNT()` behind the update would not tell it:
+    /// if the client has gone, the update's answer can't be sent, the count becomes -1, and the server goes on with the next
+    /// statement. It would then write the number of the batch without its documents.
     fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
         let pk = hex(at.as_bytes());
         let number = fence.after.next().get();
         let conditions: String = batch.iter().filter_map(|write| condition::<Self>(&pk, write)).collect();
         let mut text = format!(
-            "UPDATE sysvvm_leader SET last_batch = {number} WHERE pk = {pk} AND {} AND last_batch = {}{conditions} \
-             AND {}; SET @vvm_counted = ROW_COUNT()",
+            "SET @vvm_holds = (SELECT COUNT(*) FROM sysvvm_leader WHERE pk = {pk} AND {} AND last_batch = {}{conditions} \
+             AND {}); UPDATE sysvvm_leader SET last_batch = {number} WHERE pk = {pk} AND @vvm_holds = 1",
             of(fence.epoch, &fence.incarnation),
             fence.after.get(),
             holds(history, "TRUE"),
@@ -241,13 +245,11 @@ impl Statements for MySql {
             text += &match write {
                 DocumentWrite::Put { body, .. } => format!(
                     "; REPLACE INTO sysvvm_document (pk, id, version, body) SELECT {pk}, {id}, {number}, {} FROM DUAL \
-                     WHERE @vvm_counted = 1",
+                     WHERE @vvm_holds = 1",
                     hex(body)
                 ),
                 DocumentWrite::Delete { .. } => {
-                    format!(
-                        "; DELETE FROM sysvvm_document WHERE pk = {pk} AND id = {id} AND @vvm_counted = 1"
-                    )
+                    format!("; DELETE FROM sysvvm_document WHERE pk = {pk} AND id = {id} AND @vvm_holds = 1")
                 }
             };
         }

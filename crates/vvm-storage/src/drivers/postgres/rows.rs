@@ -76,6 +76,7 @@ impl Statements for Postgres {
     const PREFIX: &str = "sysvvm.";
     const FRAME: (usize, usize) = (2, 0);
     const LOCKED: usize = 0;
+    const WRITTEN: usize = 1;
     const INSERTS_AGAIN: bool = true;
 
     fn transaction(statements: &str, lock_timeout: Duration) -> String {

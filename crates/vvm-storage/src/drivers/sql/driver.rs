@@ -167,7 +167,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             (Step::Batch { fence, writes }, Some(history)) => {
                 let text = format!("{}; {}", S::locked(at), S::write(at, fence, writes, history));
                 let answer = self.transaction(self.lock_timeout(), &text).await?;
-                if answer.affected(S::LOCKED + 1) > 0 {
+                if answer.affected(S::WRITTEN) > 0 {
                     return Ok(Some(Done::Applied));
                 }
                 let is_same = self.is_same_history(&answer)?;

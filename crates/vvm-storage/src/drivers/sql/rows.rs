@@ -29,6 +29,10 @@ pub(crate) trait Statements: Sized + 'static {
     /// The number of the statement in [`locked`](Self::locked) that shows the slot.
     const LOCKED: usize;
 
+    /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked) before it, whose
+    /// rows tell whether the batch was written.
+    const WRITTEN: usize;
+
     /// Whether an insertion that was refused may be sent again.
     const INSERTS_AGAIN: bool;
 
@@ -87,7 +91,8 @@ pub(crate) trait Statements: Sized + 'static {
     /// Stores a setting unless there is one, and shows the one that stands.
     fn settle(at: &Partition, value: &[u8]) -> String;
 
-    /// Writes a batch behind [`locked`](Self::locked). The number of rows of the first statement tells whether it did.
+    /// Writes a batch behind [`locked`](Self::locked), so that it sees all batches before it. The number of rows of the statement
+    /// [`WRITTEN`](Self::WRITTEN) tells whether it did.
     fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String;
 
     /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end.
