@@ -365,12 +365,10 @@ impl Sandbox {
         let mark = &self.machines[leader - 1].1;
         let started = |pid: &Pid| command_line(*pid).starts_with("vvm ");
         let vvm = Processes::marked(mark).0.into_iter().find(started).unwrap();
-        // A service manager of the recipe stays, and so does what it restarts.
-        let work: Vec<Pid> = Processes::marked(mark)
-            .0
-            .into_iter()
-            .filter(|pid| !command_line(*pid).starts_with("sh "))
-            .collect();
+        // A service manager of the recipe stays, and so does what it restarts. The host of a killed guardian ends after it has
+        // released the record.
+        let is_work = |pid: &Pid| !["sh ", "vvm "].iter().any(|of| command_line(*pid).starts_with(of));
+        let work: Vec<Pid> = Processes::marked(mark).0.into_iter().filter(is_work).collect();
         kill_process(vvm, Signal::KILL).unwrap();
         self.killed = Some(leader);
         eventually("another machine leads", || self.leader(recipe).is_some_and(|next| next != leader));
