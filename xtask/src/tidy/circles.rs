@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn find(tree: &Tree) -> Vec<Finding> {
     let folders = tree.packages().iter().map(|package| package.folder());
-    let folders = folders.filter(|folder| folder.starts_with("crates"));
+    let folders =
+        folders.filter(|folder| ["crates", "evidence"].iter().any(|house| folder.starts_with(house)));
     folders.flat_map(|folder| in_crate(tree, &format!("{}/src/", folder.display()))).collect()
 }
 

@@ -9,7 +9,11 @@ use ielections::{
         ReleaseStep, Scanned, Won,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 use testing_time::MockWallClock;
 use vvm_clock::Instant;
 use vvm_storage::Step;
@@ -419,4 +423,9 @@ fn name_of(loss: &Loss) -> &'static str {
         Loss::Suspended => "Suspended",
         Loss::Closing | Loss::HandedBack | Loss::EngineEnded | Loss::Dropped => "a loss of the engine",
     }
+}
+
+/// Of a slot, all but the age that its storage proves.
+pub(super) fn hash_slot<H: Hasher>(slot: &Slot, to: &mut H) {
+    (slot.entry(), slot.last_epoch()).hash(to);
 }

@@ -3,7 +3,7 @@
 
 use super::{
     event::What,
-    process::{Answer, Kind, Request},
+    process::{Answer, Kind, Request, hash_slot},
     world::World,
 };
 use ielections::{Epoch, Incarnation, Slot, Version, protocol::Rebase};
@@ -218,8 +218,4 @@ impl Hash for Answer {
             hash_slot(slot, to);
         }
     }
-}
-
-pub(super) fn hash_slot<H: Hasher>(slot: &Slot, to: &mut H) {
-    (slot.entry(), slot.last_epoch()).hash(to);
 }

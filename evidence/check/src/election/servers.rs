@@ -1,7 +1,10 @@
 //! [`Servers`]: a model of a PostgreSQL database that is replicated without waiting, and of its adoption: three servers with a
 //! row of `history` and a row of the slot each, of which standbys lag and are promoted.
 
-use super::{process::Request, rebase::hash_slot, settings::Surroundings};
+use super::{
+    process::{Request, hash_slot},
+    settings::Surroundings,
+};
 use crate::assumption::Assumption;
 use ielections::{Entropy as _, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{
