@@ -211,7 +211,8 @@ impl WriteQueue {
             }
             Stage::Unknown => {
                 sent.stage = Stage::Ready { before: true };
-                Pace::AfterPause
+                // Nothing has failed if its caller was dropped: the next caller does not wait for that.
+                if self.failing_since.is_some() { Pace::AfterPause } else { Pace::AtOnce }
             }
             Stage::Ready { .. } | Stage::InFlight { .. } | Stage::Conflicting => Pace::AtOnce,
         }

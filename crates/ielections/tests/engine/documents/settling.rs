@@ -59,6 +59,24 @@ fn write_dropped_before_its_turn_is_not_sent() {
 }
 
 #[test]
+fn write_dropped_in_flight_does_not_delay_the_next_one() {
+    for fate in [Fault::SlowRequest(SECOND), Fault::Late(SECOND), Fault::Hang] {
+        led(async |Led { bench, documents, .. }| {
+            bench.writes([fate]);
+            let mut dropped = Box::pin(documents.write(vec![put("a", "1")]));
+            assert!(waits(&mut dropped).await);
+            assert_eq!(bench.sent(), 1, "{fate:?}");
+            drop(dropped);
+            let since = bench.clock.now();
+            documents.write(vec![put("a", "2")]).await.unwrap();
+            assert_eq!(bench.clock.now(), since, "{fate:?}");
+            bench.faulty.land_late().await;
+            assert_eq!(bench.landed(), [["1"], ["2"]], "{fate:?}");
+        });
+    }
+}
+
+#[test]
 fn batch_that_never_arrived_is_not_written_and_may_be_retried() {
     led(async |Led { bench, documents, .. }| {
         let started = bench.clock.now();
