@@ -164,7 +164,7 @@ const OLD_ON_POSTGRES: [&str; 5] = ["safety", "--old=vvm", "--postgres", "--dura
 const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
 
 /// Memory, two files, and a server behind proxies.
-const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,sled,s3", "--duration=5"];
+const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,s3", "--duration=5"];
 
 const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
 

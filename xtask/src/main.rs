@@ -54,7 +54,7 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--storage URL`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,sled,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
+    /// `--only mem,sqlite,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
     /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`. Or recorded calls on
     /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
@@ -123,7 +123,6 @@ impl Passed {
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
         let drivers = [
-            ("sled", asked_for("sled")),
             ("scylla", scylla),
             ("dynamodb", asked_for("dynamodb")),
             ("postgres", asked_for("postgres") || self.has("--postgres")),

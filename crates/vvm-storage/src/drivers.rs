@@ -10,8 +10,6 @@ pub(crate) mod address;
 mod clocks;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 mod connections;
-#[cfg(any(feature = "sled", feature = "sqlite"))]
-mod database_thread;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod errors;
@@ -31,8 +29,6 @@ pub mod objects;
 pub mod postgres;
 #[cfg(feature = "scylla")]
 pub mod scylla;
-#[cfg(feature = "sled")]
-pub mod sled;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
 #[cfg(feature = "sqlite")]

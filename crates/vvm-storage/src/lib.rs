@@ -9,9 +9,9 @@
 //! - [`Requests`]: requests of operators to leaders and candidates, stored beside the leader records.
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
-//!   `sled` (a folder of one process), `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL),
-//!   `mysql` (MariaDB and MySQL), `etcd` (etcd), `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store`
-//!   (buckets of Amazon S3, Google Cloud Storage, Azure).
+//!   `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL), `mysql` (MariaDB and MySQL), `etcd` (etcd),
+//!   `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store` (buckets of Amazon S3, Google
+//!   Cloud Storage, Azure).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!
@@ -49,8 +49,6 @@ pub use drivers::objects;
 pub use drivers::postgres;
 #[cfg(feature = "scylla")]
 pub use drivers::scylla;
-#[cfg(feature = "sled")]
-pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};

@@ -72,7 +72,7 @@ impl fmt::Display for StorageUrl {
         // The name of a file or folder may contain an `@`; everywhere else a user and a password end there.
         // The last `@` counts, and before the options are split off: a password may contain `@` and `?`.
         let has_host = place.starts_with("//") && !place.starts_with("///");
-        let is_path = matches!(scheme, Some("sqlite" | "sled")) && !has_host;
+        let is_path = scheme == Some("sqlite") && !has_host;
         let place = match place.rsplit_once('@') {
             Some((_secret, rest)) if !is_path => {
                 let slashes = if place.starts_with("//") { "//" } else { "" };

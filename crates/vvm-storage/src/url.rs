@@ -3,7 +3,6 @@
 //! | URL | storage |
 //! |---|---|
 //! | `mem:` | the memory of this process; empty at first, lost at its end |
-//! | `sled:elections`, `sled:/var/lib/vvm/elections` | a folder that one process uses, created on first use |
 //! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
@@ -13,7 +12,7 @@
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
 //! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket: module `objects` |
 //!
-//! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
+//! After `sqlite:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
 //! absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
 //!
 //! | option | meaning |
@@ -43,9 +42,8 @@ struct Scheme {
 }
 
 /// All of them. `postgresql` means `postgres`, and `mariadb` means `mysql`.
-static SCHEMES: [Scheme; 12] = [
+static SCHEMES: [Scheme; 11] = [
     kind("sqlite", "sqlite:PATH", "sqlite", cfg!(feature = "sqlite"), &[]),
-    kind("sled", "sled:PATH", "sled", cfg!(feature = "sled"), &[]),
     kind("mem", "mem:", "mem", cfg!(feature = "mem"), &[]),
     kind("postgres", "postgres://USER@HOST/DATABASE", "postgres", cfg!(feature = "postgres"), PASSWORD),
     kind("mysql", "mysql://USER@HOST/DATABASE", "mysql", cfg!(feature = "mysql"), PASSWORD),
@@ -93,7 +91,7 @@ const fn kind(
 /// The place that a URL names.
 struct Place<'url> {
     scheme: &'static Scheme,
-    /// After `sqlite:` and `sled:`; empty for others.
+    /// After `sqlite:`; empty for others.
     path: &'url str,
     /// `allow=overlay`: all candidates see the overlay that the file is on.
     allows_overlay: bool,
@@ -104,7 +102,7 @@ struct Place<'url> {
 impl Place<'_> {
     /// Whether it is on a server, which opening does not create.
     fn is_server(&self) -> bool {
-        !matches!(self.scheme.feature, "mem" | "sled" | "sqlite")
+        !matches!(self.scheme.feature, "mem" | "sqlite")
     }
 
     fn not_in_this_build(&self) -> OpenError {
@@ -142,8 +140,6 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         "sqlite" => {
             Ok(Arc::new(crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?))
         }
-        #[cfg(feature = "sled")]
-        "sled" => Ok(Arc::new(crate::sled::SledStorage::open(place.path.as_ref()).await?)),
         #[cfg(feature = "scylla")]
         "scylla" => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
         #[cfg(feature = "postgres")]
@@ -217,11 +213,6 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?.close().await;
-            Ok(())
-        }
-        #[cfg(feature = "sled")]
-        "sled" => {
-            crate::sled::SledStorage::open(place.path.as_ref()).await?.close().await;
             Ok(())
         }
         #[cfg(feature = "scylla")]
@@ -369,15 +360,6 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     let parsed = match scheme.feature {
         "mem" if !rest.is_empty() => Err("memory has no name: write `mem:`".into()),
         "sqlite" => place.parse_file(rest),
-        "sled" => match without_slashes(rest) {
-            None => Err("a path has no host: write `sled:elections` or `sled:/var/lib/elections`".into()),
-            Some("") => Err("the path is missing: write `sled:elections`".into()),
-            Some(path) if path.contains('?') => Err("it takes no options, and no `?` in the path".into()),
-            Some(path) => {
-                place.path = path;
-                Ok(())
-            }
-        },
         _ => Ok(()),
     };
     parsed.map_err(|why| OpenError::of_url(url, why))?;
@@ -431,13 +413,6 @@ impl From<crate::sqlite::OpenError> for OpenError {
             _ => Kind::Refused,
         };
         Self::new(kind, error.to_string())
-    }
-}
-
-#[cfg(feature = "sled")]
-impl From<crate::sled::OpenError> for OpenError {
-    fn from(error: crate::sled::OpenError) -> Self {
-        Self::new(crate::opening::OpenErrorKind::Refused, error.to_string())
     }
 }
 

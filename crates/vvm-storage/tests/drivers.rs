@@ -1,9 +1,9 @@
-//! Drivers beyond the suites: random operations, descriptions, and when sled proves an age.
+//! Drivers beyond the suites: random operations and descriptions.
 //!
 //! The contract suite tests each sentence of the contract. Random operations find what no sentence mentions:
 //! on `mem`, which does what `decide` says, every answer must be that of the contract's own model; on each
 //! other driver, that of `mem`.
-#![cfg(all(feature = "mem", feature = "sqlite", feature = "sled"))]
+#![cfg(all(feature = "mem", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
@@ -12,9 +12,7 @@ use ielections::{
 };
 use proptest::{collection::vec, option, prelude::*};
 use std::{num::NonZeroU32, sync::Arc};
-use vvm_storage::{
-    Done, ElectionKey, ElectionsTtlStorage, SlotNumber, Step, SysVvmStorage, testing::compare_steps,
-};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, testing::compare_steps};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -191,69 +189,5 @@ mod sqlite {
         assert_eq!(described.concerns.is_empty(), is_durable && is_shared, "{described:?}");
         storage.close().await;
         assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
-    }
-}
-
-mod sled {
-    use super::*;
-    use std::time::Duration;
-    use tempfile::TempDir;
-    use vvm_storage::{Partition, sled::SledStorage};
-
-    #[tokio::test]
-    async fn random_steps_do_what_decide_says() {
-        for seed in 0..50 {
-            let folder = TempDir::new().unwrap();
-            let open =
-                async || Arc::new(SledStorage::open(folder.path()).await.unwrap()) as Arc<dyn SysVvmStorage>;
-            compare_steps(open, "payroll", seed, 60).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn description_has_its_library() {
-        let folder = TempDir::new().unwrap();
-        let storage = SledStorage::open(&folder.path().join("leader")).await.unwrap();
-        let described = storage.describe().await.unwrap();
-        assert!(described.software.as_ref().unwrap().starts_with("sled 0."), "{described:?}");
-        storage.close().await;
-        assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
-    }
-
-    fn age(slot: Slot) -> Option<Duration> {
-        match slot {
-            Slot::Held { proven_age, .. } => proven_age,
-            Slot::Vacant(_) => panic!("vacant, but a record was written"),
-        }
-    }
-
-    #[tokio::test]
-    async fn age_is_proven_until_the_last_handle_is_closed() {
-        let folder = TempDir::new().unwrap();
-        let partition = Partition::from_bytes(*b"key");
-        let entry = Entry {
-            holder: Holder::new("leader").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-            ttl: Ttl::DEFAULT,
-            epoch: Epoch::new(1).unwrap(),
-        };
-        let first = SledStorage::open(folder.path()).await.unwrap();
-        let second = SledStorage::open(folder.path()).await.unwrap();
-        let vacant = Slot::Vacant(Vacant { last_epoch: None });
-        assert_eq!(
-            first.commit(partition.clone(), Step::claim(&vacant, &entry)).await.unwrap(),
-            Done::Applied
-        );
-        first.close().await;
-        assert!(
-            age(second.read(partition.clone()).await.unwrap()).is_some(),
-            "a handle was open all the time"
-        );
-
-        second.close().await;
-        let third = SledStorage::open(folder.path()).await.unwrap();
-        let slot = third.read(partition.clone()).await.unwrap();
-        assert_eq!(slot.entry(), Some(&entry));
-        assert_eq!(age(slot), None, "all handles were closed in between");
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
         Storage::S3 => Box::new(Servers::s3()?),
         Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
         Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-        Storage::Mem | Storage::Sqlite | Storage::Sled => return Err("it is no server".into()),
+        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
     };
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
     let runtime = Runtime::new().map_err(text)?;

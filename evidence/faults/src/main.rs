@@ -49,8 +49,6 @@ pub(crate) enum Storage {
     Mem,
     /// A file; has histories only.
     Sqlite,
-    /// A folder; has histories only.
-    Sled,
     /// Apache Cassandra.
     Scylla,
     /// DynamoDB Local.
@@ -119,14 +117,13 @@ fn with_local_credentials() -> io::Error {
 impl Storage {
     /// Whether it is a server, on which candidates can contend under faults.
     fn is_server(self) -> bool {
-        !matches!(self, Self::Mem | Self::Sqlite | Self::Sled)
+        !matches!(self, Self::Mem | Self::Sqlite)
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Mem => "mem",
             Self::Sqlite => "sqlite",
-            Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Dynamodb => "dynamodb",
             Self::Etcd => "etcd",

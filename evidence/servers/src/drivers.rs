@@ -32,8 +32,6 @@ pub(crate) enum Driver {
     Mem,
     /// On a file in a temporary folder.
     Sqlite,
-    /// In a temporary folder.
-    Sled,
     /// On Apache Cassandra, or the cluster at `VVM_TEST_SCYLLA=host:port`.
     Scylla,
     /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
@@ -138,7 +136,6 @@ impl Driver {
         match self {
             Self::Mem => "mem",
             Self::Sqlite => "sqlite",
-            Self::Sled => "sled",
             Self::Scylla => "scylla",
             Self::Postgres => "postgres",
             Self::Mysql => "mysql",
@@ -153,7 +150,7 @@ impl Driver {
     /// run there.
     fn named(self) -> Option<(&'static str, &'static [&'static str], &'static [&'static str], &'static str)> {
         Some(match self {
-            Self::Mem | Self::Sqlite | Self::Sled => return None,
+            Self::Mem | Self::Sqlite => return None,
             Self::Scylla => (SCYLLA, OPEN, &[], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
                 let modules = &["suites", "handles", "hints"];
@@ -185,9 +182,9 @@ impl Driver {
             return Ok(Outcome::of_suites(cases, place + &left_out));
         }
         match self {
-            Self::Mem | Self::Sqlite | Self::Sled => {
+            Self::Mem | Self::Sqlite => {
                 let suites = selection.or_all(|| suites(&["suites"], &[self.name()], &[]))?;
-                // Two processes can't share the other two.
+                // Two processes can't share memory.
                 let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }

@@ -43,8 +43,8 @@ const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
 /// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a
 /// database.
-const DATABASES: [&str; 7] =
-    ["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "sled", "tokio-postgres"];
+const DATABASES: [&str; 6] =
+    ["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "tokio-postgres"];
 
 /// Dependencies that only a program may have: a library has no command line, no settings file and no log.
 const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"];

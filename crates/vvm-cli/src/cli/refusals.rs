@@ -309,7 +309,7 @@ fn malformed_file_is_refused_with_its_line() {
         let path = settings_file(folder.path(), text);
         refused(&run(&["--config", &path]), &[], &[hint, "vvm.toml"]);
     }
-    let path = settings_file(folder.path(), "storage = \"sled:x\"\n");
+    let path = settings_file(folder.path(), "storage = \"mem:\"\n");
     refused(&["run", "--config", &path, "--name", "n", "--", "true"], &[], &["use sqlite:PATH", "vvm.toml"]);
     let (missing, folder) = (folder.path().join("missing.toml"), folder.path().to_str().unwrap());
     for (path, cause) in

@@ -12,11 +12,9 @@ fn scheme_and_place_are_parsed() {
         assert_eq!(file(&format!("sqlite:{path}")), ("sqlite", path.into(), false, false));
         let both = format!("sqlite:{path}?allow=overlay&mode=0660");
         assert_eq!(file(&both), ("sqlite", path.into(), true, true));
-        assert_eq!(file(&format!("sled:{path}")), ("sled", path.into(), false, false));
     }
     let slashes = file("sqlite:///var/lib/a.db?mode=0660");
     assert_eq!(slashes, ("sqlite", "/var/lib/a.db".into(), false, true));
-    assert_eq!(file("sled:///var/lib/a").1, "/var/lib/a");
     for (url, feature) in [
         ("mem:", "mem"),
         ("scylla://host1,host2:9042/keyspace?datacenter=dc1", "scylla"),
@@ -39,7 +37,7 @@ fn scheme_and_place_are_parsed() {
 #[tokio::test]
 async fn driver_of_this_build_is_found() {
     let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());
-    for scheme in SCHEMES.iter().filter(|scheme| !matches!(scheme.feature, "mem" | "sqlite" | "sled")) {
+    for scheme in SCHEMES.iter().filter(|scheme| !matches!(scheme.feature, "mem" | "sqlite")) {
         // No driver takes a URL with nothing behind the scheme.
         let error = open(&format!("{}://", scheme.name), Arc::clone(&clock)).await.expect_err(scheme.name);
         let is_left_out = error.to_string().contains("this build has no driver");
@@ -92,7 +90,6 @@ fn sharing_is_known_before_opening() {
     assert!(shared_between_processes("sqlite:elections.db").unwrap());
     assert!(shared_between_processes("scylla://host/keyspace").unwrap());
     assert!(shared_between_processes("dynamodb://eu-west-1/table").unwrap());
-    assert!(!shared_between_processes("sled:folder").unwrap());
     assert!(!shared_between_processes("mem:").unwrap());
     assert!(shared_between_processes("elections.db").is_err());
 }
@@ -118,9 +115,6 @@ fn refusal_names_the_mistake_and_the_way_out() {
         ("sqlit:a.db", "no storage `sqlit:`: this build has "),
         ("SQLITE:a.db", "no storage `SQLITE:`: this build has "),
         ("oracle://host/database", "no storage `oracle:`"),
-        ("sled:", "the path is missing"),
-        ("sled://host/elections", "write `sled:elections` or"),
-        ("sled:elections?mode=rw", "takes no options"),
     ];
     for (url, part) in table {
         let error = parse(url).err().unwrap().to_string();

@@ -1,5 +1,5 @@
 //! The public suites on the drivers that need no server.
-#![cfg(any(feature = "mem", feature = "sqlite", feature = "sled"))]
+#![cfg(any(feature = "mem", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod driver;
@@ -38,12 +38,4 @@ mod sqlite {
     }
 
     all_suites!(file());
-}
-
-/// Handles share the one database that a process can have open.
-#[cfg(feature = "sled")]
-mod sled {
-    use crate::driver::{Driver, all_suites};
-
-    all_suites!(Driver::in_a_folder(|folder| format!("sled:{}", folder.display())));
 }

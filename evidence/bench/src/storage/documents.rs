@@ -113,7 +113,7 @@ impl Load {
         let slower = percentile(&busy.renewals) / percentile(&idle.renewals);
         let slower = Figure::new(name("p99 of renewals, by that without"), Unit::Ratio, vec![slower]);
         let rate = Figure::new(name("documents"), Unit::PerSecond, vec![written / took]);
-        let networked = !matches!(scene.scheme.as_str(), "sqlite" | "sled" | "mem");
+        let networked = !matches!(scene.scheme.as_str(), "sqlite" | "mem");
         let none = |what, count| Figure::new(name(what), Unit::Count, vec![count]).max_at_most(0.0);
         Ok(vec![
             if networked { rate.median_at_least(GOAL) } else { rate },

@@ -33,7 +33,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::SystemClock;
-use vvm_storage::{ElectionsTtlStorage, SysVvmStorage, mem::MemDatabase, testing::Layer};
+use vvm_storage::{ElectionsTtlStorage, SysVvmStorage, mem::MemDatabase};
 
 /// The default duration of a history.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(120);
@@ -111,19 +111,6 @@ fn check(checker: &Path, history: &Path) -> Result<Verdict, String> {
     Ok(Verdict { is_linearizable: output.status.success(), said })
 }
 
-/// A storage that is shared and stays open.
-#[derive(Debug)]
-struct Shared(Arc<dyn SysVvmStorage>);
-
-#[async_trait::async_trait]
-impl Layer for Shared {
-    fn beneath(&self) -> &dyn SysVvmStorage {
-        &*self.0
-    }
-
-    async fn close(&self) {}
-}
-
 /// Where clients open their handles, and the faults there.
 struct Place {
     name: String,
@@ -134,7 +121,6 @@ struct Place {
 }
 
 enum What {
-    Shared(Arc<Shared>),
     Mem(Arc<MemDatabase>),
     /// SQLite.
     File(PathBuf),
@@ -144,26 +130,17 @@ enum What {
 impl Place {
     fn start(storage: Storage, runtime: &Runtime, clock: &SystemClock) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
-        let folder = || TempDir::with_prefix("histories").map_err(|error| error.to_string());
         let servers: Box<dyn FaultyServers> = match storage {
             Storage::Mem => {
                 let what = What::Mem(MemDatabase::new(Arc::new(clock.clone())));
                 return Ok(Self { name: "memory".into(), what, counts, _folder: None });
             }
             Storage::Sqlite => {
-                let folder = folder()?;
+                let folder = TempDir::with_prefix("histories").map_err(|error| error.to_string())?;
                 let what = What::File(folder.path().join("histories.db"));
                 let place = Self { name: "SQLite".into(), what, counts, _folder: Some(folder) };
                 place.settle(runtime, clock)?;
                 return Ok(place);
-            }
-            Storage::Sled => {
-                // A process opens it once.
-                let folder = folder()?;
-                let url = format!("sled:{}", folder.path().join("histories").display());
-                let opened = runtime.block_on(vvm_storage::open(&url, Arc::new(clock.clone())));
-                let what = What::Shared(Arc::new(Shared(opened.map_err(|error| error.to_string())?)));
-                return Ok(Self { name: "sled".into(), what, counts, _folder: Some(folder) });
             }
             Storage::Scylla => Box::new(Servers::cassandra(Duration::ZERO)?),
             Storage::Dynamodb => Box::new(Servers::dynamodb()?),
@@ -217,7 +194,7 @@ impl Place {
         match &self.what {
             What::Servers(servers, _) => Some(servers.url(client)),
             What::File(path) => Some(format!("sqlite:{}", path.display())),
-            What::Mem(_) | What::Shared(_) => None,
+            What::Mem(_) => None,
         }
     }
 
@@ -225,13 +202,6 @@ impl Place {
     fn open(&self, client: Option<usize>, clock: &SystemClock) -> Open {
         let clock = clock.clone();
         match &self.what {
-            What::Shared(shared) => {
-                let shared = Arc::clone(shared);
-                Box::new(move || {
-                    let opened = Arc::clone(&shared).into_storage();
-                    Box::pin(async move { Some(opened) })
-                })
-            }
             What::Mem(database) => {
                 let database = Arc::clone(database);
                 Box::new(move || {
@@ -274,7 +244,7 @@ impl Place {
             passes(0.2, 1.2, rng)?;
             match &mut self.what {
                 // Calls are dropped and handles closed all the time, which is all that can happen here.
-                What::Mem(_) | What::Shared(_) => continue,
+                What::Mem(_) => continue,
                 What::File(path) => {
                     let lock = Connection::open(path).map_err(|error| error.to_string())?;
                     let locked = lock.execute_batch("BEGIN IMMEDIATE");

@@ -5,14 +5,12 @@
 //! answered once, and only after it was applied.
 
 use super::{
+    database_thread::{DatabaseThread, Room},
     errors::DriverError,
     open::{Database, Location, OpenError, wait_for_lock},
     rows::Rows,
 };
-use crate::drivers::{
-    database_thread::{DatabaseThread, Room, StartError},
-    errors::Unanswered,
-};
+use crate::drivers::errors::Unanswered;
 use ielections::{ReadError, WriteError};
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -36,14 +34,9 @@ impl Queue {
             let location = database.location().clone();
             Ok((database, location))
         };
-        let started =
-            DatabaseThread::start("vvm-sqlite", open, |database, jobs| Writer::new(database, jobs).run());
-        match started.await {
-            Ok((thread, location)) => Ok((Self(thread), location)),
-            Err(StartError::Thread(cause)) => Err(OpenError::Thread(cause)),
-            Err(StartError::Ended) => Err(OpenError::ThreadEnded),
-            Err(StartError::Open(error)) => Err(error),
-        }
+        let (thread, location) =
+            DatabaseThread::start(open, |database, jobs| Writer::new(database, jobs).run()).await?;
+        Ok((Self(thread), location))
     }
 
     /// Carries a write out. Fails with `Fatal` if the handle is closed.

@@ -1,8 +1,9 @@
-//! [`DatabaseThread`]: the thread that owns an embedded database, and the queue of jobs for it.
+//! [`DatabaseThread`]: the thread `vvm-sqlite`, which owns the connection, and the queue of jobs for it.
 
-use super::errors::Closed;
+use super::open::{Database, Location, OpenError};
+use crate::drivers::errors::Closed;
 use std::{
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
@@ -15,7 +16,7 @@ const ROOM: usize = 1024;
 /// A job's place in the queue. Dropping it makes room for another call.
 pub(super) type Room = OwnedSemaphorePermit;
 
-/// A thread that owns a database, and the bounded queue of its jobs.
+/// The thread that owns the database, and the bounded queue of its jobs.
 pub(super) struct DatabaseThread<Job> {
     room: Arc<Semaphore>,
     /// `None` once closed.
@@ -25,28 +26,17 @@ pub(super) struct DatabaseThread<Job> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why there is no thread with an open database.
-pub(super) enum StartError<E> {
-    /// The system refused the thread.
-    Thread(io::Error),
-    /// The thread panicked while it opened the database.
-    Ended,
-    /// The database could not be opened.
-    Open(E),
-}
-
 impl<Job: Send + 'static> DatabaseThread<Job> {
     /// Starts the thread. On it `open` opens the database, and `serve` takes jobs until the queue is closed.
-    /// Also returns what `open` says about the database.
+    /// Also returns the database's location.
     ///
     /// # Cancel safety
     /// Dropped, it joins the thread. So an `open` that waits ends when its argument returns true: then no
     /// caller is left (I10).
-    pub(super) async fn start<D, A: Send + 'static, E: Send + 'static>(
-        name: &str,
-        open: impl FnOnce(&dyn Fn() -> bool) -> Result<(D, A), E> + Send + 'static,
-        serve: impl FnOnce(D, mpsc::Receiver<Job>) + Send + 'static,
-    ) -> Result<(Self, A), StartError<E>> {
+    pub(super) async fn start(
+        open: impl FnOnce(&dyn Fn() -> bool) -> Result<(Database, Location), OpenError> + Send + 'static,
+        serve: impl FnOnce(Database, mpsc::Receiver<Job>) + Send + 'static,
+    ) -> Result<(Self, Location), OpenError> {
         let (queue, jobs) = mpsc::channel();
         let (opened, outcome) = oneshot::channel();
         let (ending, ended) = watch::channel(());
@@ -55,26 +45,24 @@ impl<Job: Send + 'static> DatabaseThread<Job> {
             let _ending = ending;
             match open(&|| opened.is_closed()) {
                 Err(error) => drop(opened.send(Err(error))),
-                Ok((database, about)) => {
+                Ok((database, location)) => {
                     // Otherwise opening was cancelled, and no handle would close the database.
-                    if opened.send(Ok(about)).is_ok() {
+                    if opened.send(Ok(location)).is_ok() {
                         serve(database, jobs);
                     }
                 }
             }
         };
-        let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(StartError::Thread)?;
+        let thread =
+            thread::Builder::new().name("vvm-sqlite".into()).spawn(run).map_err(OpenError::Thread)?;
         let thread = Self {
             room: Arc::new(Semaphore::new(ROOM)),
             queue: Mutex::new(Some(queue)),
             ended,
             thread: Mutex::new(Some(thread)),
         };
-        match outcome.await {
-            Ok(Ok(about)) => Ok((thread, about)),
-            Ok(Err(error)) => Err(StartError::Open(error)),
-            Err(_) => Err(StartError::Ended),
-        }
+        let location = outcome.await.map_err(|_| OpenError::ThreadEnded)??;
+        Ok((thread, location))
     }
 
     /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
