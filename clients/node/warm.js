@@ -250,7 +250,9 @@ export async function run({ ready, signal }, lead) {
         if (!isStop || leadership.remaining() > 0) {
           console.error(error); // The host ends this process at once.
           leadership.stop("its work has failed");
-          leadership.say("failed", { reason: String(error).slice(0, 500) });
+          // A cut surrogate pair is no text that JSON can carry.
+          const reason = Buffer.from(String(error).slice(0, 500)).toString();
+          leadership.say("failed", { reason });
           throw error;
         }
       }

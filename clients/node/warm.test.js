@@ -163,11 +163,12 @@ test("both functions can say whether this process could lead", limits, async (t)
 
 test("the error of the function is said, shown, and the result", limits, async (t) => {
   const shown = t.mock.method(console, "error", () => {});
-  const failure = new Error(`no database ${"x".repeat(5000)}`);
+  const failure = new Error(`no database ${"\u{1f600}".repeat(5000)}`); // Cut within a pair.
   const played = await leads(t, 60_000, () => {
     throw failure;
   });
-  await played.hears({ type: "failed", epoch: "7", reason: String(failure).slice(0, 500) });
+  const reason = `${String(failure).slice(0, 499)}\ufffd`;
+  await played.hears({ type: "failed", epoch: "7", reason });
   await assert.rejects(played.ended, failure);
   assert.deepEqual(shown.mock.calls[0].arguments, [failure]);
 });

@@ -30,7 +30,7 @@ class Played:
         self.socket.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
 
     def hears(self):
-        message = json.loads(self.heard.readline())
+        message = json.loads(self.heard.readline(vvm.LONGEST_LINE))
         return message.pop("type"), message
 
     def lead(self, epoch="7", for_ms=60000):
@@ -71,7 +71,7 @@ class ClientTest(unittest.TestCase):
         played, shown = Played(), io.StringIO()
         _, term = played.term()
         with contextlib.redirect_stderr(shown), self.assertRaises(ValueError), term:
-            raise ValueError("x" * 5000)
+            raise ValueError("xxx" + "\N{GRINNING FACE}" * 5000)
         said, members = played.hears()
         self.assertEqual((said, members["epoch"], len(members["reason"])), ("failed", "7", 500))
         self.assertTrue(members["reason"].startswith("ValueError('xxx"))

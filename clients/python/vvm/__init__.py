@@ -52,8 +52,7 @@ def _now() -> float:
 
 def connect(path: Optional[str] = None) -> Host:
     """Connect to the host that started this program. Raises NotStarted, Refused or OtherClock."""
-    path = path or os.environ.get("VVM_SOCKET")
-    if not path:
+    if not (path := path or os.environ.get("VVM_SOCKET")):
         raise NotStarted("VVM_SOCKET is not set: start this program by `vvm run --warm … -- PROGRAM`")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -155,7 +154,8 @@ class Host:
 
     def _say(self, **message: Any) -> None:
         with contextlib.suppress(OSError), self._sending:  # The thread that reads sees the end of the connection.
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            line = json.dumps(message, ensure_ascii=False) + "\n"  # Emoji as escapes would exceed LONGEST_LINE.
+            self._socket.sendall(line.encode(errors="replace"))
 
     def _read(self) -> Optional[dict[str, Any]]:
         line = self._lines.readline(LONGEST_LINE)
