@@ -1,7 +1,5 @@
 //! A candidate for many slots, in mock time. Neither a slow scan nor slots that fail or hang keep it from
 //! leading a slot that it can read.
-#![cfg(feature = "mem")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;
 use ielections::{

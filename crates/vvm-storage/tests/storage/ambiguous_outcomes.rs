@@ -4,8 +4,6 @@
 //! The storage is `mem` without proven ages, so that a candidate that does not recognize its own record waits
 //! for it, as on a cluster. All reads are answered, and no write lands late; the suites of `ielections` test
 //! these.
-#![cfg(feature = "mem")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;
 use fastrand::Rng;

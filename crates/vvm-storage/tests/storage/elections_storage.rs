@@ -1,6 +1,4 @@
 //! Tests of what `ElectionsTtlStorage` adds to a driver: limits and settings. The suite tests the contract.
-#![cfg(feature = "mem")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
     Entry, Epoch, Holder, Incarnation, ReadError, Ttl, TtlStorage, Vacant, Version, WriteError,

@@ -3,8 +3,6 @@
 //! The contract suite tests each sentence of the contract. Random operations find what no sentence mentions:
 //! on `mem`, which does what `decide` says, every answer must be that of the contract's own model; on each
 //! other driver, that of `mem`.
-#![cfg(all(feature = "mem", feature = "sqlite"))]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,

@@ -1,8 +1,5 @@
 //! What the driver for Kubernetes sends, and what it makes of answers. A program on loopback plays the
 //! server: real servers give these answers rarely.
-#![cfg(feature = "kubernetes")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
-#![allow(clippy::disallowed_methods, reason = "the server is a task of the test's own runtime")]
 
 use bytes::Bytes;
 use ielections::WriteError;

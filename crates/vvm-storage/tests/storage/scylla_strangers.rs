@@ -1,11 +1,4 @@
 //! Opening an address where no usable cluster answers: each refusal names the cause and what to do.
-#![cfg(feature = "scylla")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -1,7 +1,5 @@
 //! Requests of operators, on two drivers: their stages and their order, and that they change no leader
 //! record.
-#![cfg(all(feature = "mem", feature = "sqlite"))]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use ielections::{
     Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,

@@ -1,0 +1,22 @@
+//! What needs no server and no suite: each rule of the crate and of its drivers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "clippy knows tests, but not their helpers; a server that a test plays is a task of its runtime"
+)]
+
+#[cfg(feature = "mem")]
+mod ambiguous_outcomes;
+#[cfg(feature = "mem")]
+mod campaign_for_many_slots;
+#[cfg(all(feature = "mem", feature = "sqlite"))]
+mod drivers;
+#[cfg(feature = "mem")]
+mod elections_storage;
+#[cfg(feature = "kubernetes")]
+mod kubernetes_answers;
+#[cfg(all(feature = "mem", feature = "sqlite"))]
+mod requests;
+#[cfg(feature = "scylla")]
+mod scylla_strangers;
