@@ -230,6 +230,10 @@ impl<C: CellStorage> Cells<C> {
         self.history.check()?;
         let before = self.history.mark(at);
         let Some(Cell { value, tag }) = self.storage.peek(at).await? else {
+            // Most pauses and requests were never made, and no leader is lost with one: a leader looks at them each second.
+            if before.is_none() && key::setting_of_slot(at).is_none() {
+                return Ok(SlotCell::vacant().slot);
+            }
             return Ok(self.standing(at).await?.content.slot);
         };
         let content = SlotCell::decode(at, &value).map_err(unreadable)?;

@@ -13,8 +13,8 @@ use std::{
 };
 use testing_time::MockClock;
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, Shown, SlotNumber,
-    Step, SysVvmStorage as _, cells::Cells,
+    ClusterName, Done, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER,
+    Partition, Shown, SlotNumber, Step, SysVvmStorage as _, cells::Cells,
 };
 
 struct Scene {
@@ -90,6 +90,15 @@ async fn renewal_is_one_write_and_no_read() {
     let (reads, writes) = scene.requests();
     assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
     assert_eq!(scene.requests(), (reads, writes + 1));
+}
+
+#[tokio::test]
+async fn look_at_a_request_that_was_never_made_is_one_read() {
+    let scene = Scene::settled().await;
+    let request = Partition::from_bytes([&[KEY_PREFIX_STEP_DOWN][..], b"payroll"].concat());
+    let (reads, writes) = scene.requests();
+    assert_eq!(scene.cells.peek(&[request]).await.unwrap(), [NEVER_LED]);
+    assert_eq!(scene.requests(), (reads + 1, writes));
 }
 
 /// Leads and releases. Returns the slot as it is then.

@@ -63,7 +63,8 @@ impl Server for Postgres {
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.place, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;
-        session.meets(check(host, &answer)?).await;
+        let (process, has_times) = check(host, &answer)?;
+        session.meets(process, has_times).await;
         Ok(session)
     }
 }
@@ -92,10 +93,12 @@ fn configuration(host: &Host, place: &Place) -> Result<Config, OpenError> {
 
 const CHECK: &str = "SELECT current_setting('server_version_num'), current_setting('server_version'), \
     pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, \
-    current_setting('fsync'), current_setting('synchronous_commit'), pg_backend_pid()";
+    current_setting('fsync'), current_setting('synchronous_commit'), pg_backend_pid(), \
+    EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_attribute ON attrelid = c.oid \
+        WHERE nspname = 'sysvvm' AND relname = 'leader' AND attname = 'written_at')";
 
-/// Returns the process that answers.
-fn check(host: &Host, answer: &Answer) -> Result<u64, OpenError> {
+/// Returns the process that answers, and whether its records have the times of their writes.
+fn check(host: &Host, answer: &Answer) -> Result<(u64, bool), OpenError> {
     let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
     let row = answer.row(0).ok_or_else(|| OpenError::passing(format!("{host} does not describe itself")))?;
     if row.number(0).map_err(unreadable)? < OLDEST {
@@ -120,7 +123,7 @@ fn check(host: &Host, answer: &Answer) -> Result<u64, OpenError> {
             )));
         }
     }
-    row.number(5).map_err(unreadable)
+    Ok((row.number(5).map_err(unreadable)?, row.is_true(6).map_err(unreadable)?))
 }
 
 /// Nothing was sent but a login.

@@ -20,6 +20,17 @@ pub(super) const NAMES_THIS_SERVER: &str = "h.system = c.system_identifier AND h
 /// is prepared on a connection to it.
 pub(super) const PROCESS: &str = ":process";
 
+/// Stands behind the assignments that write a record, for that of its time. Replaced by [`with_time`] on the connection.
+///
+/// A trigger would do without it, but would lock each row once more and take a tenth of a renewal.
+pub(super) const WRITTEN: &str = ":written";
+
+/// `text` with the assignment of the time of the write, by the server's clock, or without it in a schema that was created before
+/// records had times. Values in `text` are digits.
+pub(super) fn with_time(text: &str, has_times: bool) -> String {
+    text.replace(WRITTEN, if has_times { ", written_at = clock_timestamp()" } else { "" })
+}
+
 /// That the database has the history whose witness stands at this place, and `condition` with it.
 ///
 /// A statement that is sent alone compares the witness in the process of the server that is known to have this history: [`PROCESS`].

@@ -12,7 +12,7 @@
 
 use super::{
     connections::Postgres,
-    history::{NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, history, holds, settings},
+    history::{NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN, history, holds, settings},
     statement::{Statement, Value, hex},
 };
 use crate::{
@@ -45,7 +45,7 @@ fn replacement<'a>(
     let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
     let pk = Value::Bytes(Some(at.as_bytes()));
     let text = format!(
-        "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6 \
+        "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6{WRITTEN} \
          WHERE pk = $1 AND epoch = $7 AND incarnation IS NOT DISTINCT FROM $8 \
             AND write IS NOT DISTINCT FROM $9 AND {}",
         holds(compared.alone, "$10", "true")
@@ -102,11 +102,7 @@ impl Statements for Postgres {
              CREATE SCHEMA sysvvm; COMMENT ON SCHEMA sysvvm IS '{FORMAT}'; \
              CREATE TABLE sysvvm.leader (pk bytea PRIMARY KEY, epoch bigint NOT NULL, incarnation bytea, \
                 write bigint, ttl_nanos bigint, holder bytea, last_batch bigint NOT NULL DEFAULT 0, \
-                written_at timestamptz) WITH (fillfactor = 50); \
-             CREATE FUNCTION sysvvm.written() RETURNS trigger LANGUAGE plpgsql AS \
-                $$ BEGIN NEW.written_at := clock_timestamp(); RETURN NEW; END $$; \
-             CREATE TRIGGER written BEFORE INSERT OR UPDATE OF write ON sysvvm.leader \
-                FOR EACH ROW EXECUTE FUNCTION sysvvm.written(); \
+                written_at timestamptz DEFAULT clock_timestamp()) WITH (fillfactor = 50); \
              CREATE TABLE sysvvm.setting (pk bytea PRIMARY KEY, value bytea NOT NULL); \
              CREATE TABLE sysvvm.document (pk bytea, id bytea, version bigint NOT NULL, body bytea NOT NULL, \
                 PRIMARY KEY (pk, id)); \
@@ -266,7 +262,7 @@ impl Statements for Postgres {
         let adopt = format!(
             "SELECT FROM sysvvm.history FOR UPDATE; \
              UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
-                ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder} \
+                ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder}{WRITTEN} \
                 WHERE substr(pk, 1, 1) = {led} AND {changed}; \
              UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
                 max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = true \

@@ -2,7 +2,7 @@
 
 use super::{
     errors::failed,
-    history::{PROCESS, history, settings},
+    history::{PROCESS, history, settings, with_time},
     statement::{Statement, answer, answer_of_rows},
 };
 use crate::drivers::{
@@ -46,6 +46,8 @@ pub struct Session {
     is_notified: bool,
     /// The process of the server that carries out its requests, unless there is a pooler between.
     process: Option<i32>,
+    /// Whether records have the times of their writes.
+    has_times: bool,
     /// What is known of the server, on a connection that goes to the server itself.
     known: Option<Known>,
     /// By their text.
@@ -60,13 +62,16 @@ impl Session {
             channel: None,
             is_notified: false,
             process: None,
+            has_times: false,
             known: None,
             prepared: HashMap::new(),
         }
     }
 
-    /// Notes whether the server's own process answered the login: this one, which carries out requests.
-    pub(super) async fn meets(&mut self, process: u64) {
+    /// Notes whether the server's own process answered the login: this one, which carries out requests. And whether records have
+    /// times.
+    pub(super) async fn meets(&mut self, process: u64, has_times: bool) {
+        self.has_times = has_times;
         let answered = login_process(self.client.cancel_token()).await;
         self.process = answered.filter(|answered| u64::try_from(*answered) == Ok(process));
     }
@@ -102,12 +107,13 @@ impl Session {
     /// # Cancel safety
     /// As [`ask`](Self::ask).
     pub(super) async fn execute(&mut self, statement: &Statement<'_>) -> Result<Answer, DriverError> {
-        let Self { client, connection, is_notified, prepared, process, .. } = self;
+        let Self { client, connection, is_notified, prepared, process, has_times, .. } = self;
         let known = match prepared.get(statement.text()) {
             Some(known) => known,
             None => {
                 // No process has number 0.
-                let text = statement.text().replace(PROCESS, &process.unwrap_or(0).to_string());
+                let text = with_time(statement.text(), *has_times);
+                let text = text.replace(PROCESS, &process.unwrap_or(0).to_string());
                 let known = answered(connection, is_notified, client.prepare(&text)).await?;
                 prepared.entry(statement.text().to_owned()).or_insert(known)
             }
@@ -145,8 +151,9 @@ impl connections::Session for Session {
     }
 
     async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
-        let Self { client, connection, is_notified, .. } = self;
-        answered(connection, is_notified, client.simple_query(text)).await.map(answer)
+        let Self { client, connection, is_notified, has_times, .. } = self;
+        let text = with_time(text, *has_times);
+        answered(connection, is_notified, client.simple_query(&text)).await.map(answer)
     }
 
     async fn end(self) {
