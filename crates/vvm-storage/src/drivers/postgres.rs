@@ -12,7 +12,7 @@
 //! database. No write is sent twice, and the server never waits for us in the middle of a transaction.
 //! `synchronous_commit` is `on` for each write. A wait for a lock ends after a tenth of the TTL.
 //!
-//! A trigger notes when the server wrote a record, by its own clock, for `vvm status` alone.
+//! Each write of a record notes its time by the clock of the server, for `vvm status` alone.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the
 //! count of batches, and writes all rows with one statement.
