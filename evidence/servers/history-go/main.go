@@ -116,6 +116,11 @@ func step(s state, o *operation) (state, bool) {
 			return s, false
 		}
 		s.slot = slot{Epoch: o.Guard.Epoch}
+	case "adopt":
+		if s.slot.Epoch >= o.Entry.Epoch {
+			return s, false
+		}
+		s.slot = o.Entry
 	case "batch":
 		if !s.slot.isOf(o.Guard) || s.last != o.After {
 			return s, false
@@ -207,6 +212,39 @@ func (seen *operation) endsGuardOf(open *operation) bool {
 	default:
 		return after != nil && !after.isOf(open.Guard) || last != nil && *last > open.After
 	}
+}
+
+// The holder of a slot that was adopted after a fail-over, as PostgreSQL and MariaDB store it.
+const adopted = "none: waiting after a fail-over of the database"
+
+// The steps that no client takes: once after a fail-over, the first call that meets the promoted server adopts a slot.
+// That was so before the first answer that shows the slot as it was adopted.
+func adoptions(operations, failOvers []*operation) ([]*operation, error) {
+	first := map[slot]*operation{}
+	for _, o := range operations {
+		if o.Slot == nil || o.Slot.Holder != adopted {
+			continue
+		}
+		if seen := first[*o.Slot]; seen == nil || *o.To < *seen.To {
+			first[*o.Slot] = o
+		}
+	}
+	steps, after := []*operation{}, map[*operation]bool{}
+	for adopted, seen := range first {
+		var before *operation
+		for _, failOver := range failOvers {
+			if failOver.From < *seen.To {
+				before = failOver
+			}
+		}
+		if before == nil || after[before] {
+			return nil, fmt.Errorf("adopted without a fail-over of its own: %v", seen)
+		}
+		after[before] = true
+		steps = append(steps, &operation{Client: before.Client, From: before.From, To: seen.To, Call: "adopt",
+			Answer: applied, Entry: adopted, line: seen.line})
+	}
+	return steps, nil
 }
 
 // When each call without an answer ends: at the first answer that proves that its guard is gone.
@@ -350,15 +388,19 @@ func main() {
 	timeout := flag.Duration("timeout", 2*time.Minute, "how long one partition may take")
 	flag.Parse()
 	partitions := map[string][]*operation{}
-	names := []string{}
+	names, failOvers := []string{}, []*operation{}
 	for _, o := range read(flag.Arg(0)) {
+		if o.Call == "fail-over" {
+			failOvers = append(failOvers, o)
+			continue
+		}
 		if partitions[o.Partition] == nil {
 			names = append(names, o.Partition)
 		}
 		partitions[o.Partition] = append(partitions[o.Partition], o)
 	}
 	began, status := time.Now(), 0
-	all, open, ended, checked := 0, 0, 0, 0
+	all, open, ended, checked, adopts := 0, 0, 0, 0, 0
 	for _, name := range names {
 		operations := []*operation{}
 		for _, o := range partitions[name] {
@@ -375,6 +417,13 @@ func main() {
 				status = max(status, 1)
 			}
 		}
+		steps, err := adoptions(operations, failOvers)
+		if err != nil {
+			fmt.Printf("%s: %v\n", name, err)
+			status = max(status, 1)
+		}
+		operations = append(operations, steps...)
+		adopts += len(steps)
 		sort.SliceStable(operations, func(i, j int) bool { return operations[i].From < operations[j].From })
 		ended += endOpenCalls(operations)
 		operations = reduce(operations)
@@ -395,6 +444,9 @@ func main() {
 				status = 2
 			}
 		}
+	}
+	if len(failOvers) > 0 {
+		fmt.Printf("%d fail-overs, after which %d slots were adopted; ", len(failOvers), adopts)
 	}
 	verdict := [...]string{"linearizable", "NOT LINEARIZABLE", "undecided"}[status]
 	fmt.Printf("%d operations on %d partitions, %d of unknown outcome, %d of these ended by what was seen later; "+

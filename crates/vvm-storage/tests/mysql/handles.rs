@@ -1,10 +1,7 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
 use super::{OPTIONS, TTL, VACANT, driver::many_create, entry, fresh, refused, server, slot_of, started};
-use ielections::{
-    Entry, Fence, ReadError, WriteError,
-    documents::{Document, DocumentId, DocumentVersion, DocumentWrite, OnlyIf},
-};
+use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
 use servers::mysql::{Client, MariaDb};
 use std::{
     io::{Read as _, Write as _},
@@ -397,44 +394,4 @@ async fn connection_that_a_pooler_exchanges_takes_no_write() {
     assert_eq!(storage.read(at).await.unwrap().entry(), Some(&second));
     pooled.close().await;
     pooler.join().unwrap();
-}
-
-/// A server that can't send its answer to a statement goes on with the next one. The client goes at every moment of a batch: the
-/// number of the batch and all its documents are written, or none of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn batch_whose_client_goes_in_the_middle_is_written_whole_or_not_at_all() {
-    let (_other, storage, _url) = opened().await;
-    let storage = Arc::new(storage);
-    let (at, held) = led(&storage, TTL).await;
-    let ids = ["a", "b"].map(|id| DocumentId::new(id).unwrap());
-    let mut last = DocumentVersion::NONE;
-    for round in 0..300_u64 {
-        let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: last };
-        let put = |id: &DocumentId| DocumentWrite::Put {
-            id: id.clone(),
-            body: "1".into(),
-            only_if: OnlyIf::Always,
-        };
-        let batch = Step::batch(&fence, &ids.each_ref().map(put));
-        let (writer, slot) = (Arc::clone(&storage), at.clone());
-        let write = tokio::spawn(async move { writer.commit(slot, batch).await });
-        // Not a wait for anything: the moment is what is tried.
-        thread::sleep(Duration::from_micros(round % 100 * 25));
-        write.abort();
-        let _dropped_or_done = write.await;
-        loop {
-            let before = storage.fence_state(&at).await.unwrap().last;
-            let mut versions = Vec::new();
-            for id in &ids {
-                let document: Option<Document> = storage.document(&at, id).await.unwrap();
-                versions.push(document.map_or(DocumentVersion::NONE, |document| document.version));
-            }
-            last = storage.fence_state(&at).await.unwrap().last;
-            if before == last {
-                assert_eq!(versions, [last, last], "round {round}");
-                break;
-            }
-        }
-    }
-    assert!(last != DocumentVersion::NONE, "no batch was written");
 }

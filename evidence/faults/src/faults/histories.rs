@@ -2,8 +2,7 @@
 //! messages that are delayed, lost, repeated and cut. Their [history] is checked with porcupine: one order
 //! of all steps must explain every answer.
 //!
-//! Not covered: `peek`, which may be stale; fail-over, after which PostgreSQL and MariaDB adopt a record by a step of their own; and
-//! deletions by hand, which no order of steps explains.
+//! Not covered: `peek`, which may be stale; fail-overs that lose writes, and deletions by hand, which no order of steps explains.
 
 mod clients;
 mod history;
@@ -71,7 +70,7 @@ pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(),
         };
         clients.spawn_on(client.run(), runtime.handle());
     }
-    let injected = place.inject_all(&interruption, duration, &mut fastrand::Rng::with_seed(seed));
+    let injected = place.inject_all(&history, &interruption, duration, &mut fastrand::Rng::with_seed(seed));
     stops.send_replace(true);
     runtime.block_on(clients.join_all());
     let injected = injected?;
@@ -229,6 +228,7 @@ impl Place {
     /// Alternates faults and pauses. Returns how many faults there were.
     fn inject_all(
         &mut self,
+        history: &History,
         interruption: &Interruption,
         duration: Duration,
         rng: &mut fastrand::Rng,
@@ -275,8 +275,12 @@ impl Place {
                                 Some((conditions, true)) => network.set(rng.usize(..CLIENTS), conditions),
                                 Some((conditions, false)) => network.set_all(conditions),
                                 None => {
+                                    let from = SystemClock::read();
                                     for event in servers.inject(fault, rng)? {
                                         self.counts.add(event);
+                                    }
+                                    if fault == Fault::FailOver {
+                                        history.failed_over(from);
                                     }
                                 }
                             }
@@ -294,8 +298,12 @@ impl Place {
 }
 
 impl Fault {
-    /// Whether all that happens to a storage under it are the steps of its clients.
+    /// Whether all that happens to a storage under it are the steps of its clients, and adoptions.
     fn keeps_history(self) -> bool {
-        !self.changes_history() && !matches!(self, Self::DeleteRecord | Self::DeleteAll)
+        match self {
+            Self::FailOver => true,
+            Self::DeleteRecord | Self::DeleteAll => false,
+            _ => !self.changes_history(),
+        }
     }
 }

@@ -4,25 +4,26 @@ use super::{
     StorageUnderTest,
     fences::limits,
     stage::{
-        Stage, delete, document, documents, fence, id, put, put_if, read_document, read_state, sent, settled,
+        Stage, delete, delete_if, document, documents, fence, id, put, put_if, read_document, read_state,
+        sent, settled, version,
     },
 };
 use crate::{
     BatchOutcome, Claim, Document, DocumentId, Key, OnlyIf, ReadError, Scan, TtlStorage, WriteError,
     testing::contract::{contention::hostile_names, scene::held},
 };
+use futures_util::future::{Either, join_all, select};
 use std::{
     collections::BTreeSet,
-    future::poll_fn,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 use tokio::task::JoinSet;
-use vvm_clock::SystemClock;
+use vvm_clock::{Clock as _, SystemClock};
 
 const WRITERS: u8 = 8;
 const BATCHES: u32 = 100;
@@ -30,6 +31,24 @@ const BATCHES: u32 = 100;
 /// How long eight writers may write. A cluster whose nodes agree on each batch applies a few dozen a second,
 /// if independent writers compete.
 const LONGEST_WRITING: Duration = Duration::from_secs(30);
+
+/// In how many slots batches are dropped at once.
+const DROPPERS: u8 = 6;
+
+/// The first batch that is dropped. Those before it show how long one takes.
+const FIRST_DROPPED: u64 = 6;
+
+/// The last batch that is dropped, if [`LONGEST_DROPPING`] is not over before.
+const DROPPED: u64 = 400;
+
+/// The last one that is dropped in any case.
+const DROPPED_AT_LEAST: u64 = 10;
+
+/// A server that goes on after its client has gone may show that at one moment in a hundred.
+const LONGEST_DROPPING: Duration = Duration::from_secs(2);
+
+/// A timer may be late by this, which is longer than some storages take for a batch.
+const PUNCTUAL: Duration = Duration::from_micros(200);
 
 /// Of many concurrent batches after the same one, one is applied.
 pub async fn one_of_many_concurrent_batches_is_applied(storage: &impl StorageUnderTest) {
@@ -290,55 +309,71 @@ async fn stands<K: Key>(stage: &Stage<K>, number: u8, ids: &[&[u8]]) {
     assert_eq!(stage.scene.stands().await, held(&stage.entry), "{:?}", stage.scene.key);
 }
 
-/// Drops batches at every stage. An empty batch after the same one then shows the outcome: it is applied
-/// instead, or refused. All documents of the dropped batch agree with that.
+/// Drops batches at every part of the time that one takes, in a few slots at once: that finds more on a busy machine.
 pub async fn a_dropped_batch_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
-    let stage = Stage::led(storage).await;
-    let (here, there, key) = (&*stage.scene.here, &*stage.scene.there, &stage.scene.key);
-    let names = ["a", "b", "c", "d"];
-    stage.written(0, &[put("gone 0", "")]).await;
-    let (mut last, mut body) = (1, String::new());
-    for round in 0..100_u64 {
-        let attempt = round.to_string();
-        let (gone, new) = (format!("gone {round}"), format!("gone {}", round + 1));
-        let mut batch = names.map(|name| put(name, &attempt)).to_vec();
-        batch.extend([delete(&gone), put(&new, "")]);
-        let fence = stage.fence(last);
-        let mut write = documents(here).write_documents(key, &fence, &batch);
-        for _ in 0..round % 4 {
-            if poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await.is_ready() {
-                break;
-            }
-        }
-        drop(write);
-
-        let mut placeholder = sent(there, key, &fence, &[]).await;
-        while placeholder.is_none() && read_state(there, key).await.last == fence.after {
-            // The one before may have landed meanwhile, and then a refusal says nothing of the dropped batch.
-            let outcome = sent(there, key, &fence, &[]).await;
-            placeholder = outcome.filter(|outcome| *outcome == BatchOutcome::Written);
-        }
-        last += 1;
-        assert_eq!(stage.last().await, last);
-        let shown = stage.shown().await;
-        let stands = |name: &str| shown.iter().find(|document| document.id == id(name));
-        let landed = stands(&new).is_some();
-        assert!(
-            landed || placeholder != Some(BatchOutcome::Refused),
-            "round {round}: nothing took its place"
-        );
-        assert!(!landed || placeholder != Some(BatchOutcome::Written), "round {round}: both landed");
-        if landed {
-            body = attempt;
-        }
-        let says = |name: &str| stands(name).map_or(&b""[..], |document| &document.body);
-        assert!(names.iter().all(|name| says(name) == body.as_bytes()), "round {round}, {landed}: {shown:?}");
-        assert_eq!(stands(&gone).is_some(), !landed, "round {round}: {shown:?}");
-        if !landed {
-            stage.written(last, &[delete(&gone), put(&new, "")]).await;
-            last += 1;
-        }
+    let mut stages = Vec::new();
+    for name in 0..DROPPERS {
+        stages.push(Stage::led_at(storage, &[name]).await);
     }
+    let clock = SystemClock::start().unwrap();
+    join_all(stages.iter().map(|stage| drops_batches(stage, &clock))).await;
+}
+
+/// An empty batch after the same one shows the outcome: it is applied instead of the dropped one, or refused. Each batch replaces all
+/// that the one before it wrote, on condition that this stands. So the first that is written in part refuses all behind it, and is
+/// seen at the end.
+async fn drops_batches<K: Key>(stage: &Stage<K>, clock: &SystemClock) {
+    let (mut writer, mut other, key) = (&*stage.scene.here, &*stage.scene.there, &stage.scene.key);
+    let of = |round: u64| format!("of {round}");
+    let names = |round: u64| ["a".to_owned(), "b".to_owned(), of(round)];
+    let replacing = |before: u64, round: u64| {
+        let (body, only_if) = (round.to_string(), OnlyIf::Version(version(before)));
+        let [a, b, new] = names(round);
+        let [a, b] = [a, b].map(|name| put_if(name, &body, only_if));
+        [a, delete_if(of(before), only_if), b, put_if(new, &body, OnlyIf::Absent)]
+    };
+    stage.written(0, &names(1).map(|name| put(name, "1"))).await;
+    let (mut last, mut stands, mut whole) = (1, 1, LONGEST_DROPPING);
+    let end = SystemClock::read().after(LONGEST_DROPPING);
+    while last < DROPPED && (last < DROPPED_AT_LEAST || SystemClock::read() < end) {
+        let (fence, round) = (stage.fence(last), last + 1);
+        let batch = replacing(stands, round);
+        // The golden ratio spreads any number of rounds evenly.
+        let after = if round < FIRST_DROPPED {
+            LONGEST_DROPPING
+        } else {
+            whole.mul_f64((round as f64 * 0.618_034).fract())
+        };
+        let began = SystemClock::read();
+        let over = async {
+            if after > PUNCTUAL {
+                return clock.sleep(after).await;
+            }
+            while SystemClock::read() < began.after(after) {
+                tokio::task::yield_now().await;
+            }
+        };
+        if let Either::Left((Ok(_), _)) =
+            select(documents(writer).write_documents(key, &fence, &batch), pin!(over)).await
+        {
+            // The shortest is the one that other programs on the machine did not delay.
+            whole = whole.min(began.until(SystemClock::read()));
+        }
+        let landed = match sent(other, key, &fence, &[]).await {
+            Some(outcome) => outcome == BatchOutcome::Refused,
+            None => {
+                settled(other, key, &fence, &[]).await;
+                read_document(other, key, &id(of(round))).await.is_some()
+            }
+        };
+        (last, stands) = (round, if landed { round } else { stands });
+        // The next batch finds the connection that showed this outcome.
+        (writer, other) = (other, writer);
+    }
+    assert!(stands > 1, "no batch was applied");
+    let mut expected = names(stands).map(|name| document(name, stands, stands.to_string()));
+    expected.sort_by(|one, other| one.id.cmp(&other.id));
+    assert_eq!((stage.last().await, stage.shown().await), (last, expected.to_vec()));
 }
 
 /// Every verb of a closed handle fails with `Fatal` and changes nothing. The other handle still works.

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `at`, `client` | all | the partition, and who called |
 //! | `from`, `to` | all | when it was called and answered, in nanoseconds; no `to` if the outcome is unknown |
-//! | `call` | all | `claim`, `renew`, `release`, `batch`, `read`, `fence` or `document` |
+//! | `call` | all | `claim`, `renew`, `release`, `batch`, `read`, `fence` or `document`; `fail-over` of no client and partition |
 //! | `answer` | all | `applied`, `refused`, `not applied` or `unknown`; `shown` of a read |
 //! | `guard` | steps | the slot that is replaced, or the leadership: its epoch and incarnation |
 //! | `entry` | claims, renewals | the record |
@@ -17,11 +17,14 @@
 //! A slot has `epoch`, `incarnation`, `write`, `ttl` and `holder`; a vacancy only its last epoch, 0 if it was never
 //! led. Reads that failed say nothing, and are left out, as is `peek`, which may be stale.
 //!
+//! After a fail-over PostgreSQL and MariaDB *adopt* each slot by a step of their own. The checker adds that step: once after a
+//! fail-over, before the first answer that shows the slot as it was adopted.
+//!
 //! The guard of every step was seen before in an answer. No state of a slot or a count returns once it was replaced.
 //! Hence a call of unknown outcome ends when an answer to a later call shows that its guard is gone: from then on
 //! it can only be refused. And of the answers that show the same state, two suffice.
 
-use super::super::network::WriteUnderWay;
+use super::{super::network::WriteUnderWay, CLIENTS};
 use ielections::{
     Document, DocumentId, DocumentWrite, FenceState, Incarnation, OnlyIf, ReadError, Slot, WriteError,
 };
@@ -81,6 +84,14 @@ impl History {
     /// A number for a renewal, larger than all before it.
     pub(super) fn next_write(&self) -> u64 {
         self.writes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes a fail-over that loses nothing, which began at `from` and has ended.
+    pub(super) fn failed_over(&self, from: Instant) {
+        let (from, to) = (self.at(from), self.at(SystemClock::read()));
+        let line =
+            json!({ "call": "fail-over", "answer": "applied", "client": CLIENTS, "from": from, "to": to });
+        self.add("fail-over", "applied", Some(line));
     }
 
     fn at(&self, instant: Instant) -> u64 {
