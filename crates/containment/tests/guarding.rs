@@ -5,6 +5,7 @@
 
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, wait};
 use std::{env, ffi::OsStr, fs, path::PathBuf, process::ExitCode};
+use vvm_clock::SystemClock;
 use vvm_containment::{
     Containment, Ended, Event, GuardEnded, GuardReport, Level, Note, Supervisor, Wanted, guard, stage,
 };
@@ -53,7 +54,9 @@ fn notes_of_a_killed_supervisor_arrive_and_its_end_is_proven() {
 
 /// The freezer of cgroup version 1: a frozen process can't be killed, like one that hangs in a system call.
 fn freezer() -> Option<PathBuf> {
-    let folder = PathBuf::from(format!("/sys/fs/cgroup/freezer/vvm-guarding-{}", getpid()));
+    // In a PID namespace of its own, each run is process 1.
+    let now = SystemClock::read().as_nanos();
+    let folder = PathBuf::from(format!("/sys/fs/cgroup/freezer/vvm-guarding-{}-{now}", getpid()));
     fs::create_dir(&folder).is_ok_and(|()| folder.join("freezer.state").exists()).then_some(folder)
 }
 
@@ -76,9 +79,10 @@ fn supervisor_that_hangs_in_the_kernel_is_left_behind() {
         GuardReport::Event(Event::LeftBehind(process)) => left = Some(process),
         report => panic!("{report:?}"),
     });
+    // Before anything is asserted: a frozen process outlives a test that fails.
+    fs::write(folder.join("freezer.state"), "THAWED").unwrap();
     assert!(left.is_some());
     assert_eq!((ended.supervisor, ended.proven), (None, false));
-    fs::write(folder.join("freezer.state"), "THAWED").unwrap();
     wait(WaitOptions::empty()).unwrap();
     fs::remove_dir(folder).unwrap();
     println!("a supervisor that hangs in the kernel is left behind");
