@@ -120,7 +120,7 @@ impl WallClockState {
         let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the pointer points to a live value of the type that the call writes.
         let outcome = unsafe { libc::adjtimex(&mut state) };
-        if outcome == -1 {
+        if outcome.is_negative() {
             return Err(io::Error::last_os_error());
         }
         Ok(Self::of(outcome, &state))
