@@ -78,20 +78,34 @@ struct Part {
     package: &'static str,
     /// How its tests are built.
     tests: &'static [&'static str],
+    /// The search of all orders of events that judges them, too: arguments of `check`.
+    search: &'static [&'static str],
 }
 
 const ALL: &[&str] = &["--all-features", "--lib", "--tests"];
-const SOME: &[&str] = &["--no-default-features", "--features", "mem,cells,testing", "--lib"];
+const SOME: &[&str] = &[
+    "--no-default-features",
+    "--features",
+    "mem,cells,testing",
+    "--lib",
+    "--test",
+    "elections_storage",
+    "--test",
+    "suites",
+];
 
 const PARTS: [Part; 4] = [
-    Part { package: "ielections", tests: ALL },
-    Part { package: "vvm-storage", tests: SOME },
-    Part { package: "vvm-deadman", tests: ALL },
-    Part { package: CONTAINMENT, tests: ALL },
+    Part { package: "ielections", tests: ALL, search: &[] },
+    Part { package: "vvm-storage", tests: SOME, search: &[] },
+    Part { package: "vvm-deadman", tests: ALL, search: &[] },
+    Part { package: CONTAINMENT, tests: ALL, search: &["--only-check", "containment"] },
 ];
 
 /// How long a program may take beyond ten times what it takes without a mutant.
 const LIMIT: Duration = Duration::from_secs(15);
+
+/// What a program is taken to need until it has run without a mutant.
+const UNMEASURED: Duration = Duration::from_secs(30);
 
 /// Its mutants may kill any process that they see, so they see only their own.
 const CONTAINMENT: &str = "vvm-containment";
@@ -346,34 +360,32 @@ impl Run<'_> {
         planted: &BTreeMap<PathBuf, Planted>,
     ) -> Result<Option<Vec<Program>>, Box<dyn Error>> {
         let mut programs = Vec::new();
-        for part in
-            PARTS.iter().filter(|part| mutants.iter().any(|(_, mutant)| mutant.package == part.package))
-        {
-            let mut build = cargo();
-            build.args(["test", "--no-run", "--package", part.package]).args(part.tests);
-            build.args([
-                "--quiet",
-                "--locked",
-                "--profile",
-                "broken",
-                "--message-format=json",
-                "--target-dir",
-            ]);
-            let built =
-                output_of_build(build.arg(self.root.join("target/broken/target")).current_dir(self.copy()))?;
-            let said = said(&built.stdout);
-            let messages: Vec<Value> =
-                said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-            if !built.status.success() {
-                return self.reject(mutants, &messages, planted, &built.stderr).map(|()| None);
-            }
-            for message in messages.iter().filter(|message| message["profile"]["test"] == true) {
-                let (path, manifest) = (message["executable"].as_str(), message["manifest_path"].as_str());
-                let (Some(path), Some(manifest)) = (path, manifest) else { continue };
-                let around = if part.package == CONTAINMENT { &ALONE[..] } else { &[] };
-                let command = around.iter().chain([&path]).map(OsString::from).collect();
-                let folder = Path::new(manifest).parent().unwrap_or(Path::new("")).to_path_buf();
-                programs.push(Program { command, folder, package: part.package, took: Duration::ZERO });
+        let is_judge = |part: &&Part| mutants.iter().any(|(_, mutant)| mutant.package == part.package);
+        for part in PARTS.iter().filter(is_judge) {
+            let tests = [&["test", "--no-run", "--package", part.package], part.tests].concat();
+            let search = (!part.search.is_empty()).then(|| vec!["build", "--package", "check"]);
+            for (built, arguments) in [(tests, &[][..])].into_iter().chain(search.zip(Some(part.search))) {
+                let mut build = cargo();
+                build.args(&built).args(["--quiet", "--locked", "--profile", "broken"]);
+                build.args(["--message-format=json", "--target-dir"]);
+                build.arg(self.root.join("target/broken/target")).current_dir(self.copy());
+                let outcome = output_of_build(&mut build)?;
+                let said = said(&outcome.stdout);
+                let messages: Vec<Value> =
+                    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+                if !outcome.status.success() {
+                    return self.reject(mutants, &messages, planted, &outcome.stderr).map(|()| None);
+                }
+                let is_test = built[0] == "test";
+                for message in messages.iter().filter(|message| message["profile"]["test"] == is_test) {
+                    let (path, manifest) =
+                        (message["executable"].as_str(), message["manifest_path"].as_str());
+                    let (Some(path), Some(manifest)) = (path, manifest) else { continue };
+                    let around = if part.package == CONTAINMENT { &ALONE[..] } else { &[] };
+                    let command = around.iter().chain([&path]).chain(arguments).map(OsString::from).collect();
+                    let folder = Path::new(manifest).parent().unwrap_or(Path::new("")).to_path_buf();
+                    programs.push(Program { command, folder, package: part.package, took: UNMEASURED });
+                }
             }
         }
         Ok(Some(programs))

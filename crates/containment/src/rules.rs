@@ -194,3 +194,22 @@ impl GuardianRules {
 fn has_passed(deadline: Option<Instant>, now: Instant) -> bool {
     deadline.is_some_and(|at| now >= at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows I6.
+    #[test]
+    fn supervisor_is_left_behind_only_if_it_has_finished_and_disarmed_its_deadline() {
+        let at = Instant::ORIGIN.after(ENDS_WITHIN);
+        let mut rules = GuardianRules::default();
+        assert!(!rules.may_leave());
+        rules.moves(Some(at));
+        rules.finished(at);
+        assert!(!rules.may_leave());
+        assert_eq!(rules.deadline(), Some(at));
+        rules.moves(None);
+        assert!(rules.may_leave());
+    }
+}

@@ -88,7 +88,9 @@ fn run_armed() {
 /// A process that is in the command's control group, and no descendant of the keeper (I6).
 fn run_member() {
     with_supervisor(async |supervisor| {
-        let folder = env::temp_dir().join(format!("member-{}", std::process::id()));
+        // In a PID namespace of its own, each run has the same number.
+        let now = SystemClock::read().as_nanos();
+        let folder = env::temp_dir().join(format!("member-{}-{now}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         // In quotes: the path may have a space.
         let at = |name: &str| format!("'{}'", folder.join(name).display());

@@ -143,6 +143,12 @@ fn kernel_timer_dropped_after_clearing_is_deleted() {
     assert_eq!(lives("kernel-timer-cleared"), "0 timers\nalive\n");
 }
 
+#[test]
+fn process_that_gets_no_kernel_timer_gets_no_deadman() {
+    let said = lives("without-timers");
+    assert!(said.starts_with("Some(\"the kill deadline could not be set: "), "{said}");
+}
+
 /// It keeps every processor from the threads of the machine, so no bound of time is asserted.
 #[test]
 fn process_that_spins_on_every_processor_dies_and_not_before_its_deadline() {

@@ -234,6 +234,16 @@ pub(crate) enum StepDownRefused {
     Epoch(#[from] EpochOutOfRange),
 }
 
+/// Reads bytes as the text of a step-down request. Returns whether they are one. For tests of damaged input.
+#[cfg(feature = "testing")]
+pub fn decodes(bytes: &[u8]) -> bool {
+    let ask = Ask { incarnation: Incarnation::from_bytes([1; 16]), since_unix_epoch: Duration::ZERO };
+    let text = str::from_utf8(bytes).ok().and_then(|text| Holder::new(text).ok());
+    let entry = text.and_then(|text| request(text, Ttl::DEFAULT, None, ask).ok());
+    let slot = entry.map(|entry| Slot::Held { entry, proven_age: None });
+    slot.is_some_and(|slot| StepDown::check_format(&slot).is_ok() & StepDown::of(&slot).is_some())
+}
+
 impl Stage {
     const ALL: [Self; 4] = [Self::Asked, Self::Accepted, Self::Begun, Self::Withdrawn];
 

@@ -456,6 +456,19 @@ mod tests {
     }
 
     #[test]
+    fn slot_alone_has_no_document_and_no_setting() {
+        let leads = entry(1, 3, 5);
+        let fence =
+            Fence { epoch: leads.epoch, incarnation: leads.incarnation(), after: DocumentVersion::NONE };
+        let id = DocumentId::new("a").unwrap();
+        let writes = [DocumentWrite::Put { id, body: "body".into(), only_if: OnlyIf::Absent }];
+        let slot = held(leads);
+        let first = Decision::Write(batch(1), &writes);
+        assert_eq!(decide(&SlotAlone(&slot), &Step::batch(&fence, &writes)), Ok(first));
+        assert_eq!(decide(&SlotAlone(&slot), &Step::settle(b"3")), Ok(Decision::Store(b"3")));
+    }
+
+    #[test]
     fn columns_of_a_slot_are_decoded_or_damaged_and_never_a_vacancy() {
         let entry = entry(7, u64::MAX, Epoch::MAX);
         let record = RecordColumns::of(&entry);

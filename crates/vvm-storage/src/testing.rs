@@ -2,12 +2,12 @@
 //! one. [`FaultyStorage`]: one whose next calls fail or hang.
 #![allow(clippy::unwrap_used, reason = "the test that calls it fails by it")]
 
-pub use crate::drivers::fail_over;
+pub use crate::{drivers::fail_over, requests::decodes as decodes_step_down};
 
 use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},
-    step::{Done, Shown, Step},
+    step::{Columns, Done, RecordColumns, Shown, Step},
     sysvvm::{Description, Opened, SysVvmStorage},
 };
 use async_trait::async_trait;
@@ -410,4 +410,21 @@ impl Draw {
             _ => Some(DocumentWrite::Put { id, body, only_if }),
         }
     }
+}
+
+/// Reads bytes as the columns of a slot, one behind the other. Returns whether they are one. For tests of damaged input.
+pub fn decodes_columns(row: &[u8]) -> bool {
+    let columns = || {
+        let (epoch, rest) = row.split_first_chunk()?;
+        let epoch = u64::from_be_bytes(*epoch);
+        if rest.is_empty() {
+            return Some(Columns { epoch, record: None });
+        }
+        let (incarnation, rest) = rest.split_at_checked(16)?;
+        let (write, rest) = rest.split_first_chunk()?;
+        let (ttl_nanos, holder) = rest.split_first_chunk()?;
+        let [write, ttl_nanos] = [write, ttl_nanos].map(|number| u64::from_be_bytes(*number));
+        Some(Columns { epoch, record: Some(RecordColumns { incarnation, write, ttl_nanos, holder }) })
+    };
+    columns().is_some_and(|columns| columns.slot().is_ok())
 }

@@ -12,9 +12,10 @@ use fastrand::Rng;
 use ielections::{Document, DocumentId, DocumentVersion, Incarnation};
 use mutation::{changed, lines};
 use primary_only::{DocumentedInstance, DocumentedState};
-use std::{panic, process::ExitCode, time::Duration};
+use std::{num::NonZeroU32, panic, process::ExitCode, time::Duration};
 use vvm_cli::warm::protocol::FromApp;
 use vvm_clock::{Instant, SystemClock};
+use vvm_host::once::Periods;
 
 /// Runs each decoder on changed inputs.
 #[derive(Debug, Parser)]
@@ -37,7 +38,7 @@ struct Decoder {
     decodes: fn(&[u8]) -> bool,
 }
 
-const DECODERS: [Decoder; 8] = [
+const DECODERS: [Decoder; 11] = [
     Decoder {
         name: "frames between guardian, host, keeper and shim",
         corpus: include_str!("../corpus/frames.txt"),
@@ -67,6 +68,24 @@ const DECODERS: [Decoder; 8] = [
         name: "cells",
         corpus: include_str!("../corpus/cells.txt"),
         decodes: vvm_storage::cells::decodes,
+    },
+    Decoder {
+        name: "columns of databases",
+        corpus: include_str!("../corpus/columns.txt"),
+        decodes: vvm_storage::testing::decodes_columns,
+    },
+    Decoder {
+        name: "requests to step down",
+        corpus: include_str!("../corpus/step_downs.txt"),
+        decodes: vvm_storage::testing::decodes_step_down,
+    },
+    Decoder {
+        name: "periods of `vvm once`",
+        corpus: include_str!("../corpus/periods.txt"),
+        decodes: |bytes| {
+            let periods = serde_json::from_slice::<Periods>(bytes);
+            periods.map(|periods| periods.decide("2026-11-25", NonZeroU32::MIN)).is_ok()
+        },
     },
     Decoder {
         name: "documents of instances",

@@ -169,6 +169,15 @@ fn ended_and_tightened_deadlines_leave_few_outdated_places() {
     assert_eq!(bench.triggered(), None);
 }
 
+/// Shows I11.
+#[test]
+fn few_outdated_places_stay_until_they_are_the_first() {
+    let bench = Bench::new();
+    let armed: Vec<Armed> = (0..100).map(|n| bench.arm(1_000 + n, n)).collect();
+    bench.deadman.confirm(armed.iter().skip(1).map(|armed| (armed, at(3_000))));
+    assert_eq!(bench.deadman.lock().order.len(), 199);
+}
+
 /// One step. Numbers select an armed deadline, or are instants in milliseconds.
 #[derive(Clone, Debug)]
 enum Step {

@@ -120,12 +120,16 @@ impl WallClockState {
         let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the pointer points to a live value of the type that the call writes.
         let outcome = unsafe { libc::adjtimex(&mut state) };
-        if outcome < 0 {
+        if outcome.is_negative() {
             return Err(io::Error::last_os_error());
         }
+        Ok(Self::of(outcome, &state))
+    }
+
+    fn of(outcome: libc::c_int, state: &libc::timex) -> Self {
         let in_step = outcome != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0;
         let max_error = Duration::from_micros(u64::try_from(state.maxerror).unwrap_or_default());
-        Ok(Self { in_step, max_error })
+        Self { in_step, max_error }
     }
 }
 
@@ -139,5 +143,18 @@ mod tests {
             Ok(state) => assert!(!state.in_step || state.max_error < Duration::from_secs(16), "{state:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}"),
         }
+    }
+    #[test]
+    fn wall_clock_is_in_step_unless_the_kernel_says_otherwise() {
+        // SAFETY: a C struct of numbers, for which zero is a valid value.
+        let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut in_step = |outcome, status| {
+            state.status = status;
+            WallClockState::of(outcome, &state).in_step
+        };
+        let (clock_ok, clock_error) = (0, libc::TIME_ERROR);
+        let cases =
+            [(clock_ok, 0), (clock_ok, libc::STA_NANO), (clock_ok, libc::STA_UNSYNC), (clock_error, 0)];
+        assert_eq!(cases.map(|(outcome, status)| in_step(outcome, status)), [true, true, false, false]);
     }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::{error::Error, fs, hint, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
 use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
@@ -96,6 +97,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{} threads", threads()?);
             println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
             return outlive(at);
+        }
+        "without-timers" => {
+            setrlimit(Resource::Sigpending, Rlimit { current: Some(0), maximum: Some(0) })?;
+            print_deadline(SystemClock::read());
+            println!("{:?}", system().err().map(|refusal| refusal.to_string()));
+            return outlive(SystemClock::read());
         }
         "kernel-timer" => print_deadline(set_in(&KernelTimer::new()?, SOON)?),
         "kernel-timer-dropped" => {
