@@ -89,7 +89,7 @@ const SOME: &[&str] = &[
     "mem,cells,testing",
     "--lib",
     "--test",
-    "elections_storage",
+    "storage",
     "--test",
     "suites",
 ];
