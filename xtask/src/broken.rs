@@ -28,7 +28,7 @@ use std::{
 use variants::{Test, Unreadable, Variant, variants};
 
 /// Enough for every variant by a wide margin; the count that each took is printed.
-const SEEDS: &str = "2000";
+const SEEDS: &str = "10000";
 
 /// How many worlds of the copy have to pass without a bug.
 const SOUND_SEEDS: &str = "1000";
