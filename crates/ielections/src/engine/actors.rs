@@ -1,7 +1,7 @@
 //! [`Engine`]: all actors with their wake-ups, their queues and their calls. The event handlers of campaigns,
 //! leases and releases use it.
 
-use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers};
+use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers, Turn};
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, EngineSettings, Env,
     Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing,
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use futures_util::future::{AbortHandle, AbortRegistration};
 use slab::Slab;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt::Write,
     mem,
     sync::{Arc, Weak},
@@ -40,8 +40,6 @@ pub(super) struct Engine<K: Key> {
     /// storage in memory has answered most calls by then, and their time limits need no timer.
     moved: Vec<usize>,
     pub(super) calls: Calls,
-    renewals: VecDeque<usize>,
-    others: VecDeque<usize>,
     /// Leases with a confirmed renewal that the deadman does not have yet.
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
@@ -82,8 +80,6 @@ impl<K: Key> Engine<K> {
             timers,
             moved: Vec::new(),
             calls: Calls::default(),
-            renewals: VecDeque::new(),
-            others: VecDeque::new(),
             confirmed: Vec::new(),
             closing: false,
             jitter,
@@ -138,31 +134,19 @@ impl<K: Key> Engine<K> {
 
     /// Queues the actor for its turn to call the storage.
     pub(super) fn queue(&mut self, id: usize, turn: Turn) {
-        let Some(actor) = self.actors.get_mut(id) else { return };
-        if mem::replace(&mut actor.queued, true) {
-            return;
-        }
-        match turn {
-            Turn::Renewal => self.renewals.push_back(id),
-            Turn::Other => self.others.push_back(id),
+        if let Some(actor) = self.actors.get_mut(id)
+            && !mem::replace(&mut actor.queued, true)
+        {
+            self.calls.queue(id, turn);
         }
     }
 
-    /// Returns the next actor that may call the storage, if another call may be in flight. Renewals go first.
+    /// Returns the next actor that may call the storage, if another call may be in flight.
     pub(super) fn next_turn(&mut self) -> Option<usize> {
-        if self.calls.len() >= self.settings.max_in_flight.get() {
-            return None;
-        }
-        while let Some(id) = self.renewals.pop_front().or_else(|| self.others.pop_front()) {
-            // The actor may have ended while its number was queued, and a new actor may have the number.
-            // `queued` says whether this actor waits for a turn.
-            if let Some(actor) = self.actors.get_mut(id)
-                && mem::replace(&mut actor.queued, false)
-            {
-                return Some(id);
-            }
-        }
-        None
+        // The actor may have ended while its number was queued, and a new actor may have the number. `queued`
+        // says whether this actor waits for a turn.
+        let waits = |id| self.actors.get_mut(id).is_some_and(|actor| mem::take(&mut actor.queued));
+        self.calls.next_turn(self.settings.max_in_flight, waits)
     }
 
     /// Sends a request for the actor. Its first poll follows in the same round.
@@ -244,13 +228,6 @@ pub(super) enum Event {
     MaySend,
     /// Its call was answered.
     Answered(Reply),
-}
-
-/// In which queue an actor waits for its turn to call the storage.
-#[derive(Clone, Copy)]
-pub(super) enum Turn {
-    Renewal,
-    Other,
 }
 
 impl<K> Actor<K> {

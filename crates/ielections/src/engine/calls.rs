@@ -1,4 +1,4 @@
-//! [`Calls`]: the storage calls that have no answer yet.
+//! [`Calls`]: whose turn it is to call the storage, and the calls that have no answer yet.
 
 use crate::{
     AcquireError, Candidacy, Claim, Delete, Entry, Epoch, Incarnation, Key, Leadership, ReadError,
@@ -14,6 +14,8 @@ use futures_util::{
 };
 use std::{
     collections::{BTreeSet, VecDeque},
+    iter,
+    num::NonZeroUsize,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -24,8 +26,18 @@ use vvm_clock::{Clock, Instant, Sleep};
 /// A call in flight. Its output is the actor and the answer.
 type Call = BoxFuture<'static, (usize, Reply)>;
 
+/// In which queue an actor waits for its turn to call the storage.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    Renewal,
+    Other,
+}
+
 #[derive(Default)]
 pub(super) struct Calls {
+    /// Actors that wait for their turn.
+    renewals: VecDeque<usize>,
+    others: VecDeque<usize>,
     /// Not polled yet.
     new: VecDeque<Call>,
     pending: FuturesUnordered<Call>,
@@ -34,6 +46,27 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    pub(super) fn queue(&mut self, actor: usize, turn: Turn) {
+        match turn {
+            Turn::Renewal => self.renewals.push_back(actor),
+            Turn::Other => self.others.push_back(actor),
+        }
+    }
+
+    /// Returns the next actor that may call the storage, if fewer than `most` calls are in flight. Renewals go
+    /// first. Leaves out those that don't wait any more.
+    pub(super) fn next_turn(
+        &mut self,
+        most: NonZeroUsize,
+        mut waits: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        if self.len() >= most.get() {
+            return None;
+        }
+        let mut queued = iter::from_fn(|| self.renewals.pop_front().or_else(|| self.others.pop_front()));
+        queued.find(|&actor| waits(actor))
+    }
+
     pub(super) fn push(&mut self, call: Call) {
         self.new.push_back(call);
     }

@@ -1,8 +1,8 @@
 //! Campaigns: from the command to a leadership, or to the deletion of what the campaign left.
 
 use super::{
-    actors::{Campaigning, Engine, Event, KeyPartition, Kind, Leading, Releasing, Turn},
-    calls::{Answer, Grant, Reply, Request},
+    actors::{Campaigning, Engine, Event, KeyPartition, Kind, Leading, Releasing},
+    calls::{Answer, Grant, Reply, Request, Turn},
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,

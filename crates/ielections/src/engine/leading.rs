@@ -1,8 +1,8 @@
 //! Leases: how the engine renews them, loses them and hands them back.
 
 use super::{
-    actors::{Engine, Event, Kind, Releasing, Turn},
-    calls::{Reply, Request},
+    actors::{Engine, Event, Kind, Releasing},
+    calls::{Reply, Request, Turn},
 };
 use crate::{
     Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
