@@ -29,7 +29,6 @@ mod cases {
     mod messages;
     mod on_exit;
     mod once;
-    mod operators;
     mod outages;
     mod outcomes;
     mod packaging;

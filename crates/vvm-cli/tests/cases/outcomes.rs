@@ -97,6 +97,7 @@ fn refused_run_has_an_outcome_for_each_reason() {
     assert!(has_no_leadership(&found) && is_because(&found, hint), "{found}");
     let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
+    assert!(is_because(&found, trial.shortest_ttl()), "{found}");
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
