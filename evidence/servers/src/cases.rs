@@ -192,7 +192,7 @@ const OF_SERVERS: &[&str] = &[
     "step_down::interrupted_request_is_withdrawn",
     "status::timed::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
-    "status::crash_shows_as_the_end_of_renewals_in_json",
+    "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 
 /// A selection of cases.
