@@ -158,21 +158,6 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
     assert_eq!(trial.run_script("kill -KILL $$").finish().code(), 128 + 9);
 }
 
-/// Every process of vvm reads from /dev/null if it has no input. Without it, the error must not look like a
-/// crash. Where mounts are forbidden, this tests nothing; `stage` has a unit test of text and status.
-#[test]
-fn missing_dev_null_is_71_and_named() {
-    let trial = VVM.trial();
-    let without = "mount -t tmpfs none /dev && exec \"$@\"";
-    let through = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", without, "sh"];
-    if harness::is_permitted(&[&through[..], &["true"]].concat()) {
-        // The mount also hides the folder of the trial in /dev/shm.
-        let finished = trial.run(["true"]).with(["--local-dir", "none"]).through(through).finish();
-        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-        assert!(finished.says("/dev/null can't be opened"), "{:#?}", finished.stderr);
-    }
-}
-
 /// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a
 /// crash.
 #[test]

@@ -232,7 +232,8 @@ impl Scene {
                 assert!(finished.says(&why), "{why}: {:#?}", finished.stderr);
             }
             EndsWithTheCommandsStatus => assert_eq!(finished.code(), 3),
-            Waits => {
+            // It was killed before it was told.
+            Waits | Kills if matches!(state, State::PreStopping | State::PreStoppingUnhealthy) => {
                 assert_eq!((finished.code(), &finished.stdout[..]), (128 + 9, &["up".to_owned()][..]));
             }
             EndsTheCommand => match signal {
