@@ -76,42 +76,6 @@ fn name_that_no_candidate_has_used_is_a_caution() {
     assert!(line.starts_with("caution  storage") && line.contains("check --name"), "{out}");
 }
 
-/// Only for files: `vvm init-storage` creates the table or keyspace of a server.
-#[test]
-fn file_that_does_not_exist_yet_is_examined_by_a_stand_in() {
-    let trial = VVM.trial();
-    let folder = trial.folder().join("new");
-    let url = format!("sqlite:{}/leader.db?allow=overlay", folder.display());
-    let doctor = || {
-        let mut doctor = VVM.command(&[]);
-        let output = doctor.args(["doctor", "--storage", &url, "--name", "payroll"]).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
-    };
-    let (code, out) = doctor();
-    assert!(
-        code == 1 && out.contains("problem  new storage") && out.contains("create it (mkdir -p)"),
-        "{out}"
-    );
-    std::fs::create_dir(&folder).unwrap();
-    let (code, out) = doctor();
-    assert!(code == 0 && out.contains("does not exist yet") && out.contains("good     writes"), "{out}");
-    assert!(out.contains(&format!("{}/leader.db", folder.display())) && !out.contains("doctor.db"), "{out}");
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the doctor left files");
-    // What is unwise about a path is said before there is a file.
-    let mut relative = VVM.command(&[]);
-    relative.args(["doctor", "--storage", "sqlite:leader.db?allow=overlay", "--name", "payroll"]);
-    let output = relative.current_dir(&folder).output().unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
-    let settings = out.lines().find(|line| line.starts_with("caution  settings")).unwrap();
-    let means = format!("the path leader.db is relative: it means {}/leader.db here", folder.display());
-    assert!(settings.contains(&means), "{out}");
-    let temporary = tempfile::tempdir_in("/tmp").unwrap();
-    let url = format!("sqlite:{}/leader.db?allow=overlay", temporary.path().display());
-    let output = VVM.command(&["doctor", "--storage", &url, "--name", "payroll"]).output().unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
-    assert!(out.contains("/leader.db is in a temporary folder"), "{out}");
-}
-
 fn init(storage: &str) -> Output {
     command(storage).output().unwrap()
 }

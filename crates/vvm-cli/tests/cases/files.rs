@@ -84,7 +84,7 @@ fn status_watch_list_and_doctor_create_no_storage() {
     assert!(error.contains("no such storage yet"), "{error}");
     assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
     assert_eq!(trial.ask("list", &[]).0, 66);
-    assert_eq!(doctor(&trial).0, 0);
+    assert_eq!(doctor(&trial).0, 66);
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
 }
 
