@@ -73,10 +73,6 @@ pub(crate) struct CandidateArgs {
     /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// Show the current leader and what would be done; create, record and start nothing. Exits with 0, or
-    /// with the status of the refusal
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }
 
 impl CandidateArgs {

@@ -17,7 +17,6 @@ mod cases {
     mod deadline;
     mod demo;
     mod doctor;
-    mod dry_run;
     mod elect;
     mod failure_table;
     mod files;

@@ -79,7 +79,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),
-    ("dry-run", SWITCH),
     ("json", SWITCH),
     ("exit-status", SWITCH),
     ("instances", SWITCH),
@@ -317,6 +316,17 @@ fn malformed_file_is_refused_with_its_line() {
     {
         refused(&run(&["--config", path]), &[], &["--config", cause, "name a TOML file"]);
         refused(&run(&[]), &[("VVM_CONFIG", path)], &["VVM_CONFIG", cause, "name a TOML file"]);
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn password_is_refused_on_the_command_line() {
+    for (password, hint) in [
+        ("me:hunter2@a/elections", "all users of this machine can read a command line"),
+        ("me@a/elections?password=hunter2", "VVM_STORAGE"),
+    ] {
+        refused(&["init-storage", "--storage", &format!("postgresql://{password}")], &[], &[hint]);
     }
 }
 

@@ -118,27 +118,14 @@ fn storage_on_a_server_exists_after_the_first_init() {
 
 #[cfg(feature = "postgres")]
 #[test]
-fn password_is_accepted_in_the_environment_and_refused_on_the_command_line() {
-    const URL: &str = "postgresql://me:hunter2@127.0.0.1:1/elections?connect_timeout=1";
-    let as_option = format!("{}&password=hunter2", URL.replace(":hunter2", ""));
-    for (storage, hint) in
-        [(URL, "all users of this machine can read a command line"), (&as_option, "VVM_STORAGE")]
-    {
-        let output = init(storage);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(64), "{storage}: {said}");
-        assert!(said.contains(hint), "{storage}: {said}");
-    }
+fn password_in_the_environment_is_used_and_not_shown() {
     let mut command = VVM.command(&[]);
-    command.arg("init-storage").env("VVM_STORAGE", URL);
-    let mut dry_run = VVM.command(&[]);
-    dry_run.args(["run", "--dry-run", "--name", "x", "--", "true"]).env("VVM_STORAGE", URL);
-    for (mut command, status) in [(command, 69), (dry_run, 0)] {
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{said}");
-        assert!(said.contains("no PostgreSQL answers at 127.0.0.1:1") && !said.contains("hunter2"), "{said}");
-    }
+    command.arg("init-storage");
+    command.env("VVM_STORAGE", "postgresql://me:hunter2@127.0.0.1:1/elections?connect_timeout=1");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("no PostgreSQL answers at 127.0.0.1:1") && !said.contains("hunter2"), "{said}");
 }
 
 #[cfg(feature = "postgres")]
