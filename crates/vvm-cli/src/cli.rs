@@ -340,10 +340,9 @@ const RESTART: &str = "on_exit";
 const WARM: &str = "warm";
 
 /// Options that `--warm` excludes, and why.
-const NOT_WARM: [(&str, &str, &str); 5] = [
+const NOT_WARM: [(&str, &str, &str); 4] = [
     ("try_once", "try", "an app that waits for its turn does not end because another leader lives"),
     ("on_exit", "on-exit", "the app is always started again, and never under the same leadership"),
-    ("hold_at_least", "hold-at-least", "a leadership ends with the work of the app"),
     ("pre_stop", "pre-stop", "the app gets \"stop\" over its socket instead"),
     ("check", "check", "the app says whether it is ready over its socket instead"),
 ];

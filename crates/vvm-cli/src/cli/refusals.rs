@@ -59,7 +59,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),
     ("hook-timeout", DURATION),
-    ("hold-at-least", DURATION),
     ("on-exit", ("again", "possible values: release, restart")),
     ("restart-backoff", DURATION),
     ("restart-backoff-max", DURATION),
@@ -185,7 +184,6 @@ fn misuse_says_what_to_write() {
             &["--on-exit", "restart"],
             "vvm once takes no --on-exit: a command that fails is started again by the next",
         ),
-        (&["--hold-at-least", "1s"], "vvm once takes no --hold-at-least: a period that is done"),
         (&["--restart-limit", "1"], "--restart-limit has no effect with vvm once"),
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
     ] {
@@ -196,7 +194,7 @@ fn misuse_says_what_to_write() {
         &[("VVM_ON_EXIT", "restart")],
         &["takes no --on-exit", "--on-exit is set by VVM_ON_EXIT"],
     );
-    parse(&once_with(&["--slots", "1", "--on-exit", "release", "--hold-at-least", "0"]), &[]).unwrap();
+    parse(&once_with(&["--slots", "1", "--on-exit", "release"]), &[]).unwrap();
     refused(&["man", "a", "b"], &[], &["unexpected argument"]);
     refused(&["completions", "tcsh"], &[], &["bash"]);
     let Err(said) = parse(&["status", "--ttl", "5s"], &[]) else { panic!("accepted") };

@@ -138,10 +138,6 @@ impl From<ContainmentLevel> for Wanted {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// If the command ends by itself sooner than this after the acquisition, keep the lease until then, so
-    /// that machines with clocks behind do not run a short cron job again. TERM or INT ends the wait
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
-    pub(crate) hold_at_least: Duration,
     /// When the command ends by itself, with any status: release the leadership, or restart the command under
     /// the same leadership
     #[arg(long, value_enum, default_value = "release")]

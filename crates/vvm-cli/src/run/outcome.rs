@@ -167,7 +167,7 @@ impl ExitReason {
                 Some(Worked { last, end: WorkEnd::Finished }) => {
                     let done = Self::of_worker(Outcome::WorkerEnded, last);
                     let ended = done.text.unwrap_or_default();
-                    let text = format!("{ended}; leadership was lost while it was held: {loss}");
+                    let text = format!("{ended}; leadership was lost after that: {loss}");
                     Self { text: Some(text), ..done }
                 }
                 _ => Self::exit(Outcome::Lost, statuses.lost, loss),

@@ -74,12 +74,13 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     terminal.close();
 }
 
-/// The leadership is held without work then: nothing is killed.
+/// Between two runs nothing is killed.
 #[test]
 fn success_before_the_guardian_is_killed_is_told() {
     let trial = VVM.trial();
-    let mut running = trial.run(["true"]).with(["--ttl", "60s", "--hold-at-least", "1h"]).start();
-    running.stderr.wait_for("holding the leadership");
+    let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+    let mut running = trial.run(["true"]).with(options).with(["--ttl", "60s"]).start();
+    running.stderr.wait_for("restart 1 in 3600s");
     kill(running.guardian);
     let finished = running.finish();
     assert!(finished.says("the guardian died: the command exited with status 0"), "{:#?}", finished.stderr);

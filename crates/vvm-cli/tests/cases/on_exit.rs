@@ -1,10 +1,8 @@
-//! What happens after the command ends by itself: release, restart, or holding the leadership.
+//! What happens after the command ends by itself: release or restart.
 
 use crate::VVM;
-use harness::{Running, Trial, eventually, state};
+use harness::{Trial, eventually, state};
 use rustix::process::Signal;
-use std::time::Duration;
-use vvm_clock::SystemClock;
 
 const SOON: [&str; 4] = ["--on-exit", "restart", "--restart-backoff", "20ms"];
 
@@ -53,54 +51,6 @@ fn command_deleted_before_its_restart_is_127() {
     let finished = trial.run([program.to_str().unwrap()]).with(SOON).finish();
     assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
     assert!(free_now(&trial));
-}
-
-/// A leader that holds for an hour after its command has ended with status 3.
-fn holding(trial: &Trial, ttl: &str, on_loss: &str) -> Running {
-    let options = ["--hold-at-least", "1h", "--ttl", ttl, "--on-loss", on_loss];
-    let mut running = trial.run_script("(setsid sleep 1000 &); echo ran; exit 3").with(options).start();
-    running.stderr.wait_for("exited with status 3; holding the leadership for another");
-    running
-}
-
-#[test]
-fn hold_at_least_keeps_the_lease_after_a_short_command() {
-    let trial = VVM.trial();
-    let began = SystemClock::read();
-    let mut running = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1500ms"]).start();
-    running.stderr.wait_for("holding the leadership");
-    // Only processes of vvm.
-    let ours = || trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-host").len();
-    assert_eq!((trial.processes().0.len(), ours()), (2, 2), "{:?}", trial.processes().describe());
-    assert!(!free_now(&trial));
-    let finished = running.finish();
-    let took = SystemClock::read().since(began);
-    assert_eq!(finished.code(), 3, "{:#?}", finished.stderr);
-    assert!(took >= Duration::from_millis(1500), "{took:?}");
-    assert!(free_now(&trial));
-}
-
-#[test]
-fn command_longer_than_hold_at_least_is_not_held() {
-    let trial = VVM.trial();
-    let finished = trial.run(["sleep", "0.2"]).with(["--hold-at-least", "100ms"]).finish();
-    assert_eq!(finished.code(), 0);
-    assert!(!finished.says("holding"), "{:#?}", finished.stderr);
-}
-
-/// Even with `--on-loss rejoin`, because the job is done.
-#[test]
-fn loss_while_holding_keeps_the_status_of_the_command() {
-    for on_loss in ["exit", "rejoin"] {
-        let trial = VVM.trial();
-        let running = holding(&trial, harness::SHORT_TTL, on_loss);
-        let outage = trial.outage();
-        eventually("it ends", || state(running.guardian) == Some('Z'));
-        drop(outage);
-        let finished = running.finish();
-        assert_eq!((finished.code(), &finished.stdout[..]), (3, &["ran".to_owned()][..]));
-        assert!(finished.says("status 3; leadership was lost while it was held"), "{:#?}", finished.stderr);
-    }
 }
 
 #[test]
