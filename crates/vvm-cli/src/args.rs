@@ -210,10 +210,6 @@ fn parse_line_of_text(text: &str, hint: &'static str) -> Result<String, InvalidV
     if fits { Ok(text.into()) } else { Err(InvalidValue(hint)) }
 }
 
-pub(crate) fn parse_exit_status(text: &str) -> Result<u8, InvalidValue> {
-    text.parse().map_err(|_| InvalidValue("write a number from 0 to 255"))
-}
-
 pub(crate) fn parse_failures(text: &str) -> Result<NonZeroU32, InvalidValue> {
     text.parse().map_err(|_| InvalidValue("write a number from 1 on"))
 }

@@ -170,7 +170,7 @@ const OF_SERVERS: &[&str] = &[
     "clients::python_app_leads_and_stops_when_it_is_told",
     "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
     "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
-    "outcomes::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
+    "outcomes::lost_leadership_is_79_after_the_worker_stopped",
     "outcomes::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
     "outcomes::try_takes_over_from_a_crashed_leader",
     "status::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",

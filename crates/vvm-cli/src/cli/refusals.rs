@@ -39,7 +39,6 @@ fn run<'a>(options: &[&'a str]) -> Vec<&'a str> {
 const DURATION: (&str, &str) = ("20", "Write 20s");
 const SWITCH: (&str, &str) = ("maybe", "");
 const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
-const EXIT_STATUS: (&str, &str) = ("256", "write a number from 0 to 255");
 
 /// For each option: an invalid value, and a part of the message. The place of `--result-file` is checked when
 /// `vvm run` starts.
@@ -73,8 +72,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("local-dir", ("run/vvm", "write an absolute path, or none")),
     ("containment", ("cage", "possible values: auto, guardian")),
     ("keep-credentials", SWITCH),
-    ("exit-code-lost", EXIT_STATUS),
-    ("exit-code-timeout", EXIT_STATUS),
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),

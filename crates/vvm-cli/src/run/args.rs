@@ -1,10 +1,7 @@
 //! `vvm run`.
 
 use crate::{
-    args::{
-        CandidateArgs, InvalidValue, parse_duration, parse_exit_status, parse_failures, parse_interval,
-        parse_line,
-    },
+    args::{CandidateArgs, InvalidValue, parse_duration, parse_failures, parse_interval, parse_line},
     exit,
 };
 use clap::{Args, ValueEnum};
@@ -69,12 +66,6 @@ pub(crate) struct RunArgs {
     /// companions
     #[arg(long)]
     pub(crate) keep_credentials: bool,
-    /// Exit status after a loss
-    #[arg(long, value_name = "N", default_value_t = exit::LOST, value_parser = parse_exit_status)]
-    pub(crate) exit_code_lost: u8,
-    /// Exit status if leadership was not acquired in time
-    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED, value_parser = parse_exit_status)]
-    pub(crate) exit_code_timeout: u8,
     /// Write the outcome to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,

@@ -170,7 +170,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
         path("begun").display()
     );
     let candidate = || {
-        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2", "--exit-code-lost", "79"];
+        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2"];
         trial.run_script(&script).with(options).start()
     };
     let begun = || std::fs::read(path("begun")).map_or(0, |begun| begun.len());
