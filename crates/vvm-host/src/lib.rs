@@ -32,7 +32,6 @@
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 #![forbid(unsafe_code)]
 
-mod condition;
 pub mod exit_status;
 mod history;
 mod host;
