@@ -84,7 +84,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("reason", ("two\nlines", "without control characters")),
     ("by", ("two\nlines", "without control characters")),
     ("wait", DURATION),
-    ("max-ttl", DURATION),
     ("no-wait", SWITCH),
     ("period", ("two\nlines", "1 to 64 bytes and no control characters")),
     ("attempts", ("0", "write a number from 1 on")),

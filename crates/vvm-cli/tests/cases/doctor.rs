@@ -77,13 +77,7 @@ fn name_that_no_candidate_has_used_is_a_caution() {
 }
 
 fn init(storage: &str) -> Output {
-    command(storage).output().unwrap()
-}
-
-fn command(storage: &str) -> Command {
-    let mut command = VVM.command(&[]);
-    command.args(["init-storage", "--storage", storage]);
-    command
+    VVM.command(&[]).args(["init-storage", "--storage", storage]).output().unwrap()
 }
 
 #[test]
@@ -126,16 +120,4 @@ fn password_in_the_environment_is_used_and_not_shown() {
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("no PostgreSQL answers at 127.0.0.1:1") && !said.contains("hunter2"), "{said}");
-}
-
-#[cfg(feature = "postgres")]
-#[test]
-fn largest_ttl_is_for_storages_that_have_one() {
-    let (storage, unfit) = ("postgres://me@127.0.0.1:1/elections", "sqlite:leader.db");
-    for (storage, status, hint) in [(storage, 69, "no PostgreSQL answers"), (unfit, 64, "max_ttl")] {
-        let output = command(storage).args(["--max-ttl", "60s"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{said}");
-        assert!(said.contains(hint), "{said}");
-    }
 }
