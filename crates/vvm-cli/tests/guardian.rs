@@ -26,7 +26,6 @@ mod cases {
     mod leadership;
     mod log_format;
     mod messages;
-    mod on_exit;
     mod once;
     mod outages;
     mod outcomes;

@@ -149,7 +149,6 @@ const EVERYWHERE: &[&str] = &[
     "http",
     "leadership",
     "log_format",
-    "on_exit",
     "outages",
     "outcomes",
     "pause",
