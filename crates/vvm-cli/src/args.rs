@@ -73,10 +73,6 @@ pub(crate) struct CandidateArgs {
     /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// Show the current leader and what would be done; create, record and start nothing. Exits with 0, or
-    /// with the status of the refusal
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }
 
 impl CandidateArgs {
@@ -212,10 +208,6 @@ pub(crate) fn parse_text(text: &str) -> Result<String, InvalidValue> {
 fn parse_line_of_text(text: &str, hint: &'static str) -> Result<String, InvalidValue> {
     let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
     if fits { Ok(text.into()) } else { Err(InvalidValue(hint)) }
-}
-
-pub(crate) fn parse_exit_status(text: &str) -> Result<u8, InvalidValue> {
-    text.parse().map_err(|_| InvalidValue("write a number from 0 to 255"))
 }
 
 pub(crate) fn parse_failures(text: &str) -> Result<NonZeroU32, InvalidValue> {

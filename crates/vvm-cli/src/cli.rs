@@ -340,10 +340,9 @@ const RESTART: &str = "on_exit";
 const WARM: &str = "warm";
 
 /// Options that `--warm` excludes, and why.
-const NOT_WARM: [(&str, &str, &str); 5] = [
+const NOT_WARM: [(&str, &str, &str); 4] = [
     ("try_once", "try", "an app that waits for its turn does not end because another leader lives"),
     ("on_exit", "on-exit", "the app is always started again, and never under the same leadership"),
-    ("hold_at_least", "hold-at-least", "a leadership ends with the work of the app"),
     ("pre_stop", "pre-stop", "the app gets \"stop\" over its socket instead"),
     ("check", "check", "the app says whether it is ready over its socket instead"),
 ];
@@ -362,10 +361,15 @@ fn check_warm(matches: &ArgMatches) -> Result<(), Error> {
     let found = NOT_WARM.iter().find(|(id, ..)| is_given(id));
     found.map_or(Ok(()), |(_, option, why)| {
         let what = format!("--{option} has no meaning with --warm: {why}\n");
-        let mut refusal = Error::raw(ErrorKind::ArgumentConflict, what);
-        refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{option}")));
-        Err(refusal)
+        Err(refusal_of(option, ErrorKind::ArgumentConflict, what))
     })
+}
+
+/// Returns a refusal of the option `option`, so that its origin is named, too.
+fn refusal_of(option: &str, kind: ErrorKind, what: String) -> Error {
+    let mut refusal = Error::raw(kind, what);
+    refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{option}")));
+    refusal
 }
 
 /// Checks the modifiers in `matches`, a whole command line. Those for which `is_typed` is false come from
@@ -395,9 +399,7 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
                 _ => format!("without --{missing}: add that, or leave it out"),
             };
             let what = format!("--{modifier} has no effect {way_out}\n");
-            let mut refusal = Error::raw(ErrorKind::MissingRequiredArgument, what);
-            refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{modified}")));
-            return Err(refusal);
+            return Err(refusal_of(modified, ErrorKind::MissingRequiredArgument, what));
         }
     }
     Ok(())
@@ -411,10 +413,8 @@ fn check_once(matches: &ArgMatches) -> Result<(), Error> {
         let mut values = once.get_raw(option).into_iter().flatten();
         if is_set && values.any(|value| value != harmless) {
             let shown = if option == "try_once" { "try".into() } else { option.replace('_', "-") };
-            let mut refusal =
-                Error::raw(ErrorKind::ArgumentConflict, format!("vvm once takes no --{shown}: {why}\n"));
-            refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{shown}")));
-            return Err(refusal);
+            let what = format!("vvm once takes no --{shown}: {why}\n");
+            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
         }
     }
     Ok(())

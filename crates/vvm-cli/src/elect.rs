@@ -11,7 +11,6 @@ pub(crate) use demoter::main as demote;
 use crate::{
     announce::{self, say, say_text},
     args::{CandidateArgs, InvalidValue, parse_duration, parse_line},
-    dry_run::DryRun,
     exit,
     leadership::{Leading, ToGuardian},
     runtime,
@@ -31,13 +30,7 @@ use vvm_orch::Problem;
 pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     let holder = args.candidate.own_holder().map_err(HostError::from);
-    let done = holder.and_then(|holder| match args.candidate.dry_run {
-        true => {
-            let hooks = [("on lead", args.on_lead.clone()), ("on loss", args.on_loss.clone())];
-            Ok(DryRun { candidate: &args.candidate, holder }.show(&hooks))
-        }
-        false => elect(args, holder, settled),
-    });
+    let done = holder.and_then(|holder| elect(args, holder, settled));
     done.unwrap_or_else(|refusal| {
         say!("{refusal}");
         refusal.exit_status()

@@ -5,10 +5,9 @@ use crate::{
     announce::{self, is_json, say, say_end, write_event},
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
-    dry_run::DryRun,
     exit,
     leadership::{Farewell, Leading, ToGuardian, Told},
-    once::{self, OnceArgs},
+    once::OnceArgs,
     release::Release,
     result_file::{self, Outcome, Report, Unwritable},
     run::RunArgs,
@@ -48,7 +47,7 @@ pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -
     if once.is_some_and(|once| once.quiet) {
         announce::quieten();
     }
-    let (farewell, is_of_vvm) = run(args, once, settled).unwrap_or_else(|refusal| {
+    let (farewell, is_of_vvm) = run(args, settled).unwrap_or_else(|refusal| {
         say!("{refusal}");
         let status = match refusal {
             StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE,
@@ -66,7 +65,7 @@ pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -
 }
 
 /// Returns how `vvm` is to end, and whether the status is its own and not the command's.
-fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError> {
     let holder = args.candidate.own_holder()?;
     if let Some(path) = &args.result_file {
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))?;
@@ -74,22 +73,6 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
     announce::contained(containment.level());
-    if args.candidate.dry_run {
-        containment.dissolve();
-        let command = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let mut more = vec![("would run", command), ("containment", containment.level().to_string())];
-        if let Some(once) = once {
-            match once::dry_run(&args.candidate, once) {
-                Ok((period, None)) => more.insert(0, ("period", period)),
-                Ok((period, Some(status))) => {
-                    println!("{:<12} with status {status}: {period}", "would end");
-                    return Ok((Farewell::Exit(status), false));
-                }
-                Err(refusal) => return Ok((Farewell::Exit(refusal.conclude()), true)),
-            }
-        }
-        return Ok((Farewell::Exit(DryRun { candidate: &args.candidate, holder }.show(&more)), true));
-    }
     let mut manager = ServiceManager::of_environment();
     let mut told = Told::default();
     let environment =

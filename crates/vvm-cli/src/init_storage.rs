@@ -1,12 +1,7 @@
 //! `vvm init-storage`: creates the file, table or keyspace of a storage.
 
-use crate::{
-    args::{parse_any_storage, parse_ttl},
-    inspection::conclude,
-    runtime,
-};
+use crate::{args::parse_any_storage, inspection::conclude, runtime};
 use clap::Args;
-use ielections::Ttl;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
@@ -25,7 +20,7 @@ use vvm_storage::{StorageUrl, url::file_and_owner};
 Example:
   vvm init-storage --storage 'scylla://host1,host2/elections?replication=3'
   vvm init-storage --storage dynamodb://eu-west-1/elections
-  vvm init-storage --storage postgres://vvm@db1,db2/elections --max-ttl 60s
+  vvm init-storage --storage 'postgres://vvm@db1,db2/elections?max_ttl=60s'
   vvm init-storage --storage mysql://vvm@db1,db2/elections
   vvm init-storage --storage etcd://etcd1,etcd2,etcd3/elections
   vvm init-storage --storage k8s://batch
@@ -34,12 +29,10 @@ Example:
 Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
 refused")]
 pub(crate) struct InitStorageArgs {
-    /// The storage, as given to vvm run later; replication=N sets the number of copies
+    /// The storage, as given to vvm run later; replication=N sets the number of copies, and max_ttl=60s, for
+    /// postgres: and mysql:, the largest TTL of any candidate (20s; run it again to raise it)
     #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
     pub(crate) storage: String,
-    /// The largest TTL of any candidate, for postgres: and mysql: (default 20s; run it again to raise it)
-    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
-    pub(crate) max_ttl: Option<Ttl>,
 }
 
 pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
@@ -49,27 +42,21 @@ pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
 fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
     let runtime = runtime::start().map_err(InspectError::system)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().map_err(InspectError::system)?);
-    let mut url = args.storage.clone();
-    if let Some(max_ttl) = args.max_ttl {
-        let separator = if url.contains('?') { '&' } else { '?' };
-        url += &format!("{separator}max_ttl={}ms", max_ttl.get().as_millis());
-    }
+    let url = args.storage.as_str();
     let existed = runtime.block_on(async {
-        let mut existed = vvm_storage::url::exists(&url)?;
-        if existed && file_and_owner(&url).is_none() {
+        let mut existed = vvm_storage::url::exists(url)?;
+        if existed && file_and_owner(url).is_none() {
             // A server was not asked yet.
-            let opened = vvm_storage::open(&url, clock).await;
+            let opened = vvm_storage::open(url, clock).await;
             existed = opened.is_ok();
             if let Ok(storage) = opened {
                 storage.close().await;
             }
         }
-        vvm_storage::init_storage(&url).await?;
+        vvm_storage::init_storage(url).await?;
         Ok::<_, InspectError>(existed)
     })?;
-    let place = || StorageUrl::from(args.storage.as_str()).to_string();
-    let place = file_and_owner(&url).unwrap_or_else(place);
+    let place = file_and_owner(url).unwrap_or_else(|| StorageUrl::from(url).to_string());
     let done = if existed { "exists already:" } else { "created" };
-    let allows = args.max_ttl.map(|ttl| format!("; it allows TTLs of {ttl}")).unwrap_or_default();
-    writeln!(io::stdout(), "{done} {place}{allows}").map_err(InspectError::Output)
+    writeln!(io::stdout(), "{done} {place}").map_err(InspectError::Output)
 }

@@ -10,7 +10,7 @@ use std::{
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{Ask, SettleError};
+use vvm_storage::Ask;
 
 /// Prints `error` and returns the exit status. A closed pipe, as of `head`, is no error.
 pub(crate) fn conclude(error: &InspectError) -> u8 {
@@ -51,8 +51,6 @@ pub(crate) enum Refusal {
     Misuse(String),
     #[error(transparent)]
     Write(#[from] WriteError),
-    #[error(transparent)]
-    Conflict(#[from] SettleError),
     /// Nothing was changed.
     #[error("{0}")]
     Refused(String),
@@ -88,7 +86,6 @@ impl Refusal {
             Self::Inspect(refusal) => refusal.status(),
             Self::Misuse(_) => exit::MISUSE,
             Self::Write(_) => exit::STORAGE,
-            Self::Conflict(_) => exit::CONFLICT,
             Self::Refused(_) => exit::NOT_ACQUIRED,
             Self::Unfinished(_) => exit::UNFINISHED,
         }

@@ -147,8 +147,6 @@ pub(crate) enum Activity {
     Leading,
     /// It leads, and the command is to be restarted.
     Restarting,
-    /// It leads, and the command has ended.
-    Holding,
     /// Another campaign may follow.
     Stopping,
     /// No other campaign follows.
@@ -156,11 +154,10 @@ pub(crate) enum Activity {
     Ended,
 }
 
-const ACTIVITIES: [(Activity, &str, &str); 7] = [
+const ACTIVITIES: [(Activity, &str, &str); 6] = [
     (Activity::Waiting, "waiting for leadership", ""),
     (Activity::Leading, "leading", ""),
     (Activity::Restarting, "restarting", ", no command runs"),
-    (Activity::Holding, "holding", ", no command runs"),
     (Activity::Stopping, "stopping", ""),
     (Activity::StoppingForGood, "stopping", ""),
     (Activity::Ended, "ended", ""),

@@ -7,7 +7,6 @@ mod cli;
 mod contained;
 mod demo;
 mod doctor;
-mod dry_run;
 mod elect;
 mod exit;
 mod guardian;

@@ -227,32 +227,6 @@ pub(crate) fn refused(error: PeriodError) -> Refusal {
     Refusal::Refused(error.to_string())
 }
 
-/// `vvm once --dry-run`: returns what is known of the period, and the exit status if the command would not be run.
-pub(crate) fn dry_run(candidate: &CandidateArgs, args: &OnceArgs) -> Result<(String, Option<u8>), Refusal> {
-    let pair = (candidate.storage.as_str(), candidate.name.as_str());
-    let found = crate::inspection::inspect(pair, Purpose::Look, async |inspector| {
-        Ok::<_, Refusal>(periods(inspector).await.map_err(refused)?.decide(&args.period, args.attempts))
-    });
-    let decision = match found {
-        Err(Refusal::Inspect(InspectError::NoStorage(_))) => Decision::Run { attempt: 1, last: None },
-        // The lines about the storage report it.
-        Err(Refusal::Inspect(InspectError::Open(cause))) if cause.is_passing() => {
-            return Ok((format!("{}: not known: {cause}", args.period), None));
-        }
-        found => found?,
-    };
-    Ok(match (OnceEnd::of(&decision, args), &decision) {
-        (Some(end), _) if decision.needs_no_leader() => {
-            let (text, status) = end.into_parts();
-            (text, Some(status))
-        }
-        (_, Decision::Run { attempt, .. }) => {
-            (format!("{}: attempt {attempt} of {}", args.period, args.attempts), None)
-        }
-        _ => (format!("{}: the last attempt may still run", args.period), None),
-    })
-}
-
 impl OnceEnd {
     /// Returns its text and its exit status. That of a command that failed is the command's.
     pub(crate) fn into_parts(self) -> (String, u8) {

@@ -129,7 +129,6 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         name: args.candidate.name.clone(),
         holder,
         level: containment.level(),
-        statuses: (&args).into(),
         result_file: args.result_file.clone(),
         guardian: guardian.clone(),
     });

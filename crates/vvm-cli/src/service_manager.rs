@@ -82,7 +82,7 @@ mod tests {
         for (activity, leading, sent) in [
             (Activity::Waiting, None, "STATUS=waiting for leadership\nREADY=1\n"),
             (Activity::Leading, leading, "STATUS=leading: slot 2, epoch 17\n"),
-            (Activity::Holding, leading, "STATUS=holding: slot 2, epoch 17, no command runs\n"),
+            (Activity::Restarting, leading, "STATUS=restarting: slot 2, epoch 17, no command runs\n"),
             (Activity::Stopping, leading, "STATUS=stopping: slot 2, epoch 17\n"),
             (Activity::StoppingForGood, leading, "STATUS=stopping: slot 2, epoch 17\nSTOPPING=1\n"),
             (Activity::Ended, None, "STATUS=ended\n"),

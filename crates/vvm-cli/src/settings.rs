@@ -234,8 +234,6 @@ pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
         .get_arguments()
         .filter_map(|arg| Some(Setting { name: arg.get_long()?, arg }))
         .filter(|option| !["help", "version", CONFIG].contains(&option.name))
-        // The setting of this name is the duration of `vvm pause`. The switch belongs to one call.
-        .filter(|option| !(option.name == "wait" && option.is_switch()))
 }
 
 /// Returns the settings of all commands, some more than once.

@@ -17,7 +17,6 @@ mod cases {
     mod deadline;
     mod demo;
     mod doctor;
-    mod dry_run;
     mod elect;
     mod failure_table;
     mod files;
@@ -27,9 +26,7 @@ mod cases {
     mod leadership;
     mod log_format;
     mod messages;
-    mod on_exit;
     mod once;
-    mod operators;
     mod outages;
     mod outcomes;
     mod packaging;

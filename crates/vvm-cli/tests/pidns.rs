@@ -17,7 +17,6 @@ mod cases {
     mod failure_table;
     mod guardian_death;
     mod leadership;
-    mod on_exit;
     mod outcomes;
     mod pidns;
     mod released;

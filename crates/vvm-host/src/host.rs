@@ -9,15 +9,15 @@ mod ended;
 mod opening;
 mod settings;
 
-pub use ended::{Ended, HostError, Next};
+pub use ended::{Ended, HostError, Next, exit_status};
 pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{
-    condition::Condition,
     host_storage::HostStorage,
     http::{Answers, HttpServer},
     left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
+    requests::Condition,
     status::{Candidate, HostStatus},
     stop::StopSignals,
 };

@@ -32,8 +32,6 @@
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 #![forbid(unsafe_code)]
 
-mod condition;
-pub mod exit_status;
 mod history;
 mod host;
 mod host_storage;
@@ -48,6 +46,7 @@ mod storage_inspector;
 
 pub use host::{
     Ended, Host, HostError, HostSettings, Next, NotReady, OnLoss, Services, Signals, StopRequested,
+    exit_status,
 };
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};

@@ -24,10 +24,6 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 
-/// How many sockets a wake-up is sent to: more candidates for one name than a machine needs. If there are
-/// more, each wake-up goes to a random part of them.
-const WOKEN: usize = 256;
-
 /// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
 /// (`net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
@@ -61,13 +57,7 @@ impl WakeSender {
 
     fn wake_except(&self, own: Option<&Path>) {
         let Some((folder, socket)) = &self.to else { return };
-        let mut others = folder.sockets();
-        others.retain(|path| Some(path.as_path()) != own);
-        if others.len() > WOKEN {
-            let first = folder.random() as usize % others.len();
-            others.rotate_left(first);
-        }
-        for path in others.iter().take(WOKEN) {
+        for path in folder.sockets().iter().filter(|path| Some(path.as_path()) != own) {
             // Any other failure: its queue is full, it is gone by now, or it is another user's.
             if socket.send_to(&[], path).is_err_and(|refusal| is_without_receiver(&refusal)) {
                 remove_abandoned(path);

@@ -4,9 +4,10 @@
 //! scan, so it polls them as often as a standby does. A wake-up makes either of them look at once. [`may_work`]
 //! keeps work from starting in a pause.
 
-use crate::{condition::Condition, host_storage::HostStorage, status::HostStatus};
+use crate::{host_storage::HostStorage, status::HostStatus};
 use ielections::{Holder, Terms, Timing, WriteError};
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
@@ -90,6 +91,34 @@ pub(crate) async fn may_work(
             return Err(Demand::PauseUnseen(cause));
         }
         clock.sleep_until(clock.now().after(retry_pause).min(give_up_at)).await;
+    }
+}
+
+/// When a host may campaign. By default, always.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Condition(Option<watch::Receiver<bool>>);
+
+impl Condition {
+    pub(crate) fn of(holds: watch::Receiver<bool>) -> Self {
+        Self(Some(holds))
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.0.as_ref().is_none_or(|holds| *holds.borrow())
+    }
+
+    /// Waits until it holds, or holds no more. Never returns if it can't change any more.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(crate) async fn becomes(&self, wanted: bool) {
+        let changed = match &self.0 {
+            Some(holds) => holds.clone().wait_for(|holds| *holds == wanted).await.is_ok(),
+            None => wanted,
+        };
+        if !changed {
+            pending::<()>().await;
+        }
     }
 }
 

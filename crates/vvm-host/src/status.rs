@@ -11,7 +11,7 @@ mod telemetry;
 pub(crate) use seen::{Seen, Since};
 pub(crate) use telemetry::{Call, Failure, NO_ANSWER, Telemetry};
 
-pub use role::{Idle, IdleUntil, Leading, Role, WhyStopping};
+pub use role::{Idle, Leading, Role, WhyStopping};
 
 use crate::history::UnwrittenEnds;
 use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
@@ -409,11 +409,8 @@ fn log_role(candidate: &Candidate, role: &Role) {
         Role::Stopping { why, .. } => {
             log!(info, event, name, holder, slot, epoch, incarnation, why = why.word());
         }
-        Role::Idling { idle: Idle { until, pause, ended }, .. } => {
-            let (restart, limit) = match until {
-                IdleUntil::Restart { number, limit } => (Some(*number), *limit),
-                IdleUntil::Release => (None, None),
-            };
+        Role::Idling { idle, .. } => {
+            let Idle { number: restart, limit, pause, ref ended } = *idle;
             let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
             log!(info, event, name, holder, slot, epoch, incarnation, restart, limit, in_ms, reason);
         }

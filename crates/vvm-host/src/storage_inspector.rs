@@ -44,7 +44,9 @@ pub enum InspectError {
     #[error("--storage {0}: only the process that has it open can see into it")]
     NotShared(StorageUrl),
     /// The storage does not exist.
-    #[error("--storage {0}: there is no such storage yet: the first `vvm run` creates it")]
+    #[error(
+        "--storage {0}: there is no such storage yet: `vvm init-storage` or the first `vvm run` creates it"
+    )]
     NoStorage(StorageUrl),
     /// No process has campaigned for the name.
     #[error("no candidate has ever campaigned for {name} in {storage}: check --name")]

@@ -288,20 +288,6 @@ pub fn file_and_owner(url: &str) -> Option<String> {
     }
 }
 
-/// Checks that opening could find or create the storage that `url` names. Creates nothing, and contacts no
-/// server.
-///
-/// # Errors
-/// As [`open`], if the folder is missing or candidates may not share the file.
-pub fn check_place(url: &str) -> Result<(), OpenError> {
-    let place = parse(url)?;
-    match place.scheme.feature {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(crate::sqlite::check_place(place.path.as_ref(), place.options())?),
-        _ => Ok(()),
-    }
-}
-
 /// Returns the environment variables with the storage's credentials. A process that is started here and does
 /// not use the storage should not inherit them. Variables that only say where credentials are, are not
 /// among them. Empty if `url` names no storage.

@@ -14,7 +14,7 @@ pub use processes::{
     Freezer, Level, MemoryGroup, Processes, command_line, eventually, gives_pid_namespaces,
     gives_user_namespaces, has_ended, is_permitted, lets_us_make_groups, own_group, remove_group, state,
 };
-pub use program::{Described, Finished, Program, Run, Running, Trial, settle};
+pub use program::{Finished, Program, Run, Running, Trial, settle};
 pub use storage::{Obstruction, Outage, Usurper};
 pub use terminal::{Lines, PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};

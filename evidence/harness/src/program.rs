@@ -75,53 +75,6 @@ impl Program {
     }
 }
 
-/// A command of the program.
-#[derive(Debug)]
-pub struct Described {
-    /// Its name.
-    pub command: String,
-    /// Its options, except help.
-    pub options: Vec<String>,
-}
-
-impl Described {
-    /// Whether its options are settings: it works on a storage, and takes a settings file.
-    pub fn has_settings(&self) -> bool {
-        self.options.iter().any(|option| option == "storage")
-    }
-}
-
-impl Program {
-    /// Every command that its help lists, but for the help itself.
-    pub fn commands(self) -> Vec<Described> {
-        let help_of_all = self.help(&[]);
-        let listed = help_of_all.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let names = listed.map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-        names
-            .filter(|name| *name != "help")
-            .map(|name| Described { command: name.to_owned(), options: options(&self.help(&[name])) })
-            .collect()
-    }
-
-    fn help(self, arguments: &[&str]) -> String {
-        let output = self.command(arguments).arg("-h").output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-fn options(help: &str) -> Vec<String> {
-    let listed =
-        help.lines().skip_while(|line| *line != "Options:").skip(1).take_while(|line| !line.is_empty());
-    // As in "  -h, --help  Print help" and "      --ttl <DURATION>  How long".
-    let shown = listed.filter_map(|line| {
-        let line = line.trim_start();
-        line.strip_prefix("--").or_else(|| line.get(4..)?.strip_prefix("--"))
-    });
-    let names = shown.map(|shown| shown.split([' ', '=', '[']).next().unwrap().to_owned());
-    names.filter(|name| !["help", "version"].contains(&name.as_str())).collect()
-}
-
 // What programs inherit from a test is the same wherever the test runs. `nohup`, or a shell that runs the tests
 // in the background, ignores signals. Each `vvm` would inherit that and honour it, and a test that sends such a
 // signal would hang.

@@ -149,8 +149,6 @@ const EVERYWHERE: &[&str] = &[
     "http",
     "leadership",
     "log_format",
-    "on_exit",
-    "operators",
     "outages",
     "outcomes",
     "pause",
@@ -171,7 +169,7 @@ const OF_SERVERS: &[&str] = &[
     "clients::python_app_leads_and_stops_when_it_is_told",
     "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
     "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",
-    "outcomes::lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped",
+    "outcomes::lost_leadership_is_79_after_the_worker_stopped",
     "outcomes::timed::try_on_an_unreachable_storage_is_75_in_bounded_time",
     "outcomes::try_takes_over_from_a_crashed_leader",
     "status::each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash",
@@ -182,8 +180,7 @@ const OF_SERVERS: &[&str] = &[
     "leadership::status_shows_each_slot",
     "leadership::status_with_instances_shows_their_documents",
     "leadership::storage_outage_is_logged_once_and_so_is_its_end",
-    "operators::elect_leads_one_of_several_slots",
-    "operators::storage_credentials_are_removed_from_the_command_without_keep_credentials",
+    "leadership::storage_credentials_are_removed_from_the_command_without_keep_credentials",
     "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",
     "outages::one_leader_and_all_candidates_survive_outages_of_any_length",
     "outcomes::refused_run_has_an_outcome_for_each_reason",
@@ -194,7 +191,7 @@ const OF_SERVERS: &[&str] = &[
     "step_down::interrupted_request_is_withdrawn",
     "status::timed::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
-    "status::crash_shows_as_the_end_of_renewals_in_json",
+    "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 
 /// A selection of cases.

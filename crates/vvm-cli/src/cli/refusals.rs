@@ -39,7 +39,6 @@ fn run<'a>(options: &[&'a str]) -> Vec<&'a str> {
 const DURATION: (&str, &str) = ("20", "Write 20s");
 const SWITCH: (&str, &str) = ("maybe", "");
 const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
-const EXIT_STATUS: (&str, &str) = ("256", "write a number from 0 to 255");
 
 /// For each option: an invalid value, and a part of the message. The place of `--result-file` is checked when
 /// `vvm run` starts.
@@ -59,7 +58,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),
     ("hook-timeout", DURATION),
-    ("hold-at-least", DURATION),
     ("on-exit", ("again", "possible values: release, restart")),
     ("restart-backoff", DURATION),
     ("restart-backoff-max", DURATION),
@@ -74,12 +72,9 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("local-dir", ("run/vvm", "write an absolute path, or none")),
     ("containment", ("cage", "possible values: auto, guardian")),
     ("keep-credentials", SWITCH),
-    ("exit-code-lost", EXIT_STATUS),
-    ("exit-code-timeout", EXIT_STATUS),
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),
-    ("dry-run", SWITCH),
     ("json", SWITCH),
     ("exit-status", SWITCH),
     ("instances", SWITCH),
@@ -89,7 +84,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("reason", ("two\nlines", "without control characters")),
     ("by", ("two\nlines", "without control characters")),
     ("wait", DURATION),
-    ("max-ttl", DURATION),
     ("no-wait", SWITCH),
     ("period", ("two\nlines", "1 to 64 bytes and no control characters")),
     ("attempts", ("0", "write a number from 1 on")),
@@ -186,7 +180,6 @@ fn misuse_says_what_to_write() {
             &["--on-exit", "restart"],
             "vvm once takes no --on-exit: a command that fails is started again by the next",
         ),
-        (&["--hold-at-least", "1s"], "vvm once takes no --hold-at-least: a period that is done"),
         (&["--restart-limit", "1"], "--restart-limit has no effect with vvm once"),
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
     ] {
@@ -197,7 +190,7 @@ fn misuse_says_what_to_write() {
         &[("VVM_ON_EXIT", "restart")],
         &["takes no --on-exit", "--on-exit is set by VVM_ON_EXIT"],
     );
-    parse(&once_with(&["--slots", "1", "--on-exit", "release", "--hold-at-least", "0"]), &[]).unwrap();
+    parse(&once_with(&["--slots", "1", "--on-exit", "release"]), &[]).unwrap();
     refused(&["man", "a", "b"], &[], &["unexpected argument"]);
     refused(&["completions", "tcsh"], &[], &["bash"]);
     let Err(said) = parse(&["status", "--ttl", "5s"], &[]) else { panic!("accepted") };
@@ -317,6 +310,17 @@ fn malformed_file_is_refused_with_its_line() {
     {
         refused(&run(&["--config", path]), &[], &["--config", cause, "name a TOML file"]);
         refused(&run(&[]), &[("VVM_CONFIG", path)], &["VVM_CONFIG", cause, "name a TOML file"]);
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn password_is_refused_on_the_command_line() {
+    for (password, hint) in [
+        ("me:hunter2@a/elections", "all users of this machine can read a command line"),
+        ("me@a/elections?password=hunter2", "VVM_STORAGE"),
+    ] {
+        refused(&["init-storage", "--storage", &format!("postgresql://{password}")], &[], &[hint]);
     }
 }
 

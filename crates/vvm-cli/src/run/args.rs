@@ -1,10 +1,7 @@
 //! `vvm run`.
 
 use crate::{
-    args::{
-        CandidateArgs, InvalidValue, parse_duration, parse_exit_status, parse_failures, parse_interval,
-        parse_line,
-    },
+    args::{CandidateArgs, InvalidValue, parse_duration, parse_failures, parse_interval, parse_line},
     exit,
 };
 use clap::{Args, ValueEnum};
@@ -69,12 +66,6 @@ pub(crate) struct RunArgs {
     /// companions
     #[arg(long)]
     pub(crate) keep_credentials: bool,
-    /// Exit status after a loss
-    #[arg(long, value_name = "N", default_value_t = exit::LOST, value_parser = parse_exit_status)]
-    pub(crate) exit_code_lost: u8,
-    /// Exit status if leadership was not acquired in time
-    #[arg(long, value_name = "N", default_value_t = exit::NOT_ACQUIRED, value_parser = parse_exit_status)]
-    pub(crate) exit_code_timeout: u8,
     /// Write the outcome to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,
@@ -138,10 +129,6 @@ impl From<ContainmentLevel> for Wanted {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// If the command ends by itself sooner than this after the acquisition, keep the lease until then, so
-    /// that machines with clocks behind do not run a short cron job again. TERM or INT ends the wait
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
-    pub(crate) hold_at_least: Duration,
     /// When the command ends by itself, with any status: release the leadership, or restart the command under
     /// the same leadership
     #[arg(long, value_enum, default_value = "release")]

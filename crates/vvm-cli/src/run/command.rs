@@ -27,7 +27,7 @@ use vvm_containment::{
 };
 use vvm_host::{
     StopRequested,
-    status::{HostStatus, Idle, IdleUntil, Role, WhyStopping},
+    status::{HostStatus, Idle, Role, WhyStopping},
 };
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -75,7 +75,6 @@ impl CommandRunner {
     async fn begin(self, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
         let work = LeadershipWork {
-            acquired_at: self.clock.now(),
             health: Health::of(&self.args.work, &self.clock),
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
@@ -100,7 +99,6 @@ pub(super) struct LeadershipWork {
     pub(super) runner: CommandRunner,
     pub(super) leadership: Leadership,
     pub(super) standing: Standing,
-    acquired_at: Instant,
     /// Cancelled by a stop request, a loss, or when the leadership is given up.
     pub(super) stop: CancellationToken,
     health: Option<Health>,
@@ -201,8 +199,7 @@ impl LeadershipWork {
                 None => {}
             }
             if last.by_itself && !restarts_after(restarts) {
-                self.has_worked(last.clone(), WorkEnd::Finished);
-                self.hold(&last).await;
+                self.has_worked(last, WorkEnd::Finished);
                 return Ok(());
             }
             if !last.by_itself || self.stop.is_cancelled() {
@@ -211,8 +208,14 @@ impl LeadershipWork {
             }
             let pause = backoff.after_a_run_of(clock.now().since(began));
             restarts = restarts.saturating_add(1);
-            self.idles(IdleUntil::Restart { number: restarts, limit }, pause, how(&last));
-            if self.is_stopped_within(pause).await {
+            let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
+            self.idles(Idle { number: restarts, limit, pause, ended });
+            let stopped = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => true,
+                () = clock.sleep(pause) => false,
+            };
+            if stopped {
                 self.has_worked(last, WorkEnd::BetweenRuns);
                 return Ok(());
             }
@@ -288,30 +291,10 @@ impl LeadershipWork {
     }
 
     /// Reports that the leadership is kept without work for a while.
-    pub(super) fn idles(&self, until: IdleUntil, pause: Duration, ended: Arc<str>) {
+    pub(super) fn idles(&self, idle: Idle) {
         let Leadership { name, slot, .. } = &self.leadership;
-        let idle = Idle { until, pause, ended };
         say_text!("{name} slot {slot}: {idle}");
         self.runner.status.idles(idle);
-    }
-
-    /// Keeps the leadership until `--hold-at-least` is over.
-    async fn hold(&self, last: &Supervised) {
-        let until = self.acquired_at.after(self.runner.args.work.hold_at_least);
-        let left = self.runner.clock.now().until(until);
-        if left.is_zero() {
-            return;
-        }
-        self.idles(IdleUntil::Release, left, how(last));
-        self.is_stopped_within(left).await;
-    }
-
-    async fn is_stopped_within(&self, pause: Duration) -> bool {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => true,
-            () = self.runner.clock.sleep(pause) => false,
-        }
     }
 
     fn has_worked(&self, last: Supervised, end: WorkEnd) {
@@ -319,11 +302,6 @@ impl LeadershipWork {
         // A leadership has one end.
         let _ = self.runner.run.worked.set(Worked { last, end });
     }
-}
-
-/// Says how a run of the command ended.
-fn how(last: &Supervised) -> Arc<str> {
-    last.ended.map(|ended| ended.to_string()).unwrap_or_default().into()
 }
 
 /// Waiting ends and killing begins this long before the kill deadline. Killing and reaping fifty processes

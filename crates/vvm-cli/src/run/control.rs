@@ -24,7 +24,7 @@ use vvm_containment::{
 use vvm_host::{
     StopRequested,
     operate::{At, Request, StopRequests},
-    status::{HostStatus, IdleUntil, Role, WhyStopping},
+    status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::BoxError;
 
@@ -269,10 +269,7 @@ fn state(role: &Role) -> Option<HostState> {
         Role::Opening => return None,
         Role::Unready | Role::Campaigning => Activity::Waiting,
         Role::Starting(_) | Role::Leading(_) => Activity::Leading,
-        Role::Idling { idle, .. } => match idle.until {
-            IdleUntil::Restart { .. } => Activity::Restarting,
-            IdleUntil::Release => Activity::Holding,
-        },
+        Role::Idling { .. } => Activity::Restarting,
         // After a loss or the command's end another campaign may follow.
         Role::Stopping { why: WhyStopping::Asked, .. } => Activity::StoppingForGood,
         Role::Stopping { .. } => Activity::Stopping,

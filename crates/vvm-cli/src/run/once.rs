@@ -12,7 +12,7 @@ use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_containment::Ended;
 use vvm_host::{
     once::{AttemptEnd, OnceWork, PastPeriod, PeriodError, PeriodWriter, Settled},
-    status::IdleUntil,
+    status::Idle,
 };
 use vvm_orch::BoxError;
 
@@ -26,8 +26,8 @@ use vvm_orch::BoxError;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = HELP, after_long_help = long_help(), override_usage = USAGE)]
 #[command(mut_arg("slots", |arg| arg.hide(true)), mut_arg("try_once", |arg| arg.hide(true)))]
-#[command(mut_arg("hold_at_least", |arg| arg.hide(true)), mut_arg("on_exit", |arg| arg.hide(true)))]
-#[command(mut_arg("restart_backoff", |arg| arg.hide(true)), mut_arg("restart_limit", |arg| arg.hide(true)))]
+#[command(mut_arg("on_exit", |arg| arg.hide(true)), mut_arg("restart_limit", |arg| arg.hide(true)))]
+#[command(mut_arg("restart_backoff", |arg| arg.hide(true)))]
 #[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
 pub(crate) struct OnceCommand {
     #[command(flatten)]
@@ -68,7 +68,7 @@ Example:
 }
 
 /// Options that `vvm once` refuses, each with the value that has no effect, and why.
-pub(crate) const REFUSED: [(&str, &str, &str); 4] = [
+pub(crate) const REFUSED: [(&str, &str, &str); 3] = [
     (
         "try_once",
         "false",
@@ -76,7 +76,6 @@ pub(crate) const REFUSED: [(&str, &str, &str); 4] = [
     ),
     ("slots", "1", "a period is done once, so there is one slot; leave it out"),
     ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
-    ("hold_at_least", "0", "a period that is done is not run again, so nothing has to be held; leave it out"),
 ];
 
 impl LeadershipWork {
@@ -153,8 +152,8 @@ impl OnceWork for Attempts<'_> {
         let left = Duration::from_secs(left.as_secs() + 1).min(args.retry_after);
         let limit = Some(args.attempts.get().saturating_sub(1));
         let end = last.end.as_deref().unwrap_or_default();
-        let how = end.strip_prefix("the command ").unwrap_or(end).into();
-        work.idles(IdleUntil::Restart { number: last.attempts, limit }, left, how);
+        let ended = end.strip_prefix("the command ").unwrap_or(end).into();
+        work.idles(Idle { number: last.attempts, limit, pause: left, ended });
         work.runner.clock.sleep(left).await;
         work.runner.status.works();
     }

@@ -1,6 +1,6 @@
 //! [`ExitReason`]: why a `vvm run` ends, with its outcome and exit status.
 
-use super::{args::RunArgs, control::GuardianSilent, health::Unhealthy};
+use super::{control::GuardianSilent, health::Unhealthy};
 use crate::{
     announce::{is_quiet, say, say_end, say_text},
     contained::{NotStarted, describe},
@@ -71,19 +71,6 @@ impl Cause {
     }
 }
 
-/// The exit statuses that options set.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExitStatuses {
-    lost: u8,
-    timeout: u8,
-}
-
-impl From<&RunArgs> for ExitStatuses {
-    fn from(run: &RunArgs) -> Self {
-        Self { lost: run.exit_code_lost, timeout: run.exit_code_timeout }
-    }
-}
-
 impl ExitReason {
     fn exit(outcome: Outcome, status: u8, text: impl ToString) -> Self {
         Self { outcome, farewell: Farewell::Exit(status), text: Some(text.to_string()) }
@@ -99,8 +86,8 @@ impl ExitReason {
     }
 
     /// Returns the reason of a campaign that ended for `cause`.
-    pub(super) fn of(cause: &Cause, run: &LeadershipRun, statuses: ExitStatuses) -> Self {
-        let reason = Self::of_run(cause, run, statuses);
+    pub(super) fn of(cause: &Cause, run: &LeadershipRun) -> Self {
+        let reason = Self::of_run(cause, run);
         match (run.once.get(), cause) {
             (None, _)
             | (_, Cause::GuardianDied | Cause::GuardianLapsed | Cause::Unproven(_) | Cause::Hung(_)) => {
@@ -130,7 +117,7 @@ impl ExitReason {
         Self::exit(outcome, status, what)
     }
 
-    fn of_run(cause: &Cause, run: &LeadershipRun, statuses: ExitStatuses) -> Self {
+    fn of_run(cause: &Cause, run: &LeadershipRun) -> Self {
         match cause {
             Cause::NothingToRun => Self::system("there was nothing to run"),
             Cause::Stopped(signal) => match run.worked.get() {
@@ -147,7 +134,7 @@ impl ExitReason {
             }
             Cause::Hung(signal) => {
                 const WHAT: &str = "the storage does not answer, so the record may stand until it expires";
-                let stopped = Self::of(&Cause::Stopped(*signal), run, statuses);
+                let stopped = Self::of(&Cause::Stopped(*signal), run);
                 let text = stopped.text.unwrap_or_default();
                 Self { text: Some(format!("{text}; {WHAT}")), ..stopped }
             }
@@ -158,8 +145,8 @@ impl ExitReason {
             },
             Cause::GuardianLapsed => Self::exit(Outcome::Deadline, exit::KILLED, GUARDIAN_LAPSED),
             Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
-            Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, statuses.timeout, text),
-            Cause::Storage(refusal) => Self::no_storage(refusal, statuses.timeout),
+            Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, exit::NOT_ACQUIRED, text),
+            Cause::Storage(refusal) => Self::no_storage(refusal),
             Cause::Unhealthy(unhealthy) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, unhealthy),
             Cause::NotStarted(refusal) => Self::not_started(refusal.command_status(), refusal),
             Cause::Problem(Problem::Lost(loss)) => match run.worked.get() {
@@ -167,17 +154,17 @@ impl ExitReason {
                 Some(Worked { last, end: WorkEnd::Finished }) => {
                     let done = Self::of_worker(Outcome::WorkerEnded, last);
                     let ended = done.text.unwrap_or_default();
-                    let text = format!("{ended}; leadership was lost while it was held: {loss}");
+                    let text = format!("{ended}; leadership was lost after that: {loss}");
                     Self { text: Some(text), ..done }
                 }
-                _ => Self::exit(Outcome::Lost, statuses.lost, loss),
+                _ => Self::exit(Outcome::Lost, exit::LOST, loss),
             },
             Cause::Problem(Problem::Ended { failure, .. }) => match (run.worked.get(), failure) {
                 (Some(worked), _) => Self::of_worker(Outcome::WorkerEnded, &worked.last),
                 (None, Some(cause)) => Self::not_started(command_status(cause), cause),
                 (None, None) => Self::system("the command vanished"),
             },
-            Cause::Problem(Problem::NotAcquired(refusal)) => Self::not_acquired(refusal, statuses.timeout),
+            Cause::Problem(Problem::NotAcquired(refusal)) => Self::not_acquired(refusal),
             Cause::Problem(Problem::StartFailed { cause, .. }) => {
                 Self::not_started(command_status(cause), cause)
             }
@@ -199,21 +186,21 @@ impl ExitReason {
         Self { outcome, farewell, text: Some(describe(last)) }
     }
 
-    fn no_storage(error: &HostError, timeout_status: u8) -> Self {
-        let (outcome, status) = match error.exit_status() {
-            exit::NOT_ACQUIRED => (Outcome::NotAcquired, timeout_status),
-            exit::MISUSE => (Outcome::Misuse, exit::MISUSE),
-            exit::CONFLICT => (Outcome::Conflict, exit::CONFLICT),
-            exit::STORAGE => (Outcome::StorageRefused, exit::STORAGE),
-            status => (Outcome::SystemRefused, status),
+    fn no_storage(error: &HostError) -> Self {
+        let outcome = match error.exit_status() {
+            exit::NOT_ACQUIRED => Outcome::NotAcquired,
+            exit::MISUSE => Outcome::Misuse,
+            exit::CONFLICT => Outcome::Conflict,
+            exit::STORAGE => Outcome::StorageRefused,
+            _ => Outcome::SystemRefused,
         };
-        Self::exit(outcome, status, error)
+        Self::exit(outcome, error.exit_status(), error)
     }
 
-    fn not_acquired(refusal: &AcquireError, timeout_status: u8) -> Self {
+    fn not_acquired(refusal: &AcquireError) -> Self {
         let (outcome, status) = match refusal {
-            AcquireError::TimedOut { .. } => (Outcome::NotAcquired, timeout_status),
-            AcquireError::LeaderSeen { .. } => (Outcome::LeaderSeen, timeout_status),
+            AcquireError::TimedOut { .. } => (Outcome::NotAcquired, exit::NOT_ACQUIRED),
+            AcquireError::LeaderSeen { .. } => (Outcome::LeaderSeen, exit::NOT_ACQUIRED),
             AcquireError::TtlTooShort { .. } => (Outcome::Misuse, exit::MISUSE),
             AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => {
                 (Outcome::StorageRefused, exit::STORAGE)
@@ -270,7 +257,6 @@ pub(super) struct Reporter {
     pub(super) name: String,
     pub(super) holder: Holder,
     pub(super) level: Level,
-    pub(super) statuses: ExitStatuses,
     pub(super) result_file: Option<PathBuf>,
     pub(super) guardian: Guardian,
 }
@@ -294,7 +280,7 @@ impl Reporter {
 
     /// Reports the end of a campaign, and returns its exit reason.
     pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
-        let reason = ExitReason::of(cause, run, self.statuses);
+        let reason = ExitReason::of(cause, run);
         if !is_quiet() || reason.farewell != Farewell::Exit(0) {
             self.announce(&reason, run);
         }

@@ -127,15 +127,11 @@ fn ctrl_c_while_candidates_start_is_an_interruption() {
 }
 
 #[test]
-fn short_ttl_and_unknown_option_are_refused_at_once() {
-    let refused = |options: &[&str]| {
-        let output = VVM.command(&[]).arg("demo").args(options).output().unwrap();
-        assert_eq!(output.status.code(), Some(64), "{options:?}");
-        assert!(output.stdout.is_empty(), "{options:?}: a step was shown before the refusal");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert!(refused(&["--ttl", "200ms"]).contains("choose a longer one"));
-    assert!(refused(&["--colour"]).contains("unexpected argument '--colour'"));
+fn short_ttl_is_refused_at_once() {
+    let output = VVM.command(&[]).args(["demo", "--ttl", "200ms"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(output.stdout.is_empty(), "a step was shown before the refusal");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("choose a longer one"));
 }
 
 mod timed {

@@ -342,3 +342,25 @@ fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     assert_eq!(leader.finish().0, 0);
     eventually("no process is left", || trial.processes().0.is_empty());
 }
+
+#[test]
+fn elect_is_refused_with_the_cause_and_its_status() {
+    let trial = VVM.trial();
+    trial.run(["true"]).with(["--slots", "2"]).finish();
+    let (missing, hint) = trial.storage_that_was_never_made();
+    let (storage, name) = (trial.storage(), trial.name());
+    for (files, storage, options, code, said) in [
+        ("64", &missing, &[][..], 69, hint),
+        ("4", &storage, &["--slots", "2"], 71, "ulimit -n"),
+        ("64", &storage, &["--slots", "3"], 78, "has 2 slots in this storage, not 3"),
+    ] {
+        let limited = format!("ulimit -n {files}; exec \"$@\"");
+        let mut elect = Command::new("sh");
+        elect.args(["-c", &limited, "sh", VVM.path(), "elect"]).env("TRIAL", trial.mark());
+        elect.args(["--storage", storage, "--name", &name, "--on-lead", "echo lead", "--on-loss", "true"]);
+        let output = elect.args(options).stdin(Stdio::null()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(code), Vec::new()), "{options:?}: {error}");
+        assert!(error.contains(said), "{options:?}: {error}");
+    }
+}

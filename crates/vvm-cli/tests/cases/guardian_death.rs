@@ -22,11 +22,11 @@ const BOUND: Duration = Duration::from_millis(5000 + 500);
 
 /// Returns a script that prints whether it alone holds a lock. Its processes hold the lock while one of them
 /// lives.
-fn alone(trial: &Trial, then: &str) -> String {
+pub(super) fn alone(trial: &Trial) -> String {
     let lock = trial.folder().join("lock");
     format!(
         "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
-         {then}",
+         exec sleep 1001",
         lock.display()
     )
 }
@@ -74,12 +74,13 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     terminal.close();
 }
 
-/// The leadership is held without work then: nothing is killed.
+/// Between two runs nothing is killed.
 #[test]
 fn success_before_the_guardian_is_killed_is_told() {
     let trial = VVM.trial();
-    let mut running = trial.run(["true"]).with(["--ttl", "60s", "--hold-at-least", "1h"]).start();
-    running.stderr.wait_for("holding the leadership");
+    let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+    let mut running = trial.run(["true"]).with(options).with(["--ttl", "60s"]).start();
+    running.stderr.wait_for("restart 1 in 3600s");
     kill(running.guardian);
     let finished = running.finish();
     assert!(finished.says("the guardian died: the command exited with status 0"), "{:#?}", finished.stderr);
@@ -91,7 +92,7 @@ mod timed {
     #[test]
     fn standby_leads_long_before_the_ttl_after_a_killed_guardian() {
         VVM.timed("a guardian is killed beside a standby", |attempt, trial| {
-            let script = alone(trial, "exec sleep 1001");
+            let script = alone(trial);
             let run = || trial.run_script(&script).with(["--ttl", "60s"]);
             let mut leader = run().start();
             leader.stdout.wait_for("alone");
@@ -177,8 +178,7 @@ mod timed {
     fn host_ends_in_time_although_the_storage_is_locked() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
             VVM.timed("a guardian is killed while the storage is locked", |attempt, trial| {
-                let mut leader =
-                    trial.run_script(&alone(trial, "exec sleep 1001")).with(["--ttl", ttl]).start();
+                let mut leader = trial.run_script(&alone(trial)).with(["--ttl", ttl]).start();
                 leader.stdout.wait_for("alone");
                 let host = leader.host();
                 let lock = trial.lock_storage();
@@ -200,8 +200,7 @@ mod timed {
     #[test]
     fn all_workers_end_at_once_although_the_host_hangs() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
-            let mut leader =
-                trial.run_script(&alone(trial, "exec sleep 1001")).with(["--ttl", "60s"]).start();
+            let mut leader = trial.run_script(&alone(trial)).with(["--ttl", "60s"]).start();
             leader.stdout.wait_for("alone");
             let host = leader.host();
             let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());

@@ -2,7 +2,7 @@
 
 use crate::VVM;
 use harness::{Run, Running, Trial, eventually};
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     io::{Read as _, Write as _},
@@ -81,45 +81,6 @@ fn leader_and_standby_answer_probes_and_routers_by_role() {
     assert_eq!(ask(at_leader, "/healthz"), None);
     standby.signal(Signal::TERM);
     standby.finish();
-}
-
-#[test]
-fn renewals_and_losses_are_counted() {
-    let trial = VVM.trial();
-    let run =
-        trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"]);
-    let (mut running, address) = start(run);
-    running.stdout.wait_for("up");
-    let count = labelled(&trial, "vvm_renewal_latency_seconds_count", "");
-    eventually("two renewals", || sample(address, &count).unwrap() >= 2.0);
-
-    let outage = trial.outage();
-    let lost = labelled(&trial, "vvm_losses_total", "reason=\"storage_unreachable\"");
-    eventually("a loss", || sample(address, &lost) == Some(1.0));
-    // It campaigns again, and the storage has failed for longer than a TTL.
-    eventually("not ready", || answer(address, "/readyz").0 == 503);
-    assert!(status(address)["storage"]["trouble"].is_string());
-    drop(outage);
-    running.stdout.wait_for("up");
-    eventually("it leads again", || answer(address, "/leader").0 == 200);
-    assert_eq!(sample(address, &labelled(&trial, "vvm_leaderships_total", "")), Some(2.0));
-    running.signal(Signal::TERM);
-    running.finish();
-}
-
-/// It must not answer that it leads when it may not work any more. A stopped host answers nothing, and is
-/// past its deadline when it continues.
-#[test]
-fn stopped_host_answers_nothing() {
-    let trial = VVM.trial();
-    let (mut running, address) =
-        start(trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL]));
-    running.stdout.wait_for("up");
-    eventually("it leads", || answer(address, "/leader").0 == 200);
-    kill_process(running.host(), Signal::STOP).unwrap();
-    running.wait();
-    assert_eq!(ask(address, "/leader"), None);
-    running.finish();
 }
 
 #[test]

@@ -64,6 +64,21 @@ fn default_holder_is_machine_and_process() {
     assert_eq!(running.finish().stdout, [expected]);
 }
 
+/// Only credentials of the storage in use are removed.
+#[test]
+fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
+    let trial = VVM.trial();
+    let script = "echo ${AWS_ACCESS_KEY_ID-none} ${VVM_STORAGE_PASSWORD-none}";
+    let seen = |options: &[&str]| {
+        let run = trial.run_script(script).with(options.iter().copied());
+        run.environment("VVM_STORAGE_PASSWORD", "secret").environment("AWS_ACCESS_KEY_ID", "local").finish()
+    };
+    let is_of_aws = ["dynamodb:", "s3:"].iter().any(|scheme| trial.storage().starts_with(scheme));
+    let without = if is_of_aws { "none none" } else { "local none" };
+    assert_eq!(seen(&[]).stdout, [without]);
+    assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
+}
+
 /// The worker inherits what it needs, and nothing that keeps our sockets or files open.
 #[test]
 fn worker_inherits_no_file_descriptors() {

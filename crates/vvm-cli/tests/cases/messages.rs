@@ -1,14 +1,9 @@
 //! What `vvm run` and `vvm elect` tell the operator, and what they accept.
 
-use crate::VVM;
-use harness::{Finished, Lines, command_line, eventually, state};
+use crate::{VVM, cases::elect::Elect};
+use harness::{Finished, command_line, eventually, state};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::Stdio;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 #[test]
 fn log_filter_that_is_no_level_is_refused() {
@@ -97,26 +92,19 @@ fn lines_of_text_have_a_time_zone_and_events_milliseconds() {
 #[test]
 fn elect_serves_http_logs_json_and_gives_up_in_time() {
     let trial = VVM.trial();
-    let (storage, local_dir) = (trial.storage(), trial.local_dir());
-    let elect = |options: &[&str]| {
-        let mut elect = VVM.command(&[]);
-        elect.args(["elect", "--storage", &storage, "--name", "payroll", "--on-lead", ":", "--on-loss", ":"]);
-        elect.args(options).env("TRIAL", trial.mark()).env("VVM_LOCAL_DIR", &local_dir);
-        elect
-    };
+    let elect = |options: &[&str]| Elect::start(&trial, ":", ":", options);
     let mut leader = elect(&["--http", "localhost:0", "--log-format", "json"]);
-    let mut leader = leader.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = Lines::of("stderr", leader.stderr.take().unwrap());
-    lines.wait_for("http://127.0.0.1:");
-    lines.wait_for("\"event\":\"leading\"");
+    leader.stderr.wait_for("http://127.0.0.1:");
+    leader.stderr.wait_for("\"event\":\"leading\"");
     for options in [&["--acquire-timeout", "0"][..], &["--try", "--ttl", "2s"]] {
-        let refused = elect(options).output().unwrap();
-        assert_eq!(refused.status.code(), Some(75), "{options:?}: {}", text(&refused.stderr));
-        assert!(text(&refused.stderr).contains("payroll: ended: "), "{}", text(&refused.stderr));
+        let (code, _, said) = elect(options).finish();
+        assert_eq!(code, 75, "{options:?}: {said:#?}");
+        assert!(said.iter().any(|line| line.contains("payroll: ended: ")), "{said:#?}");
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&leader), Signal::TERM).unwrap();
-    assert!(leader.wait().unwrap().success());
-    lines.wait_for("\"event\":\"concluded\"");
+    leader.signal(Signal::TERM);
+    let (code, _, said) = leader.finish();
+    assert_eq!(code, 0, "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("\"event\":\"concluded\"")), "{said:#?}");
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 
@@ -181,7 +169,6 @@ fn candidate_with_the_holder_of_a_leader_is_warned() {
 
 mod timed {
     use super::*;
-    use crate::cases::elect::Elect;
     use std::{fs, time::Duration};
 
     /// The file is locked before it has the format of a storage, so opening waits for the lock, for 5 s.

@@ -228,35 +228,6 @@ fn command_that_can_not_be_started_is_an_attempt() {
     assert_eq!((&found["state"], &found["attempts"]), (&"failed".into(), &1.into()));
 }
 
-#[test]
-fn dry_run_shows_the_period_and_the_attempt_and_writes_nothing() {
-    let trial = VVM.trial();
-    let plan = |options: &[&str]| {
-        let finished = counting(&trial, "exit 0").with(["--dry-run"]).with(options.iter().copied()).finish();
-        (finished.code(), finished.stdout.join("\n"))
-    };
-    let (code, out) = plan(&[]);
-    assert!(
-        code == 0 && out.contains("period       2026-11-24: attempt 1 of 3\nwould run    sh -c"),
-        "{code}: {out}"
-    );
-    assert_eq!(attempts(&trial), Vec::<String>::new());
-    assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
-    let (code, out) = plan(&[]);
-    assert!(code == 0 && out.contains("period       2026-11-24: attempt 2 of 3"), "{code}: {out}");
-    let (code, out) = plan(&["--attempts", "1"]);
-    assert!(
-        code == 82 && out.starts_with("would end    with status 82: period 2026-11-24 is not done"),
-        "{out}"
-    );
-    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
-    let (code, out) = plan(&[]);
-    assert!(
-        code == 0 && out.starts_with("would end    with status 0: period 2026-11-24 is done"),
-        "{code}: {out}"
-    );
-}
-
 /// The result file and the events tell a period that was done from one that is done now.
 #[test]
 fn result_file_and_events_name_what_happened() {

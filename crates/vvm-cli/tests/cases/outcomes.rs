@@ -1,8 +1,8 @@
-//! Every exit status that the help promises, and the outcomes in the result file, which distinguish exit statuses of
-//! `vvm` from those of a command.
+//! What happens after the command ends by itself: release or restart. Every exit status that the help promises,
+//! and the outcomes in the result file, which distinguish exit statuses of `vvm` from those of a command.
 
 use crate::VVM;
-use harness::{Level, Run, Running, Trial, eventually};
+use harness::{Level, Run, Running, Trial, eventually, state};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
@@ -66,10 +66,9 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     let mut leader = trial.run_script("echo up; exec sleep 1000").start();
     leader.stdout.wait_for("up");
     let never = || trial.run(["echo", "never"]);
-    let with_a_status = ["--acquire-timeout", "300ms", "--exit-code-timeout", "42"];
-    for (options, status) in [(&["--acquire-timeout", "0"][..], 75), (&with_a_status, 42)] {
-        let found = result_of_run(&trial, never().with(options.iter().copied()));
-        assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &status.into()));
+    for timeout in ["0", "300ms"] {
+        let found = result_of_run(&trial, never().with(["--acquire-timeout", timeout]));
+        assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
         assert!(has_no_leadership(&found), "{found}");
     }
     let found = result_of_run(&trial, never().with(["--try", "--ttl", harness::SHORT_TTL]));
@@ -97,6 +96,7 @@ fn refused_run_has_an_outcome_for_each_reason() {
     assert!(has_no_leadership(&found) && is_because(&found, hint), "{found}");
     let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
+    assert!(is_because(&found, trial.shortest_ttl()), "{found}");
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
@@ -157,21 +157,6 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
     assert_eq!(trial.run_script("kill -KILL $$").finish().code(), 128 + 9);
 }
 
-/// Every process of vvm reads from /dev/null if it has no input. Without it, the error must not look like a
-/// crash. Where mounts are forbidden, this tests nothing; `stage` has a unit test of text and status.
-#[test]
-fn missing_dev_null_is_71_and_named() {
-    let trial = VVM.trial();
-    let without = "mount -t tmpfs none /dev && exec \"$@\"";
-    let through = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", without, "sh"];
-    if harness::is_permitted(&[&through[..], &["true"]].concat()) {
-        // The mount also hides the folder of the trial in /dev/shm.
-        let finished = trial.run(["true"]).with(["--local-dir", "none"]).through(through).finish();
-        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-        assert!(finished.says("/dev/null can't be opened"), "{:#?}", finished.stderr);
-    }
-}
-
 /// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a
 /// crash.
 #[test]
@@ -202,24 +187,79 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
 
 /// The record was deleted, so another process may lead.
 #[test]
-fn lost_leadership_is_79_or_the_configured_status_after_the_worker_stopped() {
-    for (options, code) in [(&[][..], 79), (&["--exit-code-lost", "7"][..], 7)] {
-        let trial = VVM.trial();
-        let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-        let ttl = ["--ttl", harness::SHORT_TTL];
-        let path = trial.folder().join("result.json").display().to_string();
-        let run = trial.run_script(worker).with(ttl).with(options.iter().copied());
-        let mut running = run.with(["--result-file", &path]).start();
-        running.stdout.wait_for("up");
-        trial.take_away();
-        running.stdout.wait_for("told");
-        let finished = running.finish();
-        let found = read(&path);
-        assert_eq!((&found["outcome"], &found["worker_exit_status"]), (&"lost".into(), &0.into()), "{found}");
-        assert_eq!(found["exit_status"], code);
-        assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
-        assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
-    }
+fn lost_leadership_is_79_after_the_worker_stopped() {
+    let trial = VVM.trial();
+    let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+    let ttl = ["--ttl", harness::SHORT_TTL];
+    let path = trial.folder().join("result.json").display().to_string();
+    let run = trial.run_script(worker).with(ttl);
+    let mut running = run.with(["--result-file", &path]).start();
+    running.stdout.wait_for("up");
+    trial.take_away();
+    running.stdout.wait_for("told");
+    let finished = running.finish();
+    let found = read(&path);
+    assert_eq!((&found["outcome"], &found["worker_exit_status"]), (&"lost".into(), &0.into()), "{found}");
+    assert_eq!(found["exit_status"], 79);
+    assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
+    assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
+}
+
+const SOON: [&str; 4] = ["--on-exit", "restart", "--restart-backoff", "20ms"];
+
+/// These include daemons and processes that ignore TERM.
+#[test]
+fn restart_follows_the_end_of_every_process_of_the_run_before() {
+    let trial = VVM.trial();
+    let lock = trial.folder().join("lock").display().to_string();
+    let daemon = "trap \"\" TERM; echo > \"$0.up\"; sleep 1000; :";
+    let script = format!(
+        "lock='{lock}'; flock -n \"$lock\" true && echo clean || echo left
+         rm -f \"$lock.up\"; setsid flock \"$lock\" sh -c '{daemon}' \"$lock\" & \
+         until [ -e \"$lock.up\" ]; do sleep 0.01; done"
+    );
+    let options = ["--restart-limit", "2", "--stop-timeout", "50ms"];
+    let finished = trial.run_script(&script).with(SOON).with(options).finish();
+    assert_eq!(
+        (finished.code(), &finished.stdout[..]),
+        (0, &["clean".to_owned(), "clean".into(), "clean".into()][..])
+    );
+}
+
+#[test]
+fn stopped_command_is_not_restarted() {
+    let trial = VVM.trial();
+    let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = trial.run_script(script).with(SOON).start();
+    running.stdout.wait_for("up");
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
+    assert!(!finished.says("restart"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn command_deleted_before_its_restart_is_127() {
+    let trial = VVM.trial();
+    let program = trial.folder().join("once");
+    std::fs::write(&program, format!("#!/bin/sh\nrm '{}'\n", program.display())).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).unwrap();
+    let finished = trial.run([program.to_str().unwrap()]).with(SOON).finish();
+    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
+    assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
+}
+
+#[test]
+fn loss_between_two_runs_has_the_status_of_a_loss() {
+    let trial = VVM.trial();
+    let options = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
+    let mut running = trial.run_script("exit 3").with(options).with(["--ttl", harness::SHORT_TTL]).start();
+    running.stderr.wait_for("restart 1");
+    let outage = trial.outage();
+    eventually("it ends", || state(running.guardian) == Some('Z'));
+    drop(outage);
+    assert_eq!(running.finish().code(), 79);
 }
 
 mod timed {

@@ -109,8 +109,6 @@ fn impossible_pauses_are_refused() {
     let (code, _, error) = pause(&trial, &["--by", "alice", "--reason", &"x".repeat(250)]);
     assert_eq!(code, 64);
     assert!(error.contains("--reason: too long: at most 248 bytes beside alice"), "{error}");
-    assert_eq!(pause(&trial, &["--wait", "5"]).0, 64);
-    assert_eq!(pause(&trial, &["--reason", "a\nb"]).0, 64);
     assert_eq!(trial.slots()[0]["paused_by"], Value::Null);
 }
 
@@ -170,7 +168,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
         path("begun").display()
     );
     let candidate = || {
-        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2", "--exit-code-lost", "79"];
+        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2"];
         trial.run_script(&script).with(options).start()
     };
     let begun = || std::fs::read(path("begun")).map_or(0, |begun| begun.len());

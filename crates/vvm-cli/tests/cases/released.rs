@@ -2,7 +2,7 @@
 //! withholds the proof, and what escapes it. And a host, a command or both that the kernel ends because a control
 //! group has no memory left.
 
-use crate::VVM;
+use crate::{VVM, cases::guardian_death::alone};
 use harness::{
     Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted, own_group,
 };
@@ -18,16 +18,6 @@ use vvm_clock::SystemClock;
 
 /// The TTL. A standby that leads sooner must have got a released slot.
 const LONG: Duration = Duration::from_secs(60);
-
-/// Prints whether it alone holds a lock. A process that it leaves behind holds the lock, too.
-fn alone(trial: &Trial) -> String {
-    let lock = trial.folder().join("lock");
-    format!(
-        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
-         exec sleep 1001",
-        lock.display()
-    )
-}
 
 fn ends(trial: &Trial) -> Vec<Value> {
     let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--json"]);

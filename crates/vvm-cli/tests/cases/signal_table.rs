@@ -5,7 +5,7 @@
 
 mod scene;
 
-use Effect::{Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits};
+use Effect::{Ends, EndsTheCommand, Kills, Nothing, PassedOn, Stops, Waits};
 use rustix::process::Signal;
 use scene::Scene;
 use std::thread;
@@ -40,8 +40,6 @@ pub(crate) enum State {
     Pausing,
     /// The leadership is lost to another process, and the command still runs.
     Lost,
-    /// The command has ended, and the leadership is held.
-    Held,
     /// The command has ended, and will be started again.
     BetweenRuns,
 }
@@ -50,8 +48,6 @@ pub(crate) enum State {
 pub(crate) enum Effect {
     /// The signal ends `vvm` at once.
     Ends,
-    /// `vvm` ends at once, with the status of the command that ended before.
-    EndsWithTheCommandsStatus,
     /// No effect.
     Nothing,
     /// The command gets it, and nothing else happens.
@@ -67,7 +63,7 @@ pub(crate) enum Effect {
 }
 
 /// TERM, INT, HUP, QUIT, USR1, USR2.
-const TABLE: [(State, [Effect; 6]); 16] = [
+const TABLE: [(State, [Effect; 6]); 15] = [
     (State::Opening, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
     (State::Campaigning, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
     (State::Paused, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
@@ -82,17 +78,6 @@ const TABLE: [(State, [Effect; 6]); 16] = [
     (State::Unhealthy, [PassedOn; 6]),
     (State::Pausing, [PassedOn; 6]),
     (State::Lost, [PassedOn; 6]),
-    (
-        State::Held,
-        [
-            EndsWithTheCommandsStatus,
-            EndsWithTheCommandsStatus,
-            EndsWithTheCommandsStatus,
-            EndsWithTheCommandsStatus,
-            Nothing,
-            Nothing,
-        ],
-    ),
     (State::BetweenRuns, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
 ];
 
@@ -191,11 +176,6 @@ fn while_stopping_because_of_a_loss() {
 }
 
 #[test]
-fn while_the_leadership_is_held() {
-    row(State::Held);
-}
-
-#[test]
 fn between_two_runs() {
     row(State::BetweenRuns);
 }
@@ -218,7 +198,7 @@ fn documented(state: State) -> [String; 3] {
         State::PreStoppingUnhealthy | State::Unhealthy | State::Pausing | State::Lost => {
             "the command stops, because leadership was lost or is given up"
         }
-        State::Held | State::BetweenRuns => "nothing runs: between two runs, or the leadership is held",
+        State::BetweenRuns => "nothing runs, between two runs",
     };
     let row = rows.find(|row| row.contains(begins)).unwrap();
     let cells = row.split('|').skip(2).take(3).map(|cell| cell.trim().to_owned());
@@ -233,7 +213,7 @@ fn table_equals_the_documentation() {
         for (effect, said) in effects.into_iter().zip([&first, &first, &second, &second, &third, &third]) {
             let said = if said == "the same" { &first } else { said };
             let expected = match effect {
-                Ends | EndsWithTheCommandsStatus => said.starts_with("it ends at once"),
+                Ends => said.starts_with("it ends at once"),
                 Nothing => said == "nothing",
                 PassedOn | EndsTheCommand => said.starts_with("passed on"),
                 Waits => said == "passed on; another one kills at once",

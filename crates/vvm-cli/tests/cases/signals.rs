@@ -66,15 +66,6 @@ fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     assert_eq!(running.finish().signal(), 15);
 }
 
-/// `timeout` signals the process first, and then its group.
-#[test]
-fn timeout_command_stops_the_worker_and_does_not_kill_it() {
-    let trial = VVM.trial();
-    let worker = "trap 'sleep 0.3; exit 6' TERM; while :; do sleep 0.01; done";
-    let finished = trial.run_script(worker).through(["timeout", "--preserve-status", "1"]).finish();
-    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
-}
-
 /// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
 /// after 15 minutes.
 #[test]
@@ -100,22 +91,6 @@ fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     running.stdout.wait_for("up");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().code(), 8);
-}
-
-/// A hangup ends `consul lock`, and its command lives on.
-#[test]
-fn hangup_or_quit_leaves_no_orphan() {
-    for signal in [Signal::HUP, Signal::QUIT] {
-        let trial = VVM.trial();
-        // A daemon that ignores both signals, in its own session.
-        let script =
-            "setsid sh -c 'trap \"\" HUP QUIT; echo up; while :; do sleep 0.1; done' & sleep 1000; true";
-        let mut running = trial.run_script(script).with(["--stop-timeout", "200ms"]).start();
-        running.stdout.wait_for("up");
-        running.signal(signal);
-        assert_eq!(running.finish().code(), 128 + signal.as_raw());
-        assert_eq!(trial.processes().0, []);
-    }
 }
 
 /// Returns the notes of the command and of pre-stop, in order.
@@ -172,21 +147,6 @@ fn hanging_pre_stop_is_killed_with_its_children() {
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
     assert!(finished.says("--pre-stop took longer than it may"), "{:#?}", finished.stderr);
     assert_eq!(notes(&trial), ["told"]);
-}
-
-#[test]
-fn second_request_kills_hook_and_command_and_other_signals_are_forwarded() {
-    let trial = VVM.trial();
-    let mut running =
-        up(with_pre_stop(&trial, "echo pre >> $NOTES; sleep 1000; :").with(["--pre-stop-timeout", "1h"]));
-    running.signal(Signal::TERM);
-    eventually("it runs", || !notes(&trial).is_empty());
-    running.signal(Signal::HUP);
-    running.stdout.wait_for("HUP");
-    std::thread::sleep(NOT_AN_ECHO);
-    running.signal(Signal::INT);
-    assert_eq!(ended(&trial, running).code(), 128 + 9);
-    assert_eq!(notes(&trial), ["pre"]);
 }
 
 /// The exit status shows that nothing was killed at the deadline.

@@ -2,8 +2,8 @@
 //! history`: past leaderships and their ends, recorded or not. `vvm watch`.
 
 use crate::VVM;
-use harness::{Attempt, Late, Lines, Trial, eventually};
-use rustix::process::{Pid, Signal, kill_process};
+use harness::{Attempt, Late, Trial, eventually};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -150,22 +150,6 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["instances"], Value::Array(Vec::new()));
 }
 
-/// The test itself leads next, as a program without a host.
-#[test]
-fn leadership_without_recorded_end_ends_when_a_later_one_shows() {
-    let trial = VVM.trial();
-    let mut killed = trial.run_script("echo up; exec sleep 1000").start();
-    killed.stdout.wait_for("up");
-    eventually("the start is noted", || history(&trial).len() == 1);
-    assert_eq!(history(&trial)[0]["end"], Value::Null);
-    killed.crash();
-    killed.finish();
-    let next = trial.usurp();
-    let epoch = &trial.slots()[0]["epoch"];
-    assert_eq!(history(&trial)[0]["end"], format!("no end was recorded; followed by epoch {epoch}"));
-    next.leave();
-}
-
 #[test]
 fn name_led_without_a_host_has_no_history_and_the_command_gives_the_reason() {
     let trial = VVM.trial();
@@ -206,62 +190,28 @@ fn each_name_is_listed_with_its_slots_state_and_leaders() {
     assert!(names[0]["paused_by"].is_string() && names[1]["state"] == "free", "{json}");
 }
 
-#[test]
-fn missing_storage_is_66_and_created_by_no_look() {
-    let trial = VVM.trial();
-    let (code, out, said) = trial.ask("list", &[]);
-    assert_eq!((code, out.as_str()), (66, ""));
-    assert!(said.contains("there is no such storage yet"), "{said}");
-    assert!(!trial.folder().join("leader.db").exists());
-}
-
-#[test]
-fn crash_shows_as_the_end_of_renewals_in_json() {
-    let trial = VVM.trial();
-    let options = ["--holder", "first", "--ttl", harness::SHORT_TTL];
-    let mut first = trial.run_script("echo up; sleep 60").with(options).start();
-    first.stdout.wait_for("up");
-    let (storage, name) = (trial.storage(), trial.name());
-    let mut watch = VVM.command(&[]);
-    watch.args(["watch", "--storage", &storage, "--name", &name, "--interval", "100ms", "--json"]);
-    let mut watching = watch.env("TRIAL", trial.mark()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = Lines::of("vvm watch", watching.stdout.take().unwrap());
-    let mut event = |word: &str| -> Value {
-        serde_json::from_str(&lines.wait_for(&format!("\"event\":\"{word}\""))).unwrap()
-    };
-    assert_eq!(event("held")["holder"], "first");
-    // The others do not release the record.
-    first.crash();
-    for process in trial.processes().0 {
-        if process != Pid::from_child(&watching) {
-            let _gone = kill_process(process, Signal::KILL);
-        }
-    }
-    let overdue = event("overdue");
-    assert_eq!((&overdue["holder"], &overdue["slot"]), (&"first".into(), &1.into()));
-    assert!(overdue["silent_ms"].as_u64().unwrap() >= 2_000, "{overdue}");
-    let mut second = trial.run_script("echo up; sleep 60").with(["--holder", "second"]).start();
-    let leads = event("leads");
-    assert_eq!((&leads["holder"], &leads["after"]), (&"second".into(), &"first".into()));
-    second.stdout.wait_for("up");
-    second.signal(Signal::TERM);
-    second.finish();
-    watching.kill().unwrap();
-    watching.wait().unwrap();
-    first.finish();
-}
-
 /// Without a change, no write would fail.
 #[test]
-fn watch_ends_when_the_reader_of_its_pipe_is_gone() {
+fn watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let mut watch = VVM.command(&[]);
-    watch.args(["watch", "--storage", &trial.storage(), "--name", &trial.name(), "--interval", "100ms"]);
-    let mut watching = watch.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(watching.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("free, last epoch"), "{line}");
+    watch.args(["watch", "--storage", &trial.storage(), "--name", &trial.name()]);
+    let mut watching = watch.args(["--interval", "100ms", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut event = |word: &str| {
+        let mut events = lines.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        events.find(|event| event["event"] == word).unwrap()
+    };
+    assert!(event("free")["says"].as_str().unwrap().starts_with("free, last epoch"));
+    let mut first = trial.run_script("echo up; sleep 60").with(["--holder", "first"]).start();
+    first.stdout.wait_for("up");
+    let leads = event("leads");
+    assert_eq!((&leads["holder"], &leads["slot"]), (&"first".into(), &1.into()));
+    first.signal(Signal::TERM);
+    first.finish();
+    assert_eq!(event("released")["epoch"], leads["epoch"]);
+    drop(lines);
     let mut status = None;
     eventually("the watch has ended", || {
         status = watching.try_wait().unwrap();

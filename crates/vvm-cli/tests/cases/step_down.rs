@@ -201,3 +201,22 @@ fn leader_that_ignores_requests_is_left_alone() {
     assert_eq!(before[0]["stepping_down"], Value::Null);
     foreign.leave();
 }
+
+#[test]
+fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
+    let trial = VVM.trial();
+    let script = format!(
+        "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
+        trial.folder().display()
+    );
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
+    leader.stdout.wait_for("up");
+    let _standby = standby(&trial, "b");
+    let (code, out, error) = step_down(&trial, &["--timeout", "3s"]);
+    assert_eq!((code, out.as_str()), (76, ""), "{error}");
+    assert!(error.contains("a still stops its work"), "{error}");
+    std::fs::write(trial.folder().join("go"), "").unwrap();
+    leader.stderr.wait_for("released");
+    leader.signal(Signal::TERM);
+    leader.finish();
+}

@@ -55,7 +55,6 @@ fn app() {
                 held = Some(lock);
                 println!("\nleads {epoch} {alone}");
                 match mode.as_str() {
-                    "leaves" => return println!("\nleaves"),
                     "dies" => process::exit(3),
                     "closes" => connection.shutdown(Shutdown::Both).unwrap(),
                     "forks" => {
@@ -63,9 +62,6 @@ fn app() {
                         Command::new("sleep").arg("1000").stdin(inherited).spawn().unwrap();
                         process::exit(0);
                     }
-                    "is deaf" => loop {
-                        thread::park();
-                    },
                     "is kept" => drop(Command::new("sleep").arg("1000").spawn().unwrap()),
                     "resigns" => drop(say(json!({ "type": "resign", "epoch": epoch }))),
                     _ => {}
@@ -322,30 +318,6 @@ fn process_that_is_not_contained_is_refused() {
     running.signal(Signal::TERM);
     running.finish();
     assert!(!Path::new(path).exists(), "the socket is removed");
-}
-
-/// Shows I6.
-#[test]
-fn end_without_stopped_kills_the_app_and_releases() {
-    for (mode, says) in [
-        ("leaves", "closed its connection"),
-        ("is deaf", "did not say \"leading\" within --start-timeout"),
-        ("resigns", "the app resigned"),
-        ("obeys", "did not say \"alive\" within --alive-within"),
-    ] {
-        let trial = VVM.trial();
-        let options = ["--ttl", "120s", "--start-timeout", "200ms", "--stop-timeout", "200ms"];
-        let options = options.into_iter().chain(["--restart-backoff", "1h"]);
-        let alive = if mode == "obeys" { &["--alive-within", "200ms"][..] } else { &[] };
-        let mut running = warm(&trial, mode).with(options).with(alive.iter().copied()).start();
-        running.stdout.wait_for("leads");
-        running.stderr.wait_for(says);
-        running.stderr.wait_for("starting the app again in");
-        eventually("the record is released", || is_free(&trial));
-        assert!(apps(&trial).is_empty(), "{mode}");
-        running.signal(Signal::TERM);
-        running.finish();
-    }
 }
 
 #[test]

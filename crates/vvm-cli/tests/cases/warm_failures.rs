@@ -90,6 +90,11 @@ fn app_that_dies_at_each_lead_lets_another_machine_lead() {
     ends_by_itself("dies", GONE);
 }
 
+#[test]
+fn app_that_resigns_is_ended() {
+    ends_by_itself("resigns", "the app resigned");
+}
+
 /// As when gunicorn replaces the worker that leads: the other worker is ready, and gets no part of this leadership.
 #[test]
 fn worker_that_is_recycled_ends_the_leadership_of_all_workers() {

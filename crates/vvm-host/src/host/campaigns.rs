@@ -3,10 +3,9 @@
 
 use super::{Ended, HostSettings, Next, NotReady, Services, StopRequested};
 use crate::{
-    condition::Condition,
     history::{HistoryWriter, end_timeout},
     host_storage::HostStorage,
-    requests::{Demand, RequestHandler, may_work},
+    requests::{Condition, Demand, RequestHandler, may_work},
     status::{HostStatus, Role, WhyStopping},
 };
 use async_trait::async_trait;

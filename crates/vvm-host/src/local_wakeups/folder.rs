@@ -172,12 +172,7 @@ impl Folder {
 
     /// Returns a path for a new socket of this name.
     pub(super) fn new_socket(&self) -> PathBuf {
-        self.path.join(format!("{}{:016x}", self.prefix, self.random()))
-    }
-
-    /// Returns a random number.
-    pub(super) fn random(&self) -> u64 {
-        OsEntropy::default().next_u64()
+        self.path.join(format!("{}{:016x}", self.prefix, OsEntropy::default().next_u64()))
     }
 
     /// Returns the sockets of this name, and ignores all other files.

@@ -171,28 +171,6 @@ async fn joining_removes_abandoned_sockets_of_all_names() {
     assert_eq!(place.files(), [own(&other), own(&joined), fresh].into());
 }
 
-#[tokio::test]
-async fn more_candidates_than_one_wake_up_reaches_are_all_woken_in_time() {
-    let place = Place::new();
-    let sender = WakeSender::to(&place.dir(), "payroll").unwrap();
-    let (folder, _) = sender.to.as_ref().unwrap();
-    let mut asleep = Vec::new();
-    for _ in 0..WOKEN + 50 {
-        let socket = UnixDatagram::bind(folder.new_socket()).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        asleep.push(socket);
-    }
-    // Each is left out with a probability of at most one half, and one in 2^1000 fails.
-    for _ in 0..1_000 {
-        sender.wake();
-        asleep.retain(|socket| socket.recv(&mut [0]).is_err());
-        if asleep.is_empty() {
-            return;
-        }
-    }
-    panic!("{} candidates were never woken", asleep.len());
-}
-
 #[test]
 fn folder_that_others_can_write_is_refused() {
     let place = Place::new();

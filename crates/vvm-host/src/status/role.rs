@@ -52,26 +52,14 @@ pub struct Leading {
 /// Why no work runs under a leadership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Idle {
-    /// What follows.
-    pub until: IdleUntil,
-    /// How long that takes.
+    /// The number of the restart that follows, from 1.
+    pub number: u32,
+    /// How many restarts are allowed; `None` for any number.
+    pub limit: Option<u32>,
+    /// How long it takes until then.
     pub pause: Duration,
     /// How the work ended.
     pub ended: Arc<str>,
-}
-
-/// What follows a pause of the work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IdleUntil {
-    /// The work is started again.
-    Restart {
-        /// The number of this restart, from 1.
-        number: u32,
-        /// How many restarts are allowed; `None` for any number.
-        limit: Option<u32>,
-    },
-    /// The record is released. The work is done, and no other candidate shall repeat it so soon.
-    Release,
 }
 
 /// Why work stops.
@@ -98,25 +86,15 @@ impl Role {
             Self::Campaigning => "campaigning",
             Self::Starting(_) => "starting",
             Self::Leading(_) => "leading",
-            Self::Idling { idle: Idle { until: IdleUntil::Restart { .. }, .. }, .. } => "restarting",
-            Self::Idling { idle: Idle { until: IdleUntil::Release, .. }, .. } => "holding",
+            Self::Idling { .. } => "restarting",
             Self::Stopping { .. } => "stopping",
             Self::Ended { .. } => "ended",
         }
     }
 
     /// All words that [`word`](Self::word) returns.
-    pub const WORDS: [&'static str; 9] = [
-        "opening",
-        "unready",
-        "campaigning",
-        "starting",
-        "leading",
-        "restarting",
-        "holding",
-        "stopping",
-        "ended",
-    ];
+    pub const WORDS: [&'static str; 8] =
+        ["opening", "unready", "campaigning", "starting", "leading", "restarting", "stopping", "ended"];
 
     /// Returns the leadership, if there is one, even if it ends.
     pub fn leadership(&self) -> Option<&Leading> {
@@ -153,19 +131,11 @@ impl fmt::Display for Leading {
 
 impl fmt::Display for Idle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { until, pause, ended } = self;
-        match until {
-            IdleUntil::Restart { number, limit } => {
-                let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-                let (seconds, millis) = (pause.as_secs(), pause.as_millis());
-                write!(out, "the command {ended}; restart {number}{of} in ")?;
-                if pause.subsec_nanos() == 0 { write!(out, "{seconds}s") } else { write!(out, "{millis}ms") }
-            }
-            IdleUntil::Release => {
-                let left = pause.as_secs_f64();
-                write!(out, "the command {ended}; holding the leadership for another {left:.1} s")
-            }
-        }
+        let Self { number, limit, pause, ended } = self;
+        let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+        let (seconds, millis) = (pause.as_secs(), pause.as_millis());
+        write!(out, "the command {ended}; restart {number}{of} in ")?;
+        if pause.subsec_nanos() == 0 { write!(out, "{seconds}s") } else { write!(out, "{millis}ms") }
     }
 }
 

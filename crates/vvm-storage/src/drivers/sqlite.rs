@@ -72,11 +72,6 @@ pub(crate) fn owners(path: &Path) -> String {
     open::owners(path)
 }
 
-/// Fails if a database would not be opened or created at `path`. Changes nothing.
-pub(crate) fn check_place(path: &Path, options: OpenOptions) -> Result<(), OpenError> {
-    open::check_place(path, options)
-}
-
 /// A handle of a database file.
 #[derive(Debug)]
 pub struct SqliteStorage {

@@ -79,7 +79,7 @@ async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
     let long = entry(1, 1, Duration::from_secs(30));
     let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await;
     let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
-    assert!(cause.to_string().contains("30s") && cause.to_string().contains("--max-ttl 30s`"), "{cause}");
+    assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl=30s"), "{cause}");
     init_storage(&url(&database)).await.unwrap();
     let again = PostgresStorage::open(&plain).await.unwrap();
     assert_eq!(again.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await.unwrap(), Done::Applied);

@@ -1,7 +1,7 @@
 //! [`Scene`]: brings a `vvm run` into a state, sends a signal, and checks the effect.
 
 use super::{
-    Effect::{self, Ends, EndsTheCommand, EndsWithTheCommandsStatus, Kills, Nothing, PassedOn, Stops, Waits},
+    Effect::{self, Ends, EndsTheCommand, Kills, Nothing, PassedOn, Stops, Waits},
     State,
 };
 use crate::VVM;
@@ -174,10 +174,6 @@ impl Scene {
                 obstacle.usurper = Some(trial.usurp());
                 told_to_stop(running, "TERM")
             }
-            State::Held => {
-                let run = trial.run_script("echo ran; exit 3").with(["--hold-at-least", "1h"]);
-                candidate(run, "holding the leadership")
-            }
             State::BetweenRuns => {
                 let long = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
                 candidate(trial.run_script("echo ran; exit 3").with(long), "restart 1 in 3600s")
@@ -217,7 +213,7 @@ impl Scene {
             Stops => {
                 self.running.stdout.wait_for(name);
             }
-            Ends | EndsWithTheCommandsStatus | Kills | EndsTheCommand => {}
+            Ends | Kills | EndsTheCommand => {}
         }
         let (state, guardian) = (self.state, self.running.guardian);
         eventually("it ends", || harness::state(guardian) == Some('Z'));
@@ -231,8 +227,8 @@ impl Scene {
                 };
                 assert!(finished.says(&why), "{why}: {:#?}", finished.stderr);
             }
-            EndsWithTheCommandsStatus => assert_eq!(finished.code(), 3),
-            Waits => {
+            // It was killed before it was told.
+            Waits | Kills if matches!(state, State::PreStopping | State::PreStoppingUnhealthy) => {
                 assert_eq!((finished.code(), &finished.stdout[..]), (128 + 9, &["up".to_owned()][..]));
             }
             EndsTheCommand => match signal {
@@ -275,7 +271,7 @@ impl Scene {
     /// holds its slot.
     fn nothing(mut self) {
         match self.state {
-            State::Held | State::BetweenRuns => {
+            State::BetweenRuns => {
                 assert_eq!(self.trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 75);
                 self.running.signal(Signal::TERM);
                 let (finished, record) = self.ended();

@@ -49,7 +49,7 @@ pub(crate) enum DriverError {
     /// The claim's TTL is beyond the bound that is waited for after a fail-over.
     #[error(
         "a TTL of {ttl} is longer than this storage allows, {most}: choose a shorter one, or run `vvm \
-         init-storage --storage URL --max-ttl {ttl}`"
+         init-storage` with max_ttl={ttl} in the URL"
     )]
     TtlTooLong {
         /// The claim's.

@@ -144,19 +144,6 @@ fn open_to_read(given: &Path) -> Result<Database, OpenError> {
     ready(Location::of(given, &path, Provenance::Existing), path, connection)
 }
 
-/// Fails if [`open`] would refuse the place.
-pub(super) fn check_place(path: &Path, options: OpenOptions) -> Result<(), OpenError> {
-    let path = place::absolute(path)?;
-    place::check(&path, options, FileSystem::of)?;
-    place::check_writable(&path)?;
-    match path.parent() {
-        Some(folder) if access(folder, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
-            Err(OpenError::ReadOnlyFolder(folder.to_owned()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// [`open`], with file systems from `file_system_of`.
 fn open_on(
     given: &Path,

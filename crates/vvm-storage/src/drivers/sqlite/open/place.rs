@@ -340,6 +340,10 @@ mod tests {
         for temporary in ["/tmp/x.db", "/var/tmp/a/x.db"] {
             assert!(concerns(temporary, FileSystem::EXT4)[0].contains("PrivateTmp=yes"));
         }
+        let root = "/tmp/systemd-private-0f-payroll.service-x1/tmp".to_owned();
+        let mount = Some(Mount { root, file_system: "ext4".into() });
+        let private = Location { mount, ..at("/tmp/x.db", FileSystem::EXT4) }.concerns();
+        assert!(private[0].contains("of one systemd unit (PrivateTmp=)"), "{private:?}");
         for fine in ["/x.db", "/tmpx/x.db"] {
             assert_eq!(concerns(fine, FileSystem::EXT4), [""; 0]);
         }
