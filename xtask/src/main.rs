@@ -54,9 +54,9 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--storage URL`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only mem,sqlite,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`, `--end-to-end
-    /// pause,signal_table` for nothing but these. Or leaders on servers in trouble: `--faults`. Or recorded calls on
-    /// every storage in trouble, and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
+    /// `--only mem,sqlite,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`. Or leaders
+    /// on servers in trouble: `--faults`. Or recorded calls on every storage in trouble, and their check:
+    /// `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
     /// The tests of real time: `--repeat N` times; `--only TEXT` for tests with other names, `--test NAME` for those of
     /// one program.

@@ -194,66 +194,30 @@ const OF_SERVERS: &[&str] = &[
     "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 
-/// A selection of cases.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Selection<'a> {
-    /// Modules; if empty, every module on files, and [`OF_SERVERS`] on a server.
-    only: &'a [String],
-    /// Whether a server gets every module, too.
-    all: bool,
+/// Runs all cases, each trial on a file of its own.
+pub(crate) fn on_files() -> Result<Cases, String> {
+    suite(&[EVERYWHERE, OF_FILES].concat(), &[]).run()
 }
 
-impl<'a> Selection<'a> {
-    /// Selects `only` these modules. If there are none: every case on a server if `all`, otherwise those that
-    /// the storage can change.
-    ///
-    /// # Errors
-    /// A module in `only` does not exist.
-    pub(crate) fn of(only: &'a [String], all: bool) -> Result<Self, String> {
-        let unknown = only.iter().find(|name| !EVERYWHERE.iter().chain(OF_FILES).any(|there| there == name));
-        match unknown {
-            Some(name) => {
-                Err(format!("there are no end-to-end cases {name}; choose from {}", EVERYWHERE.join(", ")))
-            }
-            None => Ok(Self { only, all }),
-        }
+/// Runs cases on one server, at `url`, which contains the host and port `at`: those that the storage can change, or
+/// `all`.
+pub(crate) fn on_server(
+    all: bool,
+    url: &str,
+    at: &str,
+    environment: &[(&str, &str)],
+) -> Result<Cases, String> {
+    let environment = &[&storage(url, at), environment].concat();
+    if all {
+        return suite(EVERYWHERE, environment).run();
     }
-
-    /// Runs `others` if all cases are selected.
-    pub(crate) fn or_all<T, E>(self, others: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
-        self.only.is_empty().then(others).transpose()
+    let cases = suite(OF_SERVERS, environment).run()?;
+    if cases.count() != OF_SERVERS.len() {
+        let (ran, listed) = (cases.count(), OF_SERVERS.len());
+        return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
     }
-
-    /// Runs each trial on a file of its own.
-    pub(crate) fn on_files(self) -> Result<Cases, String> {
-        self.run(&[EVERYWHERE, OF_FILES].concat(), &[])
-    }
-
-    /// Runs all trials on one server, at `url`, which contains the host and port `at`.
-    pub(crate) fn on_server(
-        self,
-        url: &str,
-        at: &str,
-        environment: &[(&str, &str)],
-    ) -> Result<Cases, String> {
-        let environment = &[&storage(url, at), environment].concat();
-        if self.all || !self.only.is_empty() {
-            return self.run(EVERYWHERE, environment);
-        }
-        let cases = suite(OF_SERVERS, environment).run()?;
-        if cases.count() != OF_SERVERS.len() {
-            let (ran, listed) = (cases.count(), OF_SERVERS.len());
-            return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
-        }
-        println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
-        Ok(cases)
-    }
-
-    fn run(self, modules: &[&'static str], environment: &[(&str, &str)]) -> Result<Cases, String> {
-        let is_wanted = |module: &&str| self.only.is_empty() || self.only.iter().any(|only| only == module);
-        let modules: Vec<&str> = modules.iter().copied().filter(is_wanted).collect();
-        suite(&modules, environment).run()
-    }
+    println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
+    Ok(cases)
 }
 
 /// Each case has several processes, most of which wait.

@@ -2,7 +2,7 @@
 //!
 //! A requested driver that could not be run has failed.
 
-use crate::cases::{self, Cases, Selection, Suite};
+use crate::cases::{self, Cases, Suite};
 use clap::ValueEnum;
 use servers::{
     built::{CLIENT_GO, CLIENT_GO_VERSION, OLD_CLIENT_GO},
@@ -20,7 +20,6 @@ use std::{
     env,
     fmt::Display,
     fs,
-    ops::Add,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -77,13 +76,14 @@ const LOCAL_CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
 
 /// Runs the drivers in `only`, or all. Returns whether every case of every one passed.
-/// `all_servers` adds those that take long to build or to fetch.
-pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> bool {
+/// `all_cases` runs `vvm` end to end with cases that a server does not change, too; `all_servers` adds those that take
+/// long to build or to fetch.
+pub(crate) fn run(only: &[Driver], cluster: &Plan, all_cases: bool, all_servers: bool) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run(cluster, selection, all_servers);
+        let outcome = driver.run(cluster, all_cases, all_servers);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -93,12 +93,7 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>, all
     for (name, outcome) in &table {
         match outcome {
             Ok(Outcome { suites, end_to_end, place }) => {
-                match suites {
-                    Some(suites) => println!("{name:8} {suites}, on {place}"),
-                    None => println!(
-                        "{name:8} suites of the driver: NOT RUN, since only end-to-end cases were requested"
-                    ),
-                }
+                println!("{name:8} {suites}, on {place}");
                 match end_to_end {
                     Some(end_to_end) => println!("{name:8} {end_to_end}, of `vvm run` end to end"),
                     None => println!("{name:8} `vvm run` end to end: NOT RUN here"),
@@ -112,8 +107,8 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, selection: Selection<'_>, all
 
 /// The results of a driver.
 struct Outcome {
-    /// The suites of the driver itself; `None` if only end-to-end cases were requested.
-    suites: Option<Cases>,
+    /// The suites of the driver itself.
+    suites: Cases,
     /// The end-to-end cases; `None` if processes can't share the storage, or the server is not started by
     /// this program.
     end_to_end: Option<Cases>,
@@ -122,12 +117,11 @@ struct Outcome {
 
 impl Outcome {
     fn all_passed(&self) -> bool {
-        let mut ran = self.suites.iter().chain(&self.end_to_end).peekable();
-        ran.peek().is_some() && ran.all(|cases| cases.all_passed())
+        self.suites.all_passed() && self.end_to_end.as_ref().is_none_or(Cases::all_passed)
     }
 
     fn of_suites(suites: Cases, place: String) -> Self {
-        Self { suites: Some(suites), end_to_end: None, place }
+        Self { suites, end_to_end: None, place }
     }
 }
 
@@ -173,7 +167,7 @@ impl Driver {
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
-    fn run(self, cluster: &Plan, selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
+    fn run(self, cluster: &Plan, all_cases: bool, all_servers: bool) -> Result<Outcome, String> {
         if let Some((variable, tests, modules, not_run)) = self.named()
             && let Ok(place) = env::var(variable)
         {
@@ -183,18 +177,18 @@ impl Driver {
         }
         match self {
             Self::Mem | Self::Sqlite => {
-                let suites = selection.or_all(|| suites(&["suites"], &[self.name()], &[]))?;
+                let suites = suites(&["suites"], &[self.name()], &[])?;
                 // Two processes can't share memory.
-                let end_to_end = (self == Self::Sqlite).then(|| selection.on_files()).transpose()?;
+                let end_to_end = (self == Self::Sqlite).then(cases::on_files).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
             }
-            Self::Scylla => on_cassandra(cluster, selection),
-            Self::Postgres => on_postgres(selection),
-            Self::Mysql => on_mysql(selection),
-            Self::Etcd => on_etcd(selection),
-            Self::Kubernetes => on_kubernetes(selection, all_servers),
-            Self::S3 => on_object_stores(selection, all_servers),
-            Self::Dynamodb => on_dynamodb(selection),
+            Self::Scylla => on_cassandra(cluster, all_cases),
+            Self::Postgres => on_postgres(all_cases),
+            Self::Mysql => on_mysql(all_cases),
+            Self::Etcd => on_etcd(all_cases),
+            Self::Kubernetes => on_kubernetes(all_cases, all_servers),
+            Self::S3 => on_object_stores(all_cases, all_servers),
+            Self::Dynamodb => on_dynamodb(all_cases),
         }
     }
 }
@@ -208,22 +202,21 @@ fn or_set<E: Display>(example: &str) -> impl Fn(E) -> String {
     move |error| format!("{error}\nOr set {example} to a server that runs already.")
 }
 
-fn on_dynamodb(selection: Selection<'_>) -> Result<Outcome, String> {
+fn on_dynamodb(all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_DYNAMODB=http://host:port");
     let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
     let (endpoint, at) = (local.endpoint(), local.address().to_string());
     let [id, secret] = LOCAL_CREDENTIALS;
-    let suites = selection.or_all(|| suites(&["dynamodb"], &[], &[(DYNAMODB, &endpoint), id, secret]))?;
+    let suites = suites(&["dynamodb"], &[], &[(DYNAMODB, &endpoint), id, secret])?;
     let url = format!("dynamodb://eu-west-1/{}?endpoint={endpoint}", cases::STORAGE);
-    let processes = selection.on_server(&url, &at, &LOCAL_CREDENTIALS)?;
-    let helpers = selection.or_all(|| cases::credentials(&url, &at, &LOCAL_CREDENTIALS))?;
-    let end_to_end = Some(helpers.map_or(processes, |helpers| processes + helpers));
+    let processes = cases::on_server(all_cases, &url, &at, &LOCAL_CREDENTIALS)?;
+    let end_to_end = Some(processes + cases::credentials(&url, &at, &LOCAL_CREDENTIALS)?);
     Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
 }
 
 /// Runs all cases for a cluster: on an open one, on a minority of its nodes, and on one that requires a
 /// certificate and a password.
-fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, String> {
+fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
     let mut open = cluster.start(&target()).map_err(&way_out)?;
     if !cluster.ahead().is_zero() {
@@ -234,17 +227,16 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
         let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = selection.or_all(|| suites(OPEN, &[], &[(SCYLLA, &open.contact_points())]))?;
+    let cases = suites(OPEN, &[], &[(SCYLLA, &open.contact_points())])?;
     let end_to_end = match open.nodes() {
         // On one node only: three on two cores delay each other.
         [_] => {
             let url = open.url(cases::STORAGE);
-            Some(selection.on_server(&url, &open.contact_points(), &[])?)
+            Some(cases::on_server(all_cases, &url, &open.contact_points(), &[])?)
         }
         _ => None,
     };
     let place = format!("Apache Cassandra 5.0.5, {cluster}");
-    let Some(cases) = cases else { return Ok(Outcome { suites: None, end_to_end, place }) };
     let cases = match open.nodes() {
         [first, others @ ..] if others.len() > 1 => {
             for node in others {
@@ -261,12 +253,12 @@ fn on_cassandra(cluster: &Plan, selection: Selection<'_>) -> Result<Outcome, Str
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
     let cases = cases + suites(&["scylla_locked"], &[], &environment)?;
-    Ok(Outcome { suites: Some(cases), end_to_end, place })
+    Ok(Outcome { suites: cases, end_to_end, place })
 }
 
 /// The suites and `vvm` on a primary, the suites once more behind a pooler, and TLS and fail-over on servers
 /// that the tests start.
-fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
+fn on_postgres(all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_POSTGRES=postgres://user@host:port/database");
     let databases = [cases::STORAGE, "pooled", "workers"];
     let server = Postgres::start(&target(), &databases, &[]).map_err(&way_out)?;
@@ -275,51 +267,42 @@ fn on_postgres(selection: Selection<'_>) -> Result<Outcome, String> {
     let modules = ["suites", "handles", "hints", "encrypted", "failover"];
     let in_postgres =
         |modules: &[&str], environment: &[(&str, &str)]| suites(&["postgres"], modules, environment);
-    let suites = selection.or_all(|| in_postgres(&modules, &direct))?;
+    let mut suites = in_postgres(&modules, &direct)?;
     let mut place = server.version().to_owned();
-    let suites = match (suites, Pooler::start(&server).map_err(way_out)?) {
-        (Some(direct), Some(pooler)) => {
+    match Pooler::start(&server).map_err(way_out)? {
+        Some(pooler) => {
             place += &format!(", and {}, transaction pooling", pooler.version());
-            Some(direct + in_postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?)
+            suites = suites + in_postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?;
         }
-        (direct, _) => {
-            place += "; not run: behind a pooler (install Debian's package pgbouncer)";
-            direct
-        }
-    };
+        None => place += "; not run: behind a pooler (install Debian's package pgbouncer)",
+    }
     // Cases use TTLs of all lengths.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE));
     let at = server.address().to_string();
-    let processes = selection.on_server(&url, &at, &[])?;
+    let processes = cases::on_server(all_cases, &url, &at, &[])?;
     let database = format!("{}?sslmode=disable", server.url("workers"));
-    let workers = selection.or_all(|| run_workers(&database, &cases::storage(&url, &at)))?;
-    let end_to_end = match workers {
-        Some((workers, left_out)) => {
-            place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
-            processes + workers
-        }
-        None => processes,
-    };
-    Ok(Outcome { suites, end_to_end: Some(end_to_end), place })
+    let (workers, left_out) = run_workers(&database, &cases::storage(&url, &at))?;
+    place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
+    Ok(Outcome { suites, end_to_end: Some(processes + workers), place })
 }
 
 /// The suites and `vvm` on a server, and what needs servers that the tests start.
-fn on_mysql(selection: Selection<'_>) -> Result<Outcome, String> {
+fn on_mysql(all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_MYSQL=mysql://user@host:port/database");
     let server = MariaDb::start(&target(), &["suites", cases::STORAGE], &[]).map_err(way_out)?;
     let (variable, programs) = server.programs();
     let environment = [(MYSQL, &*server.url("suites")), (variable, &*programs)];
-    let suites = selection.or_all(|| suites(&["mysql"], &[], &environment))?;
+    let suites = suites(&["mysql"], &[], &environment)?;
     // Cases use TTLs of all lengths.
     // Cases set a password, which this user has not.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE).replace("root@", "root:@"));
-    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &[])?);
+    let end_to_end = Some(cases::on_server(all_cases, &url, &server.address().to_string(), &[])?);
     Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
 }
 
 /// The suites on one member of the installed etcd and on three of one that is built, as far as these are to
 /// be had, and `vvm` on one member.
-fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
+fn on_etcd(all_cases: bool) -> Result<Outcome, String> {
     let installed = Program::installed().map_err(|error| error.to_string());
     let built = Program::built().map_err(|error| error.to_string());
     let (mut programs, mut places) = (Vec::new(), Vec::new());
@@ -329,48 +312,47 @@ fn on_etcd(selection: Selection<'_>) -> Result<Outcome, String> {
             Err(error) => places.push(format!("not run: {members} members of etcd ({error})")),
         }
     }
-    let Some((_, newest)) = programs.last() else {
+    let Some((newest, others)) = programs.split_last() else {
         return Err(or_set("VVM_TEST_ETCD=host:port,…")(places.join("\n")));
     };
-    let start = |program, members| Cluster::start(program, members).map_err(|error| error.to_string());
-    let mut all: Option<Cases> = None;
-    for (members, program) in &programs {
+    let start =
+        |program: &Program, members| Cluster::start(program, members).map_err(|error| error.to_string());
+    let mut on = |(members, program): &(usize, Program)| {
         let path = program.path().display().to_string();
-        let cases = selection.or_all(|| {
-            let cluster = start(program, *members)?;
-            suites(&["etcd"], &[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
-        })?;
-        all = all.into_iter().chain(cases).reduce(Cases::add);
+        let cluster = start(program, *members)?;
         places.push(format!("{}, members: {members}", program.version()));
+        suites(&["etcd"], &[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
+    };
+    let mut suites = on(newest)?;
+    for other in others {
+        suites = suites + on(other)?;
     }
-    let single = start(newest, 1)?;
+    let single = start(&newest.1, 1)?;
     let url = format!("etcd://{}/{}", single.addresses(), cases::STORAGE);
-    let end_to_end = Some(selection.on_server(&url, &single.addresses(), &[])?);
-    Ok(Outcome { suites: all, end_to_end, place: places.join("; ") })
+    let end_to_end = Some(cases::on_server(all_cases, &url, &single.addresses(), &[])?);
+    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
 }
 
 /// The suites and `vvm` on an API server with roles. `all_servers` adds an old client-go.
-fn on_kubernetes(selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
+fn on_kubernetes(all_cases: bool, all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH");
     let server = Kubernetes::start().map_err(way_out)?;
-    let suites =
-        selection.or_all(|| suites(&["kubernetes"], &[], &[(KUBERNETES, &server.url("default"))]))?;
+    let suites = suites(&["kubernetes"], &[], &[(KUBERNETES, &server.url("default"))])?;
     let at = server.address().to_string();
     let url = format!("{}&server=https://{at}", server.url("default"));
-    let processes = selection.on_server(&url, &at, &[])?;
+    let processes = cases::on_server(all_cases, &url, &at, &[])?;
     let mut place = server.version();
-    let beside = match selection.or_all(|| Ok::<_, String>(CLIENT_GO.build()))? {
-        Some(Ok(program)) => {
+    let beside = match CLIENT_GO.build() {
+        Ok(program) => {
             place += &format!("; `vvm run` beside {}", CLIENT_GO_VERSION);
             let old = all_servers.then(|| OLD_CLIENT_GO.build()).transpose().map_err(text)?;
             place += if old.is_some() { " and 0.26.15" } else { "; not run: 0.26.15 (--all-servers)" };
             Some(beside_client_go(&program, old.as_deref(), &server, &cases::storage(&url, &at))?)
         }
-        Some(Err(error)) => {
+        Err(error) => {
             place += &format!("; not run: `vvm run` beside {} ({error})", CLIENT_GO_VERSION);
             None
         }
-        None => None,
     };
     let end_to_end = Some(beside.map_or(processes, |beside| processes + beside));
     Ok(Outcome { suites, end_to_end, place })
@@ -394,35 +376,33 @@ fn beside_client_go(
 
 /// The suites on versitygw, and servers that must be refused. `all_servers` adds S3Mock, which must be refused, too,
 /// MinIO and Azurite.
-fn on_object_stores(selection: Selection<'_>, all_servers: bool) -> Result<Outcome, String> {
+fn on_object_stores(all_cases: bool, all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_S3=s3://bucket/prefix?region=…");
     let in_objects = |modules: &[&str], places: &[(&'static str, &str)]| {
         suites(&["objects"], modules, &[places, &CREDENTIALS].concat())
     };
     let server = ObjectServer::start(Product::Versitygw).map_err(&way_out)?;
     let mut places = vec![Product::Versitygw.to_string()];
-    let suites = selection.or_all(|| {
-        let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
-        let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
-        let mut urls = vec![(S3, server.url("suites")), (RACY, torn.url("racy"))];
-        match &mock {
-            Some(mock) => urls.push((S3MOCK, mock.url("racy"))),
-            None => places.push(
-                "not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".to_owned(),
-            ),
+    let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
+    let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
+    let mut urls = vec![(S3, server.url("suites")), (RACY, torn.url("racy"))];
+    match &mock {
+        Some(mock) => urls.push((S3MOCK, mock.url("racy"))),
+        None => {
+            places.push("not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".into());
         }
-        let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
-        let mut all = in_objects(&[], &urls)?;
-        for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
-            let server = ObjectServer::start(other).map_err(&way_out)?;
-            all = all + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;
-            places.push(other.to_string());
-        }
-        Ok::<_, String>(all)
-    })?;
+    }
+    let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
+    let mut suites = in_objects(&[], &urls)?;
+    drop((torn, mock));
+    for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
+        let server = ObjectServer::start(other).map_err(&way_out)?;
+        suites = suites + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;
+        places.push(other.to_string());
+    }
     // Cases use TTLs from 2 s.
     let url = format!("{}&min_ttl=2s", server.url(cases::STORAGE));
-    let end_to_end = Some(selection.on_server(&url, &server.address().to_string(), &CREDENTIALS)?);
+    let end_to_end = Some(cases::on_server(all_cases, &url, &server.address().to_string(), &CREDENTIALS)?);
     Ok(Outcome { suites, end_to_end, place: places.join("; ") })
 }
 

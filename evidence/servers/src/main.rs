@@ -4,7 +4,6 @@
 mod cases;
 mod drivers;
 
-use cases::Selection;
 use clap::Parser;
 use drivers::Driver;
 use servers::{cassandra::Plan, owned};
@@ -24,11 +23,8 @@ struct CommandLine {
     /// Debian's package `faketime`.
     #[arg(long, default_value = "0")]
     ahead: u32,
-    /// Only these end-to-end cases, separated by commas: `pause,signal_table`.
-    #[arg(long, value_name = "TESTS", value_delimiter = ',')]
-    end_to_end: Vec<String>,
     /// All end-to-end cases on servers, too, not only those that the storage can change.
-    #[arg(long, conflicts_with = "end_to_end")]
+    #[arg(long)]
     all_cases: bool,
     /// Also on servers that take long to build or to fetch.
     #[arg(long)]
@@ -40,15 +36,8 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { only, nodes, ahead, end_to_end, all_cases, all_servers } = CommandLine::parse();
+    let CommandLine { only, nodes, ahead, all_cases, all_servers } = CommandLine::parse();
     let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
-    let selection = match Selection::of(&end_to_end, all_cases) {
-        Ok(selection) => selection,
-        Err(error) => {
-            eprintln!("test-drivers: --end-to-end: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let all_passed = drivers::run(&only, &cluster, selection, all_servers);
+    let all_passed = drivers::run(&only, &cluster, all_cases, all_servers);
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
