@@ -18,10 +18,7 @@ mod warm;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 /// Measures pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
 #[derive(Debug, Parser)]
@@ -33,8 +30,8 @@ struct CommandLine {
     /// Only this measurement; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
-    /// Only this storage: each verb, beside its bare statement on most of them, 64 leaders that renew at once,
-    /// 100 candidates at once. `sqlite:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
+    /// Only this storage: each verb, beside its bare statement on most of them, and 64 leaders that renew at once.
+    /// `sqlite:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
     /// `mysql://USER@HOST/DATABASE`, `etcd://HOSTS/PREFIX`, `k8s://NAMESPACE`, `s3://BUCKET/PREFIX?endpoint=…`, `dynamodb://REGION/TABLE`;
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
@@ -152,16 +149,15 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }
-    let mut out = io::stdout().lock();
     if line.beside_peers {
-        return print(&mut out, line, &beside_peers::measure(line.quick)?);
+        return print(line, &beside_peers::measure(line.quick)?);
     }
     if line.between_machines {
-        return print(&mut out, line, &takeovers::between_machines(line.quick)?);
+        return print(line, &takeovers::between_machines(line.quick)?);
     }
     #[cfg(feature = "postgres")]
     if let Some(standbys) = line.standbys {
-        return print(&mut out, line, &standbys::measure(standbys, line.quick)?);
+        return print(line, &standbys::measure(standbys, line.quick)?);
     }
     let measure = |url: &str, quick| match line.held {
         Some(names) => storage::measure_held(url, names.get(), quick),
@@ -169,12 +165,12 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         None => storage::measure(url, quick),
     };
     if let Some(url) = &line.storage {
-        return print(&mut out, line, &measure(url, line.quick)?);
+        return print(line, &measure(url, line.quick)?);
     }
     #[cfg(feature = "scylla")]
     if let Some(nodes) = line.cassandra {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
-        return print(&mut out, line, &measure(&cluster.url("bench"), line.quick)?);
+        return print(line, &measure(&cluster.url("bench"), line.quick)?);
     }
     if let Some(server) = line.server.filter(|_| !line.only.is_empty()) {
         if (server, &line.only[..]) != (setup::Server::Postgres, &[Measurement::Warm]) {
@@ -198,10 +194,11 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     for measurement in chosen {
         figures.extend(measurement.run(line.quick)?);
     }
-    print(&mut out, line, &figures)
+    print(line, &figures)
 }
 
-fn print(out: &mut impl Write, line: &CommandLine, figures: &[Figure]) -> Result<(), Failure> {
-    let printed = if line.json { report::json(out, figures) } else { report::table(out, figures) };
+fn print(line: &CommandLine, figures: &[Figure]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let printed = if line.json { report::json(&mut out, figures) } else { report::table(&mut out, figures) };
     Ok(printed?)
 }

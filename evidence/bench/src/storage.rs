@@ -11,13 +11,12 @@ use crate::{
     setup::{Ignores, LEADERS, elections_on},
 };
 use bare::{BareStatements, Verb};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use ielections::{
     Candidacy, Claim, Elections, Entry, Epoch, Holder, Incarnation, ReleaseOutcome, Swap, Terms, Ttl,
     TtlStorage, Vacant, Version,
 };
-use std::{io, num::NonZeroU32, sync::Arc, time::Duration};
-use tokio::runtime::Runtime;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_deadman::Deadman;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
@@ -25,58 +24,46 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 /// A write without a competitor was refused.
 const REFUSED: &str = "a write without a competitor was refused";
 
-/// Measures all parts: the verbs, many renewals at once, many candidates at once.
+/// Measures all parts: the verbs, and many renewals at once.
 pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
-    let runtime = runtime()?;
-    runtime.block_on(async {
-        vvm_storage::init_storage(url).await?;
-        let scene = Scene::open(url).await?;
+    on(url, async |scene| {
         let mut bare = bare::open(url).await?;
-        let mut figures = measure_verbs(&scene, bare.as_deref_mut(), rounds(quick)).await?;
-        figures.extend(measure_renewals(&scene, bare.as_deref_mut(), quick).await?);
-        figures.extend(measure_filling(&scene, quick).await?);
-        figures.extend(documents::measure_beside_renewals(&scene, quick).await?);
-        scene.storage.close().await;
+        let mut figures = measure_verbs(scene, bare.as_deref_mut(), rounds(quick)).await?;
+        figures.extend(measure_renewals(scene, bare.as_deref_mut(), quick).await?);
         Ok(figures)
     })
 }
 
 /// Measures documents alone.
 pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
-    runtime()?.block_on(async {
-        vvm_storage::init_storage(url).await?;
-        let scene = Scene::open(url).await?;
-        let figures = documents::measure(&scene, quick).await?;
-        scene.storage.close().await;
-        Ok(figures)
-    })
+    on(url, async |scene| documents::measure(scene, quick).await)
 }
 
 /// Measures many names led at once, alone.
 pub(crate) fn measure_held(url: &str, names: u32, quick: bool) -> Result<Vec<Figure>, Failure> {
-    runtime()?.block_on(async {
-        vvm_storage::init_storage(url).await?;
-        let scene = Scene::open(url).await?;
-        let figures = held::measure(&scene, names, quick).await?;
-        scene.storage.close().await;
-        Ok(figures)
-    })
+    on(url, async |scene| held::measure(scene, names, quick).await)
 }
 
 /// Measures the verbs alone, on a SQLite file in a temporary folder.
 pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, Failure> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
-    runtime()?.block_on(async {
-        let scene = Scene::open(&url).await?;
-        let figures = measure_verbs(&scene, bare::open(&url).await?.as_deref_mut(), rounds(quick)).await?;
+    on(&url, async |scene| measure_verbs(scene, bare::open(&url).await?.as_deref_mut(), rounds(quick)).await)
+}
+
+/// Measures on a storage, which is made ready, by one thread.
+fn on(
+    url: &str,
+    measure: impl AsyncFnOnce(&Scene) -> Result<Vec<Figure>, Failure>,
+) -> Result<Vec<Figure>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        vvm_storage::init_storage(url).await?;
+        let scene = Scene::open(url).await?;
+        let figures = measure(&scene).await?;
         scene.storage.close().await;
         Ok(figures)
     })
-}
-
-fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 fn rounds(quick: bool) -> u32 {
@@ -386,32 +373,4 @@ async fn bare_rate(writers: &mut [BareWriter], span: Duration) -> Result<Option<
 
 fn per_second(renewals: usize, began: Instant) -> f64 {
     renewals as f64 / began.until(SystemClock::read()).as_secs_f64()
-}
-
-/// Measures the time until many candidates lead as many slots, all started at once.
-async fn measure_filling(scene: &Scene, quick: bool) -> Result<Vec<Figure>, Failure> {
-    let (candidates, rounds) = if quick { (10, 1) } else { (100, 5) };
-    let mut seconds = Vec::new();
-    for round in 0..rounds {
-        seconds.push(fill(scene, 20_000 + round * candidates, candidates).await?);
-    }
-    let name = format!("{candidates} candidates, until {candidates} slots are led");
-    Ok(vec![Figure::new(name, Unit::Seconds, seconds)])
-}
-
-async fn fill(scene: &Scene, first_slot: u32, count: u32) -> Result<f64, Failure> {
-    let candidates: Vec<_> = (0..count).map(|_| scene.elections()).collect();
-    let candidacy = scene.candidacy(first_slot..first_slot + count);
-    let began = SystemClock::read();
-    let led = try_join_all(candidates.iter().map(|elections| elections.acquire(candidacy.clone()))).await?;
-    let took = began.until(SystemClock::read());
-    for handback in join_all(led.into_iter().map(|(_, leadership)| leadership.release())).await {
-        if handback != ReleaseOutcome::Released {
-            return Err(format!("a record was not released: {handback}").into());
-        }
-    }
-    for elections in candidates {
-        elections.cleanup().await;
-    }
-    Ok(took.as_secs_f64())
 }
