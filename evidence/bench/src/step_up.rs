@@ -1,5 +1,5 @@
-//! Step-up of a service with many instances on `mem`: the time until the first instance runs, until all are
-//! read, and until all run; the memory of a running and of a waiting instance; and the time of the step-down.
+//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of a running and of a
+//! waiting instance.
 //!
 //! Each round is a process of its own, as in `held`.
 
@@ -37,10 +37,8 @@ pub(crate) struct Round {
 /// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
-    first_runs: Duration,
-    all_read: Duration,
-    all_run: Duration,
-    stepped_down: Duration,
+    /// If so many may run at once.
+    all_run: Option<Duration>,
     bytes: u64,
 }
 
@@ -52,19 +50,13 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         (0..rounds).map(|_| in_own_process("step-up-round", &arguments)).collect::<Result<Vec<Found>, _>>()
     };
     let (running, waiting) = (find(&[])?, find(&["--at-once", "1"])?);
-    let seconds = |what: &str, of: fn(&Found) -> Duration| {
-        let samples = running.iter().map(|found| of(found).as_secs_f64()).collect();
-        Figure::new(format!("step-up with {number} instances on mem: {what}"), Unit::Seconds, samples)
-    };
+    let all_run = running.iter().filter_map(|found| Some(found.all_run?.as_secs_f64())).collect();
     let bytes = |what: &str, found: &[Found]| {
         let each = |found: &Found| found.bytes as f64 / f64::from(number);
         Figure::new(format!("memory of an instance {what}"), Unit::Bytes, found.iter().map(each).collect())
     };
     Ok(vec![
-        seconds("the first runs", |found| found.first_runs),
-        seconds("all are read", |found| found.all_read),
-        seconds("all run", |found| found.all_run),
-        seconds("stepped down again, all joined", |found| found.stepped_down),
+        Figure::new(format!("step-up with {number} instances on mem: all run"), Unit::Seconds, all_run),
         bytes("at work, its task included", &running),
         bytes("that waits for its turn", &waiting),
     ])
@@ -96,39 +88,29 @@ impl Round {
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
             let resident = process::resident_bytes()?;
             let began = setup.clock.now();
-            let since = || setup.clock.now().since(began);
-            let lead = async {
-                registry.lead(standing, stop.clone()).await?;
-                Ok::<_, Failure>(setup.clock.now())
-            };
+            let lead = registry.lead(standing, stop.clone());
             let look = async {
-                running.reach(1).await;
-                let first_runs = since();
                 let found = service.get_all().await?.len();
-                let all_read = since();
                 if found != self.instances.get() as usize {
                     return Err(format!("{found} of {} documents became instances", self.instances).into());
                 }
-                let all_run = if self.at_once.is_none() {
+                let mut all_run = None;
+                if self.at_once.is_none() {
                     running.reach(self.instances.get()).await;
-                    since()
-                } else {
-                    all_read
-                };
+                    all_run = Some(setup.clock.now().since(began));
+                }
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
-                let stopped_at = setup.clock.now();
-                stop.cancel();
-                let stepped_down = Duration::ZERO;
-                Ok::<_, Failure>((Found { first_runs, all_read, all_run, stepped_down, bytes }, stopped_at))
+                Ok::<_, Failure>(Found { all_run, bytes })
             };
-            let (ended, looked) = tokio::join!(lead, async {
-                let looked = look.await;
+            let (ended, found) = tokio::join!(lead, async {
+                let found = look.await;
                 stop.cancel();
-                looked
+                found
             });
-            let (found, stopped_at) = looked?;
+            let found = found?;
             leadership.release().await;
-            Ok(Found { stepped_down: ended?.since(stopped_at), ..found })
+            ended?;
+            Ok(found)
         })
     }
 
