@@ -79,7 +79,7 @@ pub(crate) fn check(args: &Args) -> bool {
         Some(_) => BTreeSet::new(),
         None => REACHED.into_iter().chain(HAPPENS.into_iter().map(|(what, _)| what.told())).collect(),
     };
-    let mut holds = parts.is_empty() || search::search_all(&parts, &args.limits(), &reached);
+    let mut holds = parts.is_empty() || search::search_all(&parts, search::SAMPLE, &reached);
     if args.is_whole() {
         holds &= crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I4 or I6", |dropped| {
             search::length_of(&part(GUARDIAN, Some(dropped), 2, 20))

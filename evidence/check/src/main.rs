@@ -15,7 +15,6 @@ mod warm;
 
 use assumption::Assumption;
 use clap::{Parser, ValueEnum};
-use search::Limits;
 use std::{fs, process::ExitCode};
 use vvm_clock::SystemClock;
 
@@ -34,27 +33,15 @@ struct Args {
     /// The most events in a story, instead of each scenario's own number.
     #[arg(long)]
     depth: Option<usize>,
-    /// The most states of a scenario. A search that meets more is incomplete, and fails.
-    #[arg(long, default_value_t = 20_000_000)]
-    states: usize,
-    /// One of so many states is healed, and has to recover.
-    #[arg(long, default_value_t = 20)]
-    sample: u128,
     /// How many random paths are compared with and without rebasing.
     #[arg(long, default_value_t = 10_000)]
     paths: usize,
-    /// The seed of the random paths.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Kills at so many thousandths of a TTL instead of when it is shipped.
     #[arg(long)]
     kill_share: Option<u64>,
     /// Drops an assumption, and prints why it is needed.
     #[arg(long)]
     drop: Option<Assumption>,
-    /// Observes only this invariant: I1, I2, I3, I7 or progress, of the election.
-    #[arg(long)]
-    only: Option<String>,
 }
 
 /// What is searched.
@@ -77,13 +64,9 @@ impl Args {
         scenario.contains(self.scenario.as_deref().unwrap_or_default())
     }
 
-    fn limits(&self) -> Limits {
-        Limits { states: self.states, sample: self.sample }
-    }
-
     /// Whether nothing is changed or left out.
     fn is_whole(&self) -> bool {
-        self.scenario.is_none() && self.kill_share.is_none() && self.drop.is_none() && self.only.is_none()
+        self.scenario.is_none() && self.kill_share.is_none() && self.drop.is_none()
     }
 }
 
