@@ -48,10 +48,10 @@ enum Command {
     /// for warm apps, with `--client python|go|node` written with that client.
     Safety(Passed),
     /// Real processes that copy a folder together, their leader killed at random, and whether every step
-    /// counted exactly once: `--kills N`, `--storage URL`, `--cassandra NODES`, `--seed S`.
+    /// counted exactly once: `--kills N`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
     /// `vvm once` on three machines, the one that runs the command killed at random, and whether each period was
-    /// done, and not run again after that: `--periods N`, `--postgres`, `--storage URL`, `--seed S`.
+    /// done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
     /// `--only mem,sqlite,scylla,postgres,mysql,etcd,s3,dynamodb`, `--nodes 3`, `--all-cases`. Or leaders

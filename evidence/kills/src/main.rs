@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool, Box<dyn Error>> {
     match command {
         Command::Safety(args) => Ok(safety::run(&args)?),
-        Command::Resume(args) => resume::run(args).map(|()| true),
+        Command::Resume(args) => resume::run(&args).map(|()| true),
         Command::Once(args) => once::run(&args),
         Command::Job => once::job(),
         Command::Work { folder } => Ok(safety::work(&folder)?),

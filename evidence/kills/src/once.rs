@@ -39,12 +39,9 @@ pub(crate) struct Args {
     /// The seed of the work and of the kills; random if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// The storage; a SQLite file of its own if not given.
-    #[arg(long)]
-    storage: Option<String>,
-    /// Start a PostgreSQL server, and use it as the storage.
+    /// Start a PostgreSQL server, and use it as the storage instead of a SQLite file.
     #[cfg(feature = "postgres")]
-    #[arg(long, conflicts_with = "storage")]
+    #[arg(long)]
     postgres: bool,
     /// The TTL, in milliseconds; 1000 if not given, 2000 with `--postgres`.
     #[arg(long)]
@@ -74,8 +71,8 @@ const LOGS: &str = "ONCE_LOGS";
 pub(crate) fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let vvm = safety::program()?;
-    let own = format!("sqlite:{}?allow=overlay", folder.path().join("storage.db").display());
-    let (storage, ttl_ms) = (args.storage.clone().unwrap_or(own), 1000);
+    let storage = format!("sqlite:{}?allow=overlay", folder.path().join("storage.db").display());
+    let ttl_ms = 1000;
     #[cfg(feature = "postgres")]
     let (storage, ttl_ms, _server) = if args.postgres {
         let server = servers::postgres::Postgres::start(&servers::target(), &["once"], &[])?;

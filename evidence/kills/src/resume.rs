@@ -30,12 +30,9 @@ pub(crate) struct Args {
     /// The seed of the files and of the moments of the kills; random if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// The storage; a SQLite file of its own if not given.
-    #[arg(long)]
-    storage: Option<String>,
-    /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage.
+    /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage instead of SQLite files.
     #[cfg(feature = "scylla")]
-    #[arg(long, value_name = "NODES", conflicts_with = "storage")]
+    #[arg(long, value_name = "NODES")]
     cassandra: Option<std::num::NonZeroU8>,
     /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
     #[arg(long)]
@@ -57,28 +54,22 @@ const TTL_ON_CASSANDRA_MS: u64 = 3000;
 const LONGEST_COPY: Duration = Duration::from_secs(300);
 
 /// Kills until the promised number is reached.
-pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     #[cfg(feature = "scylla")]
-    let mut args = args;
-    #[cfg(feature = "scylla")]
-    let _cluster = match args.cassandra {
-        Some(nodes) => {
-            let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
-            let url = cluster.url("resumption");
-            runtime.block_on(vvm_storage::init_storage(&url))?;
-            args.storage = Some(url);
-            args.ttl_ms = Some(args.ttl_ms.unwrap_or(TTL_ON_CASSANDRA_MS));
-            Some(cluster)
-        }
-        None => None,
-    };
-    runtime.block_on(kill_leaders(&args))
+    if let Some(nodes) = args.cassandra {
+        let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
+        let url = cluster.url("resumption");
+        runtime.block_on(vvm_storage::init_storage(&url))?;
+        return runtime.block_on(kill_leaders(args, Some(&url), TTL_ON_CASSANDRA_MS));
+    }
+    runtime.block_on(kill_leaders(args, None, TTL_MS))
 }
 
-async fn kill_leaders(args: &Args) -> Result<(), Box<dyn Error>> {
+/// On a storage, or on a file for each copy.
+async fn kill_leaders(args: &Args, storage: Option<&str>, ttl_ms: u64) -> Result<(), Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    let ttl_ms = args.ttl_ms.unwrap_or(TTL_MS);
+    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
     println!("seed {seed}: three processes, TTL {ttl_ms} ms; kills {} leaders", args.kills);
     let mut rng = Rng::with_seed(seed);
     let (mut kills, mut copies, mut steps) = (0, 0, 0);
@@ -87,10 +78,11 @@ async fn kill_leaders(args: &Args) -> Result<(), Box<dyn Error>> {
         let place = tempfile::tempdir()?;
         let (from, to) = (place.path().join("from"), place.path().join("to"));
         fill(&from, &mut rng)?;
-        let own = format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
+        let own = || format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
+        let url = storage.map_or_else(own, str::to_owned);
         let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
-        let mut copiers = Copiers::start(args, own, &name, &from, &to).await?;
+        let mut copiers = Copiers::start(url, ttl_ms, &name, &from, &to).await?;
         // If a leader is killed between the rename of a file and its document, its successor makes that one
         // file again.
         let (mut before, mut again) = (BTreeMap::new(), 0);
@@ -150,13 +142,12 @@ struct Copiers {
 impl Copiers {
     /// Starts them.
     async fn start(
-        args: &Args,
-        own_storage: String,
+        url: String,
+        ttl_ms: u64,
         name: &str,
         from: &Path,
         to: &Path,
     ) -> Result<Self, Box<dyn Error>> {
-        let url = args.storage.clone().unwrap_or(own_storage);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = ElectionsTtlStorage::new(vvm_storage::open(&url, Arc::clone(&clock)).await?);
         let arguments = [
@@ -166,7 +157,7 @@ impl Copiers {
             ["--name".into(), name.into()],
             ["--piece".into(), PIECE.to_string().into()],
             ["--pause-ms".into(), PAUSE.as_millis().to_string().into()],
-            ["--ttl-ms".into(), args.ttl_ms.unwrap_or(TTL_MS).to_string().into()],
+            ["--ttl-ms".into(), ttl_ms.to_string().into()],
         ];
         let mut copiers = Self {
             storage,
