@@ -20,7 +20,7 @@ use candidate::{Candidate, Pace};
 use event::{Counts, Event};
 use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
-use leadership_log::{LeadershipLog, Phase, Report};
+use leadership_log::{LeadershipLog, Report};
 use network::{Conditions, Network};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::{
@@ -72,8 +72,6 @@ pub(crate) struct Plan {
     pub(crate) duration: Duration,
     /// The seed of the faults.
     pub(crate) seed: u64,
-    /// How far the clock of one Cassandra node is ahead of the others.
-    pub(crate) ahead: Duration,
     /// Instead of all other faults: so many fail-overs of each kind.
     pub(crate) fail_overs: Option<u32>,
 }
@@ -83,11 +81,11 @@ pub(crate) struct Plan {
 /// # Errors
 /// Violations, required events that did not happen, and failures of the run itself.
 pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
-    let Plan { duration, seed, ahead, fail_overs } = plan;
+    let Plan { duration, seed, fail_overs } = plan;
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
     let mut servers: Box<dyn FaultyServers> = match storage {
-        Storage::Scylla => Box::new(Servers::cassandra(ahead)?),
+        Storage::Scylla => Box::new(Servers::cassandra()?),
         Storage::Dynamodb => Box::new(Servers::dynamodb()?),
         Storage::Etcd => Box::new(Servers::etcd()?),
         Storage::Kubernetes => Box::new(Servers::kubernetes()?),
@@ -209,12 +207,12 @@ impl Run<'_> {
     fn inject_all(&mut self, schedule: &mut Schedule, duration: Duration) -> Result<(), String> {
         let forging = duration / 3;
         let faults_until = self.began.after(duration - forging);
-        self.pass("no fault", TTL.get() * 2)?;
+        self.watch(TTL.get() * 2, Instant::NEVER)?;
         while SystemClock::read() < faults_until || !schedule.is_complete_round() {
             let Some(fault) = schedule.next() else { break };
             self.inject(fault, &mut schedule.rng)?;
             let pause = TTL.get().mul_f64(1.0 + schedule.rng.f64());
-            self.pass("no fault", pause)?;
+            self.watch(pause, Instant::NEVER)?;
         }
         // Each kind of answer is drawn by chance, and a leader whose messages are held back may have none to
         // write: a short run may need another turn.
@@ -239,7 +237,7 @@ impl Run<'_> {
         }
         for _ in 0..times {
             for &fault in &kinds {
-                self.pass("no fault", TTL.get().mul_f64(1.0 + rng.f64()))?;
+                self.watch(TTL.get().mul_f64(1.0 + rng.f64()), Instant::NEVER)?;
                 self.inject(fault, rng)?;
             }
         }
@@ -268,10 +266,9 @@ impl Run<'_> {
         };
         self.watch(lasts, deadline)?;
         deletion.map_or(Ok(()), |what| self.delete(what))?;
-        let until = SystemClock::read();
         self.network.set_all(Conditions::NORMAL);
         self.servers.repair()?;
-        self.wait_for_recovery(fault.to_string(), from, until)
+        self.wait_for_recovery(fault.to_string())
     }
 
     fn delete(&self, what: Deletion) -> Result<(), String> {
@@ -281,7 +278,7 @@ impl Run<'_> {
     }
 
     /// Waits until every slot has a leader again after the servers answer.
-    fn wait_for_recovery(&mut self, name: String, from: Instant, until: Instant) -> Result<(), String> {
+    fn wait_for_recovery(&mut self, name: String) -> Result<(), String> {
         let repaired = SystemClock::read();
         let mut recovered = None;
         self.interruption.wait_until(RECOVERY, || {
@@ -290,10 +287,9 @@ impl Run<'_> {
             recovered = self.leaderships.recovered(repaired);
             Ok(recovered.is_some())
         })?;
-        if recovered.is_none() {
-            return Err(format!("after {name} a slot had no leader for {RECOVERY:?}"));
-        }
-        self.report.phases.push(Phase { name, from, until, recovered });
+        let recovered =
+            recovered.ok_or_else(|| format!("after {name} a slot had no leader for {RECOVERY:?}"))?;
+        self.report.recovered.push((name, recovered));
         Ok(())
     }
 
@@ -303,19 +299,10 @@ impl Run<'_> {
         self.pace.send_replace(Pace::Fast);
         self.network.set_all(Conditions::forging(0.6));
         self.watch(lasts, Instant::NEVER)?;
-        let until = SystemClock::read();
         self.network.set_all(Conditions::NORMAL);
         self.pace.send_replace(Pace::Normal);
-        self.wait_for_recovery("many forged answers".into(), from, until)?;
-        self.pass("no fault", TTL.get() * 2)
-    }
-
-    fn pass(&mut self, name: &str, lasts: Duration) -> Result<(), String> {
-        let from = SystemClock::read();
-        self.watch(lasts, Instant::NEVER)?;
-        let until = SystemClock::read();
-        self.report.phases.push(Phase { name: name.into(), from, until, recovered: None });
-        Ok(())
+        self.wait_for_recovery("many forged answers".into())?;
+        self.watch(TTL.get() * 2, Instant::NEVER)
     }
 
     /// Checks the log for `lasts`. After `none_from`, no candidate may lead.

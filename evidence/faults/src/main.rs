@@ -22,7 +22,7 @@ struct CommandLine {
     #[arg(long, required_unless_present = "histories")]
     faults: bool,
     /// Records what clients ask and are answered under such faults, and checks the history with porcupine. Needs Go.
-    #[arg(long, conflicts_with_all = ["faults", "ahead", "fail_overs"])]
+    #[arg(long, conflicts_with_all = ["faults", "fail_overs"])]
     histories: bool,
     /// Only these storages, separated by commas; default all.
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -33,10 +33,6 @@ struct CommandLine {
     /// The seed of the faults. The default is random.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many seconds the clock of one Cassandra node is ahead of the others. Needs Debian's package
-    /// `faketime`.
-    #[arg(long, default_value_t = 0)]
-    ahead: u32,
     /// Only fail-overs, each kind so many times. PostgreSQL and MariaDB have them.
     #[arg(long)]
     fail_overs: Option<u32>,
@@ -70,10 +66,9 @@ fn main() -> ExitCode {
         eprintln!("test-drivers: {error}");
         return ExitCode::FAILURE;
     }
-    let CommandLine { faults: _, histories, only, duration, seed, ahead, fail_overs } = CommandLine::parse();
+    let CommandLine { faults: _, histories, only, duration, seed, fail_overs } = CommandLine::parse();
     let default = if histories { histories::DEFAULT_DURATION } else { faults::DEFAULT_DURATION };
     let duration = duration.map_or(default, Duration::from_secs);
-    let ahead = Duration::from_secs(ahead.into());
     let storages: Vec<Storage> = match only.is_empty() {
         true => {
             Storage::value_variants().iter().copied().filter(|one| histories || one.is_server()).collect()
@@ -90,7 +85,7 @@ fn main() -> ExitCode {
         let ran = if histories {
             histories::run(storage, duration, seed)
         } else {
-            faults::run(storage, faults::Plan { duration, seed, ahead, fail_overs })
+            faults::run(storage, faults::Plan { duration, seed, fail_overs })
         };
         if let Err(why) = ran {
             eprintln!("{}: FAILED: {why}", storage.name());

@@ -141,7 +141,7 @@ impl Place {
                 place.settle(runtime, clock)?;
                 return Ok(place);
             }
-            Storage::Scylla => Box::new(Servers::cassandra(Duration::ZERO)?),
+            Storage::Scylla => Box::new(Servers::cassandra()?),
             Storage::Dynamodb => Box::new(Servers::dynamodb()?),
             Storage::Etcd => Box::new(Servers::etcd()?),
             Storage::Kubernetes => Box::new(Servers::kubernetes()?),

@@ -237,11 +237,6 @@ impl Span {
         (!overlap.is_zero())
             .then(|| format!("slot {slot}: {one} may act for {overlap:?} after the claim of {two}"))
     }
-
-    /// Returns how long it led within `from..until`.
-    fn within(&self, from: Instant, until: Instant) -> std::time::Duration {
-        self.began.max(from).until(self.acts_until().min(until))
-    }
 }
 
 impl LeadershipLog {
@@ -259,12 +254,6 @@ impl LeadershipLog {
             log.violates(conflict);
         }
         count
-    }
-
-    /// Returns the share of `from..until` in which a slot was led, on average.
-    pub(super) fn led(&self, from: Instant, until: Instant) -> f64 {
-        let led: Duration = self.log().spans.iter().map(|span| span.within(from, until)).sum();
-        led.as_secs_f64() / from.until(until).as_secs_f64() / f64::from(SLOTS.get())
     }
 
     /// Returns how long after `since` every slot had a leader; `None` if a slot had none yet.
@@ -290,19 +279,10 @@ const REQUIRED: [Event; 8] = [
     Event::DeposedRefused,
 ];
 
-/// A part of a run.
-#[derive(Debug)]
-pub(super) struct Phase {
-    pub(super) name: String,
-    pub(super) from: Instant,
-    pub(super) until: Instant,
-    /// How long after the fault every slot had a leader; `None` without a fault.
-    pub(super) recovered: Option<Duration>,
-}
-
 #[derive(Default, Debug)]
 pub(super) struct Report {
-    pub(super) phases: Vec<Phase>,
+    /// Each fault, and how long after it every slot had a leader.
+    pub(super) recovered: Vec<(String, Duration)>,
 }
 
 impl Report {
@@ -315,19 +295,15 @@ impl Report {
                 began.until(SystemClock::read()).as_secs_f64(),
                 counts.ambiguous()
             ),
-            "                         times    led  longest time without a leader afterwards".into(),
+            "                         times  longest time without a leader afterwards".into(),
         ];
-        let mut kinds: BTreeMap<&str, Vec<&Phase>> = BTreeMap::new();
-        for phase in &self.phases {
-            kinds.entry(&phase.name).or_default().push(phase);
+        let mut kinds: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+        for (fault, recovered) in &self.recovered {
+            kinds.entry(fault).or_default().push(*recovered);
         }
-        for (name, phases) in kinds {
-            let led: f64 = phases.iter().map(|phase| log.led(phase.from, phase.until)).sum();
-            let led = led / phases.len() as f64 * 100.0;
-            let longest = phases.iter().filter_map(|phase| phase.recovered).max();
-            let longest =
-                longest.map_or_else(|| "-".to_owned(), |span| format!("{:.2} s", span.as_secs_f64()));
-            lines.push(format!("{name:24} {:5}  {led:3.0} %  {longest}", phases.len()));
+        for (name, recovered) in kinds {
+            let longest = recovered.iter().max().copied().unwrap_or_default().as_secs_f64();
+            lines.push(format!("{name:24} {:5}  {longest:.2} s", recovered.len()));
         }
         lines.extend(counts.all().into_iter().map(|(what, times)| format!("{times:6}  {what}")));
         lines.join("\n")
@@ -382,14 +358,6 @@ mod tests {
         assert!(span(1, 0, Some(6)).conflict(&two).is_some_and(|what| what.contains("1s")));
         assert!(span(2, 0, Some(4)).conflict(&two).is_some_and(|what| what.contains("follows")));
         assert!(span(1, 0, None).conflict(&two).is_some());
-    }
-
-    #[test]
-    fn share_counts_only_time_within_the_range() {
-        let led = span(1, 1, Some(9));
-        assert_eq!(led.within(at(0), at(20)).as_secs(), 7);
-        assert_eq!(led.within(at(3), at(5)).as_secs(), 2);
-        assert_eq!(led.within(at(10), at(20)).as_secs(), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 use futures_util::TryStreamExt as _;
 use object_store::{ObjectStore as _, ObjectStoreExt as _, aws::AmazonS3Builder, path::Path};
 use servers::{
-    cassandra,
+    cassandra::Cassandra,
     dynamodb::DynamoDbLocal,
     etcd,
     kubernetes::{Kubernetes, kubectl},
@@ -22,7 +22,6 @@ use std::{
     num::NonZeroU32,
     ops::DerefMut,
     path::PathBuf,
-    time::Duration,
 };
 use vvm_storage::ElectionKey;
 
@@ -146,11 +145,10 @@ impl Servers {
     ///
     /// The client library learns the other nodes from the first one, and uses the port of its first
     /// connection. So the proxies of a candidate listen on the nodes' addresses, at a port for that candidate.
-    pub(super) fn cassandra(ahead: Duration) -> Result<Self, String> {
-        let plan = cassandra::Plan::of(3).with_a_clock_ahead(ahead);
-        let mut cluster = plan.start(&servers::target()).map_err(text)?;
+    pub(super) fn cassandra() -> Result<Self, String> {
+        let mut cluster = Cassandra::start(3, &servers::target()).map_err(text)?;
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
-        let name = format!("Apache Cassandra 5.0.5, {plan}, replication 3");
+        let name = "Apache Cassandra 5.0.5, 3 nodes, replication 3".to_owned();
         let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
         let act = move |index: usize, act: Act| act.on(&mut cluster.nodes()[index]);
         Ok(Self { front: None, ..Self::new(name, Protocol::Cql, addresses, url, act)? })
