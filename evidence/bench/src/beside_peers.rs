@@ -7,7 +7,7 @@ use crate::{
     process::{self, init_storage},
     report::{Failure, Figure, Unit},
 };
-use harness::MemoryGroup;
+use harness::{MemoryGroup, has_ended};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::{
     built::{CLIENT_GO, CLIENT_GO_VERSION},
@@ -421,7 +421,7 @@ struct Outcome {
 #[derive(Clone, Copy)]
 struct Work {
     since: Instant,
-    process: i32,
+    process: Pid,
 }
 
 fn trial(
@@ -449,7 +449,7 @@ fn trial(
     let struck = SystemClock::read();
     blow.strike(&holder, renewing, scene)?;
     let next = wait_for_work(scene, 1, ttl * GIVES_UP);
-    let both_ran = next.is_some() && acts(work.process);
+    let both_ran = next.is_some() && !has_ended(work.process);
     // Ends the command that a killed program has left running.
     holder.kill_at_once();
     drop((first, second));
@@ -473,17 +473,11 @@ fn works(scene: &Path) -> Vec<Work> {
     let said = fs::read_to_string(scene).unwrap_or_default();
     let work = |line: &str| {
         let (since, process) = line.split_once(' ')?;
-        Some(Work { since: Instant::from_nanos(since.parse().ok()?), process: process.parse().ok()? })
+        let process = Pid::from_raw(process.parse().ok()?)?;
+        Some(Work { since: Instant::from_nanos(since.parse().ok()?), process })
     };
     // A line that is still being written has no line break.
     said.split_inclusive('\n').filter_map(|line| work(line.strip_suffix('\n')?)).collect()
-}
-
-/// Whether a process runs. A zombie does not.
-fn acts(process: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-    // The name may contain blanks and brackets; the last bracket ends it (proc(5)).
-    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }
 
 /// How many candidates wait.

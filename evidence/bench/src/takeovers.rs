@@ -4,7 +4,7 @@ use crate::{
     process::{self, init_storage, take_overs},
     report::{Failure, Figure, Unit},
 };
-use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, has_ended, is_permitted};
+use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, forward, has_ended, is_permitted};
 use rustix::process::{Signal, kill_process};
 use serde::Deserialize;
 use servers::{
@@ -13,12 +13,13 @@ use servers::{
     owned::{self, StartError},
     postgres::{Pooler, Postgres},
 };
-use std::{any::Any, env, fs, io, net::SocketAddr, path::PathBuf, process::Command, time::Duration};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    runtime::{Builder, Runtime},
-    task::JoinSet,
+use std::{
+    any::Any,
+    env, fs, io,
+    net::{SocketAddr, SocketAddrV4},
+    path::PathBuf,
+    process::Command,
+    time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
 
@@ -198,7 +199,6 @@ fn renewed_at(trial: &Trial) -> Result<Instant, Failure> {
 pub(crate) fn between_machines(quick: bool) -> Result<Vec<Figure>, Failure> {
     let rounds = if quick { 2 } else { 10 };
     let machines = [Machine::make(0)?, Machine::make(1)?];
-    let forwarder = Forwarder::new()?;
     let mut figures = Vec::new();
     for start in PLACES {
         let Some(place) = start()? else { continue };
@@ -208,7 +208,7 @@ pub(crate) fn between_machines(quick: bool) -> Result<Vec<Figure>, Failure> {
         }
         for machine in &machines {
             for server in &place.addresses {
-                forwarder.forward(&machine.gateway, *server)?;
+                forward(SocketAddrV4::new(machine.gateway.parse()?, server.port()), *server);
             }
         }
         figures.extend(place.measure(&machines, rounds)?);
@@ -264,35 +264,6 @@ fn ip(arguments: &str) -> Result<(), Failure> {
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let needs = "needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN";
     Err(format!("no network namespace: `ip {arguments}` said: {said} ({needs})").into())
-}
-
-/// Dropping it ends all connections.
-struct Forwarder {
-    tasks: Runtime,
-}
-
-impl Forwarder {
-    fn new() -> io::Result<Self> {
-        Ok(Self { tasks: Builder::new_multi_thread().worker_threads(1).enable_all().build()? })
-    }
-
-    /// Forwards connections from the port of `server` at `gateway` to `server`.
-    fn forward(&self, gateway: &str, server: SocketAddr) -> io::Result<()> {
-        let listener = self.tasks.block_on(TcpListener::bind((gateway, server.port())))?;
-        self.tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            // An error ends the measurement, since no candidate connects any more.
-            while let Ok((mut client, _)) = listener.accept().await {
-                connections.spawn(async move {
-                    if let Ok(mut server) = TcpStream::connect(server).await {
-                        let _ended = client.set_nodelay(true).and(server.set_nodelay(true));
-                        let _ended = copy_bidirectional(&mut client, &mut server).await;
-                    }
-                });
-            }
-        });
-        Ok(())
-    }
 }
 
 /// A storage. Dropping it ends its servers.

@@ -15,7 +15,7 @@ pub use processes::{
     gives_user_namespaces, has_ended, is_permitted, lets_us_make_groups, own_group, remove_group, state,
 };
 pub use program::{Finished, Program, Run, Running, Trial, settle};
-pub use storage::{Obstruction, Outage, Usurper};
+pub use storage::{Obstruction, Outage, Usurper, forward};
 pub use terminal::{Lines, PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};
 

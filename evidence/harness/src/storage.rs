@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, lis
 use std::{
     env,
     io::{Read as _, Write as _},
-    net::{Shutdown, SocketAddrV4, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream},
     num::NonZeroU32,
     os::fd::OwnedFd,
     process::Stdio,
@@ -310,13 +310,16 @@ impl Forwarding {
 impl Proxy {
     /// Creates a proxy to the server at this address. It does not listen yet.
     fn to(server: String) -> Self {
+        // On the server's host: clients of a cluster expect each node at its own host and at the port of the URL.
+        let host = *server.parse::<SocketAddrV4>().unwrap().ip();
+        Self::at(SocketAddrV4::new(host, 0), server)
+    }
+
+    fn at(address: SocketAddrV4, server: String) -> Self {
         // No process of a trial inherits it.
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        // It listens on the server's host: clients of a cluster expect each node at its own host and at the
-        // port of the URL.
-        let host = *server.parse::<SocketAddrV4>().unwrap().ip();
-        bind(&socket, &SocketAddrV4::new(host, 0)).unwrap();
+        bind(&socket, &address).unwrap();
         let address = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap();
         Self { socket: Some(socket), server, address, forwarding: Arc::default() }
     }
@@ -334,14 +337,19 @@ impl Proxy {
                     let _small_and_often = from.set_nodelay(true);
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
                     let forwarding = Arc::clone(&forwarding);
-                    thread::spawn(move || forward(from, to, &forwarding));
+                    thread::spawn(move || relay(from, to, &forwarding));
                 }
             }
         });
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, forwarding: &Forwarding) {
+/// Forwards connections at an address to a server, until this process ends.
+pub fn forward(at: SocketAddrV4, server: SocketAddr) {
+    Proxy::at(at, server.to_string()).listen();
+}
+
+fn relay(mut from: TcpStream, mut to: TcpStream, forwarding: &Forwarding) {
     let mut buffer = vec![0; 1 << 14];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         forwarding.wait();
