@@ -106,18 +106,6 @@ impl MariaDb {
         self.statement("START SLAVE")
     }
 
-    /// Ends it so that its files can be copied, and copies them.
-    fn copied(&mut self) -> Result<Copy, StartError> {
-        self.statement("SET GLOBAL innodb_fast_shutdown = 1")?;
-        self.server.end(Signal::TERM)?;
-        Copy::of(self.folder.path(), PREFIX)
-    }
-
-    fn start_again(&mut self) -> Result<(), StartError> {
-        self.server.start_again()?;
-        if self.is_primary { self.promote() } else { Ok(()) }
-    }
-
     /// Waits until a replica has all that was written here so far.
     ///
     /// # Errors
@@ -191,10 +179,6 @@ impl MariaDb {
 }
 
 impl Replicated for MariaDb {
-    fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
     fn version(&self) -> &str {
         &self.programs.version
     }
@@ -220,27 +204,15 @@ impl Replicated for MariaDb {
         Ok(())
     }
 
-    fn kill(&mut self) -> Result<(), StartError> {
-        self.server.kill()
+    fn start_again(&mut self) -> Result<(), StartError> {
+        self.server.start_again()?;
+        if self.is_primary { self.promote() } else { Ok(()) }
     }
 
-    fn restart(&mut self) -> Result<(), StartError> {
-        self.kill()?;
-        self.start_again()
-    }
-
-    fn stop(&mut self) -> io::Result<()> {
-        self.server.stop()
-    }
-
-    fn go_on(&mut self) -> io::Result<()> {
-        self.server.go_on()
-    }
-
-    fn copy(&mut self) -> Result<Copy, StartError> {
-        let copy = self.copied()?;
-        self.start_again()?;
-        Ok(copy)
+    fn copied(&mut self) -> Result<Copy, StartError> {
+        self.statement("SET GLOBAL innodb_fast_shutdown = 1")?;
+        self.server.end(Signal::TERM)?;
+        Copy::of(self.folder.path(), PREFIX)
     }
 
     fn restore(&mut self, copy: &Copy, statement: &str) -> Result<(), StartError> {

@@ -166,18 +166,13 @@ impl Postgres {
 }
 
 impl Replicated for Postgres {
-    fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
     fn version(&self) -> &str {
         &self.programs.version
     }
 
     /// It streams under the name `standby`. Maven's programs have no `pg_basebackup`.
     fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError> {
-        self.server.end(Signal::INT)?;
-        let folder = Copy::of(self.folder.path(), PREFIX)?.into_folder();
+        let folder = self.copied()?.into_folder();
         let source = format!(
             "primary_conninfo = 'host=127.0.0.1 port={} user={USER} application_name=standby'\n",
             self.address().port()
@@ -186,7 +181,7 @@ impl Replicated for Postgres {
         let configuration = OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
         configuration.and_then(|mut file| file.write_all(source.as_bytes()))?;
         fs::write(data.join("standby.signal"), "")?;
-        self.restart()?;
+        self.start_again()?;
         let standby = Self::at(address, self.programs.clone(), folder, &[])?;
         standby.wait_for_standby(false)?;
         Ok(standby)
@@ -200,11 +195,6 @@ impl Replicated for Postgres {
 
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError> {
         self.set("synchronous_standby_names", if waits { "standby" } else { "" })
-    }
-
-    fn restart(&mut self) -> Result<(), StartError> {
-        self.kill()?;
-        self.server.start_again()
     }
 
     fn kill(&mut self) -> Result<(), StartError> {
@@ -224,11 +214,9 @@ impl Replicated for Postgres {
         self.signal(Signal::CONT)
     }
 
-    fn copy(&mut self) -> Result<Copy, StartError> {
+    fn copied(&mut self) -> Result<Copy, StartError> {
         self.server.end(Signal::INT)?;
-        let copy = Copy::of(self.folder.path(), PREFIX)?;
-        self.restart()?;
-        Ok(copy)
+        Copy::of(self.folder.path(), PREFIX)
     }
 
     /// There is no statement here that a server of this kind needs.

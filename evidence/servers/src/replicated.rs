@@ -4,11 +4,12 @@
 use crate::{
     built::Artifact,
     free_address, in_memory,
-    owned::{StartError, system},
+    owned::{Server, StartError, system},
 };
 use std::{
     fs, io,
     net::SocketAddr,
+    ops::DerefMut,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -16,10 +17,7 @@ use std::{
 use tempfile::TempDir;
 
 /// A server with its data in a folder. It is a primary, or a standby that copies what its primary writes.
-pub trait Replicated: Sized + 'static {
-    /// Its address for clients: the same after a restart.
-    fn address(&self) -> SocketAddr;
-
+pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
     /// Its version, as its program prints it.
     fn version(&self) -> &str;
 
@@ -53,31 +51,58 @@ pub trait Replicated: Sized + 'static {
     ///
     /// # Errors
     /// See [`StartError`].
-    fn kill(&mut self) -> Result<(), StartError>;
+    fn kill(&mut self) -> Result<(), StartError> {
+        (**self).kill()
+    }
+
+    /// Starts it again, with its data, after it has ended.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn start_again(&mut self) -> Result<(), StartError> {
+        (**self).start_again()
+    }
 
     /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
     ///
     /// # Errors
     /// See [`StartError`].
-    fn restart(&mut self) -> Result<(), StartError>;
+    fn restart(&mut self) -> Result<(), StartError> {
+        self.kill()?;
+        self.start_again()
+    }
 
     /// Stops it as it stands (`SIGSTOP`).
     ///
     /// # Errors
     /// When the system refuses.
-    fn stop(&mut self) -> io::Result<()>;
+    fn stop(&mut self) -> io::Result<()> {
+        (**self).stop()
+    }
 
     /// Lets it go on.
     ///
     /// # Errors
     /// When the system refuses.
-    fn go_on(&mut self) -> io::Result<()>;
+    fn go_on(&mut self) -> io::Result<()> {
+        (**self).go_on()
+    }
+
+    /// Ends it so that its files can be copied, and copies them.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    fn copied(&mut self) -> Result<Copy, StartError>;
 
     /// Copies its files. Restarts it.
     ///
     /// # Errors
     /// See [`StartError`].
-    fn copy(&mut self) -> Result<Copy, StartError>;
+    fn copy(&mut self) -> Result<Copy, StartError> {
+        let copy = self.copied()?;
+        self.start_again()?;
+        Ok(copy)
+    }
 
     /// Ends it without notice, and starts it with the files of a copy. Carries out `statement` before it accepts writes.
     ///
