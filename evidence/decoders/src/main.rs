@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{num::NonZeroU32, panic, process::ExitCode, time::Duration};
 use vvm_cli::warm::protocol::FromApp;
 use vvm_host::once::Periods;
+use vvm_storage::testing;
 
 /// Runs each decoder on changed inputs.
 #[derive(Debug, Parser)]
@@ -38,62 +39,34 @@ struct Decoder {
     decodes: fn(&[u8]) -> bool,
 }
 
+const fn decoder(name: &'static str, corpus: &'static str, decodes: fn(&[u8]) -> bool) -> Decoder {
+    Decoder { name, corpus, decodes }
+}
+
 const DECODERS: [Decoder; 11] = [
-    Decoder {
-        name: "frames between guardian, host, keeper and shim",
-        corpus: include_str!("../corpus/frames.txt"),
-        decodes: vvm_containment::decodes,
-    },
-    Decoder {
-        name: "lines of a warm app",
-        corpus: include_str!("../corpus/warm.txt"),
-        decodes: |bytes| FromApp::of_line(bytes).is_ok(),
-    },
-    Decoder {
-        name: "packets of MariaDB",
-        corpus: include_str!("../corpus/mysql.txt"),
-        decodes: vvm_storage::mysql::decodes,
-    },
-    Decoder {
-        name: "answers of etcd",
-        corpus: include_str!("../corpus/etcd.txt"),
-        decodes: vvm_storage::etcd::decodes,
-    },
-    Decoder {
-        name: "Leases of Kubernetes",
-        corpus: include_str!("../corpus/leases.txt"),
-        decodes: vvm_storage::kubernetes::decodes,
-    },
-    Decoder {
-        name: "cells",
-        corpus: include_str!("../corpus/cells.txt"),
-        decodes: vvm_storage::cells::decodes,
-    },
-    Decoder {
-        name: "columns of databases",
-        corpus: include_str!("../corpus/columns.txt"),
-        decodes: vvm_storage::testing::decodes_columns,
-    },
-    Decoder {
-        name: "requests to step down",
-        corpus: include_str!("../corpus/step_downs.txt"),
-        decodes: vvm_storage::testing::decodes_step_down,
-    },
-    Decoder {
-        name: "periods of `vvm once`",
-        corpus: include_str!("../corpus/periods.txt"),
-        decodes: |bytes| {
-            let periods = serde_json::from_slice::<Periods>(bytes);
-            periods.map(|periods| periods.decide("2026-11-25", NonZeroU32::MIN)).is_ok()
-        },
-    },
-    Decoder {
-        name: "documents of instances",
-        corpus: include_str!("../corpus/documents.txt"),
-        decodes: is_instance,
-    },
-    Decoder { name: "addresses", corpus: include_str!("../corpus/addresses.txt"), decodes: is_address },
+    decoder(
+        "frames between guardian, host, keeper and shim",
+        include_str!("../corpus/frames.txt"),
+        vvm_containment::decodes,
+    ),
+    decoder("lines of a warm app", include_str!("../corpus/warm.txt"), |bytes| {
+        FromApp::of_line(bytes).is_ok()
+    }),
+    decoder("packets of MariaDB", include_str!("../corpus/mysql.txt"), vvm_storage::mysql::decodes),
+    decoder("answers of etcd", include_str!("../corpus/etcd.txt"), vvm_storage::etcd::decodes),
+    decoder("Leases of Kubernetes", include_str!("../corpus/leases.txt"), vvm_storage::kubernetes::decodes),
+    decoder("cells", include_str!("../corpus/cells.txt"), vvm_storage::cells::decodes),
+    decoder("columns of databases", include_str!("../corpus/columns.txt"), testing::decodes_columns),
+    decoder("requests to step down", include_str!("../corpus/step_downs.txt"), testing::decodes_step_down),
+    decoder("periods of `vvm once`", include_str!("../corpus/periods.txt"), is_periods),
+    decoder("documents of instances", include_str!("../corpus/documents.txt"), is_instance),
+    decoder("addresses", include_str!("../corpus/addresses.txt"), is_address),
 ];
+
+fn is_periods(bytes: &[u8]) -> bool {
+    let periods = serde_json::from_slice::<Periods>(bytes);
+    periods.map(|periods| periods.decide("2026-11-25", NonZeroU32::MIN)).is_ok()
+}
 
 fn is_instance(bytes: &[u8]) -> bool {
     let Ok(id) = DocumentId::new(b"primary-only/jobs\0a".to_vec()) else { return false };
