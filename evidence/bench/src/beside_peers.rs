@@ -123,8 +123,8 @@ fn at_once(
     thread::scope(|scope| {
         let begin = |program, number| {
             scope.spawn(move || {
-                let scene =
-                    folder.join(format!("{}-{}-{number}", ComparedProgram::name(program), blow.name()));
+                let name = format!("{}-{blow:?}-{number}", ComparedProgram::name(program));
+                let scene = folder.join(name.to_lowercase());
                 trial(program, blow, &scene, ttl)
             })
         };
@@ -377,18 +377,6 @@ impl Blow {
             Self::OutOfMemory => "out of memory, for the process that renews",
             Self::Hang => "hang: the process that renews is stopped",
             Self::KillAll => "kill -9 of all its processes, as of a machine",
-        }
-    }
-
-    /// For the names of elections: of small letters and hyphens.
-    fn name(self) -> &'static str {
-        match self {
-            Self::TermToOne => "term",
-            Self::TermToAll => "term-all",
-            Self::KillOne => "kill",
-            Self::OutOfMemory => "memory",
-            Self::Hang => "hang",
-            Self::KillAll => "kill-all",
         }
     }
 

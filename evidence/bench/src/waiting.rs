@@ -93,7 +93,7 @@ fn per_minute(name: &str, number: f64) -> Figure {
 fn table(state: &str, candidates: &[Vec<Used>]) -> Vec<Figure> {
     let sums = candidates.iter().map(|processes| processes.iter().copied().sum()).collect::<Vec<Used>>();
     let mut figures = Vec::new();
-    for Quantity { what, unit, of, at_most } in QUANTITIES {
+    for (what, unit, of, at_most) in QUANTITIES {
         let sum = Figure::new(format!("{state}: {what}"), unit, sums.iter().map(of).collect());
         figures.push(match at_most.filter(|_| state == WAIT) {
             Some(goal) => sum.median_at_most(goal),
@@ -110,41 +110,15 @@ fn table(state: &str, candidates: &[Vec<Used>]) -> Vec<Figure> {
     figures
 }
 
-/// A quantity of [`Used`].
-struct Quantity {
-    what: &'static str,
-    unit: Unit,
-    of: fn(&Used) -> f64,
-    /// The goal of a waiting candidate.
-    at_most: Option<f64>,
-}
+/// A quantity of [`Used`]: its name and unit, and the goal of a waiting candidate.
+type Quantity = (&'static str, Unit, fn(&Used) -> f64, Option<f64>);
 
 const QUANTITIES: [Quantity; 5] = [
-    Quantity {
-        what: "PSS",
-        unit: Unit::Megabytes,
-        of: |used| used.proportional as f64 / 1e6,
-        at_most: Some(2.5),
-    },
-    Quantity {
-        what: "private memory",
-        unit: Unit::Megabytes,
-        of: |used| used.private as f64 / 1e6,
-        at_most: None,
-    },
-    Quantity {
-        what: "sum of RSS",
-        unit: Unit::Megabytes,
-        of: |used| used.resident as f64 / 1e6,
-        at_most: None,
-    },
-    Quantity {
-        what: "CPU in a minute",
-        unit: Unit::Milliseconds,
-        of: |used| used.cpu.as_secs_f64() * 1e3,
-        at_most: Some(15.0),
-    },
-    Quantity { what: "wake-ups", unit: Unit::PerMinute, of: |used| used.wake_ups, at_most: None },
+    ("PSS", Unit::Megabytes, |used| used.proportional as f64 / 1e6, Some(2.5)),
+    ("private memory", Unit::Megabytes, |used| used.private as f64 / 1e6, None),
+    ("sum of RSS", Unit::Megabytes, |used| used.resident as f64 / 1e6, None),
+    ("CPU in a minute", Unit::Milliseconds, |used| used.cpu.as_secs_f64() * 1e3, Some(15.0)),
+    ("wake-ups", Unit::PerMinute, |used| used.wake_ups, None),
 ];
 
 /// A process of `vvm` itself, not of its command.

@@ -115,17 +115,7 @@ impl Storage {
         !matches!(self, Self::Mem | Self::Sqlite)
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Mem => "mem",
-            Self::Sqlite => "sqlite",
-            Self::Scylla => "scylla",
-            Self::Dynamodb => "dynamodb",
-            Self::Etcd => "etcd",
-            Self::Kubernetes => "kubernetes",
-            Self::Mysql => "mysql",
-            Self::Postgres => "postgres",
-            Self::S3 => "s3",
-        }
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }

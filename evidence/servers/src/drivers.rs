@@ -126,18 +126,8 @@ impl Outcome {
 }
 
 impl Driver {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Mem => "mem",
-            Self::Sqlite => "sqlite",
-            Self::Scylla => "scylla",
-            Self::Postgres => "postgres",
-            Self::Mysql => "mysql",
-            Self::Etcd => "etcd",
-            Self::Kubernetes => "kubernetes",
-            Self::Dynamodb => "dynamodb",
-            Self::S3 => "s3",
-        }
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Returns the variable that names a server that runs already, the tests for it, their modules, and what is not
@@ -177,7 +167,7 @@ impl Driver {
         }
         match self {
             Self::Mem | Self::Sqlite => {
-                let suites = suites(&["suites"], &[self.name()], &[])?;
+                let suites = suites(&["suites"], &[&self.name()], &[])?;
                 // Two processes can't share memory.
                 let end_to_end = (self == Self::Sqlite).then(cases::on_files).transpose()?;
                 Ok(Outcome { suites, end_to_end, place: "this machine".into() })
