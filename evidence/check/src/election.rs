@@ -16,8 +16,7 @@ mod world;
 use crate::{
     Args,
     assumption::Assumption,
-    notes::Notes,
-    search::{self, Model, SAMPLE},
+    search::{self, Model, Notes, SAMPLE},
 };
 use event::{Event, What};
 use scenarios::Scenario;

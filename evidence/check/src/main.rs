@@ -9,7 +9,6 @@
 mod assumption;
 mod containment;
 mod election;
-mod notes;
 mod search;
 mod warm;
 

@@ -1,6 +1,5 @@
 //! The search of a [`Model`]: breadth first, so the first story of a violation is a shortest one.
 
-use crate::notes::Notes;
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeSet, HashSet},
@@ -52,6 +51,34 @@ pub(crate) struct Found<E> {
     pub(crate) notes: Notes,
     /// The events up to the violation, if there is one.
     pub(crate) path: Vec<E>,
+}
+
+/// What was reached on the way, and its story if one is told.
+#[derive(Default, Debug)]
+pub(crate) struct Notes {
+    pub(crate) reached: BTreeSet<&'static str>,
+    pub(crate) story: Option<Vec<String>>,
+    /// The first invariant that was broken, and how.
+    pub(crate) violation: Option<String>,
+}
+
+impl Notes {
+    pub(crate) fn reach(&mut self, what: &'static str) {
+        self.reached.insert(what);
+    }
+
+    pub(crate) fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(what());
+        }
+    }
+
+    /// Notes a broken invariant. The first one stands.
+    pub(crate) fn violated(&mut self, invariant: &str, how: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(format!("{invariant}: {}", how()));
+        }
+    }
 }
 
 /// How a state was met first. The first one was not met by an event.

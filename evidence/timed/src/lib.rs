@@ -5,14 +5,13 @@
 //! failure counts at once. This package is for tests only.
 #![forbid(unsafe_code)]
 
-mod busy;
 mod late;
 mod probes;
 pub mod records;
 
-pub use busy::loaded;
 use late::{Millis, Missed, Verdict, judge};
 use probes::Probes;
+pub use probes::loaded;
 use std::{
     fmt,
     sync::{Mutex, PoisonError},

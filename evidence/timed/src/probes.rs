@@ -1,4 +1,5 @@
-//! The probes of an attempt: each processor, the kernel's count of waiting, and the disk of temporary files.
+//! The probes of an attempt: each processor, the kernel's count of waiting, and the disk of temporary files. And a busy
+//! machine, to try them.
 
 use crate::late::{Lateness, Span};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
@@ -8,6 +9,7 @@ use std::{
     io,
     num::NonZeroU64,
     os::unix::fs::FileExt as _,
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -86,7 +88,7 @@ impl Probes {
 }
 
 /// The processors that this process may use.
-pub(crate) fn processors() -> impl Iterator<Item = usize> {
+fn processors() -> impl Iterator<Item = usize> {
     // Without an answer, one thread that is not pinned.
     let allowed = sched_getaffinity(None).ok();
     let is_allowed =
@@ -95,10 +97,30 @@ pub(crate) fn processors() -> impl Iterator<Item = usize> {
 }
 
 /// Pins this thread to a processor. If that is refused, the kernel chooses one.
-pub(crate) fn pin(processor: usize) {
+fn pin(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     let _refused = sched_setaffinity(None, &set);
+}
+
+/// Runs `act` while so many threads spin on each processor.
+pub fn loaded<T>(loops: usize, act: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        for processor in processors().flat_map(|processor| std::iter::repeat_n(processor, loops)) {
+            let over = &over;
+            scope.spawn(move || {
+                pin(processor);
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let result = panic::catch_unwind(AssertUnwindSafe(act));
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    result.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 /// Measures how late a processor runs a thread that has slept.
@@ -308,7 +330,6 @@ fn parse(answer: &[u8]) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loaded;
 
     #[test]
     fn total_is_taken_from_the_line_of_some() {

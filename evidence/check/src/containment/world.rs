@@ -3,7 +3,10 @@
 //! A process that runs has its turn before time passes. It may be stopped, crash or hang at any moment, so a turn may
 //! come at any time, or never.
 
-use crate::{assumption::Assumption, notes::Notes, search::Model};
+use crate::{
+    assumption::Assumption,
+    search::{Model, Notes},
+};
 use ielections::Ttl;
 use std::{collections::VecDeque, time::Duration};
 use vvm_clock::Instant;

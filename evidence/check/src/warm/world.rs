@@ -1,6 +1,9 @@
 //! [`World`]: a host with its machine, a tree with two participants, and a lease.
 
-use crate::{assumption::Assumption, notes::Notes, search::Model};
+use crate::{
+    assumption::Assumption,
+    search::{Model, Notes},
+};
 use ielections::Epoch;
 use std::{
     collections::VecDeque,
