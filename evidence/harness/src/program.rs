@@ -396,9 +396,13 @@ impl Trial {
 
     /// Locks the storage until the value is dropped. No other process can write meanwhile.
     pub fn lock_storage(&self) -> rusqlite::Connection {
+        self.locked("BEGIN IMMEDIATE")
+    }
+
+    pub(super) fn locked(&self, begin: &str) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.folder.path().join("leader.db")).unwrap();
         connection.busy_timeout(HANG_LIMIT).unwrap();
-        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        connection.execute_batch(begin).unwrap();
         connection
     }
 

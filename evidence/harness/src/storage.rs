@@ -3,7 +3,7 @@
 //! `cargo xtask test-drivers` names the server: the URL in `VVM_TEST_STORAGE`, and its host and port in
 //! `VVM_TEST_STORAGE_AT`. Cases about files are in the module `files`, which does not run on a server.
 
-use super::{Attempt, HANG_LIMIT, Program, Trial};
+use super::{Attempt, Program, Trial};
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use std::{
@@ -77,17 +77,6 @@ enum Kind {
 }
 
 impl Obstruction {
-    pub(super) fn put(trial: &Trial) -> Self {
-        if Trial::is_on_a_server() {
-            let proxy = Proxy::to(address());
-            return Self { url: behind(&proxy), kind: Kind::Proxy(proxy) };
-        }
-        let connection = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-        connection.busy_timeout(HANG_LIMIT).unwrap();
-        connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        Self { url: trial.storage(), kind: Kind::Lock { _connection: connection } }
-    }
-
     /// Removes the obstacle.
     pub fn remove(self) {
         if let Kind::Proxy(mut proxy) = self.kind {
@@ -101,18 +90,6 @@ impl Obstruction {
 pub struct Outage {
     _lock: Option<rusqlite::Connection>,
     paused: Option<Arc<Forwarding>>,
-}
-
-impl Outage {
-    pub(super) fn of(trial: &Trial) -> Self {
-        match &trial.proxy {
-            Some(proxy) => {
-                proxy.forwarding.pause();
-                Self { _lock: None, paused: Some(Arc::clone(&proxy.forwarding)) }
-            }
-            None => Self { _lock: Some(trial.lock_storage()), paused: None },
-        }
-    }
 }
 
 impl Drop for Outage {
@@ -186,12 +163,19 @@ impl Trial {
 
     /// Keeps every candidate from opening the storage.
     pub fn obstruct(&self) -> Obstruction {
-        Obstruction::put(self)
+        if Self::is_on_a_server() {
+            let proxy = Proxy::to(address());
+            return Obstruction { url: behind(&proxy), kind: Kind::Proxy(proxy) };
+        }
+        let kind = Kind::Lock { _connection: self.locked("BEGIN EXCLUSIVE") };
+        Obstruction { url: self.storage(), kind }
     }
 
     /// Starts an outage, which ends when the value is dropped.
     pub fn outage(&self) -> Outage {
-        Outage::of(self)
+        let paused = self.proxy.as_ref().map(|proxy| Arc::clone(&proxy.forwarding));
+        paused.iter().for_each(|forwarding| forwarding.pause());
+        Outage { _lock: paused.is_none().then(|| self.lock_storage()), paused }
     }
 
     /// Deletes the record of slot 1. Its leader is lost when it notices that at its next renewal.
