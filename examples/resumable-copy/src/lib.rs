@@ -152,11 +152,6 @@ impl Plan {
         Ok(Self { files })
     }
 
-    /// Returns the sum of all lengths.
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
-    }
-
     /// Returns a digest of names and lengths. A copy must not continue with another plan.
     pub fn digest(&self) -> Digest {
         self.files.iter().fold(Digest::default(), |digest, file| {

@@ -6,8 +6,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
-use primary_only::{Handle, Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
+use primary_only::{Outcome, RegistryBuilder, RegistryConfig, ServiceHandle};
 use resumable_copy::{Copies, Plan, Progress};
 use std::{
     error::Error, io::IsTerminal as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc,
@@ -117,36 +116,21 @@ async fn copy(
     clock: Arc<dyn Clock>,
 ) -> Result<Progress, String> {
     let copy = copies.get_or_create(name, begin).await.map_err(|error| error.to_string())?.handle;
-    let bar = bar(&copy);
+    let is_watched = std::io::stderr().is_terminal();
     let outcome = loop {
         tokio::select! {
             biased;
             outcome = copy.completed() => break outcome,
-            () = clock.sleep(Duration::from_millis(100)) => show(&bar, &copy),
+            () = clock.sleep(Duration::from_secs(1)) => {
+                let Progress { files, bytes, steps, .. } = copy.task().progress();
+                if is_watched {
+                    eprintln!("resumable-copy: {bytes} bytes, {files} files, {steps} steps");
+                }
+            }
         }
     };
-    show(&bar, &copy);
-    bar.abandon();
     match outcome {
         Outcome::Completed => Ok(copy.task().progress()),
         other => Err(other.to_string()),
     }
-}
-
-fn bar(copy: &Handle<Copies>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let total = Plan::of(&copy.task().progress().from).map_or(0, |plan| plan.bytes());
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {msg}");
-    let bar = ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_position(copy.task().progress().bytes);
-    bar.reset_eta();
-    bar
-}
-
-fn show(bar: &ProgressBar, copy: &Handle<Copies>) {
-    let progress = copy.task().progress();
-    bar.set_position(progress.bytes);
-    bar.set_message(format!("{} files, {} steps", progress.files, progress.steps));
 }
