@@ -212,7 +212,7 @@ impl ComparedProgram {
     /// Starts a candidate that runs the command of `scene` when it leads.
     fn start(&self, scene: &Path, ttl: Duration, number: usize) -> io::Result<Candidate> {
         let name = scene.file_name().unwrap_or_default();
-        let mut command = owned::command(&self.program)?;
+        let mut command = owned::command(&self.program);
         match &self.how {
             How::Etcdctl { endpoint } => {
                 // Before version 3.4, the default was another protocol.

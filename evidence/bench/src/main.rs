@@ -128,10 +128,6 @@ impl Measurement {
 }
 
 fn main() -> ExitCode {
-    if let Some(error) = servers::owned::guard() {
-        eprintln!("bench: {error}");
-        return ExitCode::FAILURE;
-    }
     match run(&CommandLine::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,10 +3,10 @@
 use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
 use rustix::io::Errno;
-use servers::owned::GUARD;
+use servers::owned::DIES_WITH_ITS_OWNER;
 use std::{
     env, fs, io,
-    process::{self, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -70,9 +70,8 @@ pub(crate) fn start_command(
     options: &[&str],
     command: &[&str],
 ) -> Result<Running, Failure> {
-    let (own, id) = (env::current_exe()?.display().to_string(), process::id().to_string());
     let run = trial.run(command.iter().copied()).with(options.iter().copied());
-    Ok(run.through([&[&own, GUARD, &id], before].concat()).start())
+    Ok(run.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
 }
 
 /// Returns what makes an error of the kernel's account of a process.

@@ -6,7 +6,7 @@ mod faults;
 
 use clap::{Parser, ValueEnum};
 use faults::histories;
-use servers::{objects::CREDENTIALS, owned};
+use servers::objects::CREDENTIALS;
 use std::{
     env, io,
     os::unix::process::CommandExt,
@@ -62,10 +62,6 @@ pub(crate) enum Storage {
 }
 
 fn main() -> ExitCode {
-    if let Some(error) = owned::guard() {
-        eprintln!("test-drivers: {error}");
-        return ExitCode::FAILURE;
-    }
     let CommandLine { faults: _, histories, only, duration, seed, fail_overs } = CommandLine::parse();
     let default = if histories { histories::DEFAULT_DURATION } else { faults::DEFAULT_DURATION };
     let duration = duration.map_or(default, Duration::from_secs);

@@ -30,11 +30,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(feature = "scylla", feature = "postgres"))]
-    if let Some(error) = servers::owned::guard() {
-        eprintln!("kills: {error}");
-        return ExitCode::FAILURE;
-    }
     let command = Command::parse();
     let failed = if matches!(command, Command::Job) { once::JOB_FAILED.into() } else { ExitCode::FAILURE };
     match run(command) {

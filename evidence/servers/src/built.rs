@@ -119,7 +119,6 @@ impl Artifact {
         let wanted = "a JDK, 17 or later, and Maven";
         let missing = |cause| StartError::Missing { program: "mvn".into(), wanted, cause };
         let fetched = owned::command("mvn")
-            .map_err(missing)?
             .args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
             .current_dir(&folder)
             .stdin(Stdio::null())

@@ -52,7 +52,7 @@ impl Suite<'_> {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(system)?;
         }
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = owned::command(cargo).map_err(system)?;
+        let mut command = owned::command(cargo);
         command
             // As for the workspace's own tests, whose build is reused.
             .args(["test", "--locked", "--no-fail-fast", "--workspace", "--all-features"])

@@ -207,7 +207,7 @@ const OPENS: [&str; 15] = [
 ];
 
 fn command(jars: &Path, node: &NodeConfiguration) -> Result<Command, StartError> {
-    let mut java = owned::command("java")?;
+    let mut java = owned::command("java");
     java.arg(format!("-Dcassandra.config=file://{}", node.main_file().display()))
         .arg(format!("-Dcassandra.storagedir={}", node.folder.display()))
         .arg(format!("-Dlogback.configurationFile={}", node.log_file().display()))

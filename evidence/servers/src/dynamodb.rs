@@ -70,7 +70,7 @@ fn plan(jars: &Path, folder: &Path, address: SocketAddr) -> Plan {
         // 3 s on two idle cores.
         patience: Duration::from_secs(90),
         command: Box::new(move || {
-            let mut java = owned::command("java")?;
+            let mut java = owned::command("java");
             // A small heap and quick compilation. The native SQLite library is among the jars.
             java.args(["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1"])
                 .arg(format!("-Djava.library.path={}", jars.display()))

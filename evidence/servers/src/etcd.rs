@@ -5,7 +5,7 @@ use crate::{
     built::GoServer,
     certificates::{self, ForServer},
     free_address,
-    owned::{Plan, Server, StartError, is_a_server},
+    owned::{self, Plan, Server, StartError, is_a_server},
 };
 use std::{
     env, io,
@@ -175,9 +175,8 @@ impl Cluster {
                 // A second on an idle machine.
                 patience: Duration::from_secs(60),
                 command: Box::new(move || {
-                    // Dies with the thread that starts it, also in a test, which guards none.
-                    let mut etcd = Command::new("setpriv");
-                    etcd.arg("--pdeathsig=KILL").arg(&program).args(&arguments);
+                    let mut etcd = owned::command(&program);
+                    etcd.args(&arguments);
                     Ok(etcd)
                 }),
                 // Once it knows a leader of a majority.

@@ -65,7 +65,7 @@ impl Kubernetes {
             log: folder.path().join("log"),
             // 3 s on two idle cores.
             patience: Duration::from_secs(120),
-            command: Box::new(move || command(&program, &home, address, &etcd_url)),
+            command: Box::new(move || Ok(command(&program, &home, address, &etcd_url))),
             // The namespace is created by the server itself, after it is ready.
             is_ready: Box::new(move || {
                 kubectl(&config, &["get", "--raw=/readyz"]) && kubectl(&config, &["get", "ns/default"])
@@ -109,8 +109,8 @@ pub fn kubectl(config: &Path, arguments: &[&str]) -> bool {
     ended.is_ok_and(|status| status.success())
 }
 
-fn command(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> Result<Command, StartError> {
-    let mut server = owned::command(program)?;
+fn command(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> Command {
+    let mut server = owned::command(program);
     let file = |name: &str| folder.join(name).display().to_string();
     let port = address.port();
     server
@@ -128,7 +128,7 @@ fn command(program: &Path, folder: &Path, address: SocketAddr, etcd: &str) -> Re
         .arg(format!("--service-account-signing-key-file={}", file("server.key")))
         .args(["--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount"])
         .arg("--endpoint-reconciler-type=none");
-    Ok(server)
+    server
 }
 
 fn kubeconfig(address: SocketAddr) -> String {

@@ -6,7 +6,7 @@ mod drivers;
 
 use clap::Parser;
 use drivers::Driver;
-use servers::{cassandra::Plan, owned};
+use servers::cassandra::Plan;
 use std::{process::ExitCode, time::Duration};
 
 /// The suites of every driver, on real servers.
@@ -32,10 +32,6 @@ struct CommandLine {
 }
 
 fn main() -> ExitCode {
-    if let Some(error) = owned::guard() {
-        eprintln!("test-drivers: {error}");
-        return ExitCode::FAILURE;
-    }
     let CommandLine { only, nodes, ahead, all_cases, all_servers } = CommandLine::parse();
     let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
     let all_passed = drivers::run(&only, &cluster, all_cases, all_servers);

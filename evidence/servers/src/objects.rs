@@ -92,7 +92,7 @@ impl Product {
         let objects = folder.join("objects");
         let mut command = match self {
             Self::Versitygw | Self::VersitygwBeside => {
-                let mut versitygw = owned::command(path)?;
+                let mut versitygw = owned::command(path);
                 versitygw.env("ROOT_ACCESS_KEY", id).env("ROOT_SECRET_KEY", secret);
                 // Without the option each request has a connection of its own.
                 versitygw.args(["--keep-alive", "--quiet", "--port", &address.to_string(), "posix"]);
@@ -102,7 +102,7 @@ impl Product {
                 versitygw
             }
             Self::MinIo => {
-                let mut minio = owned::command(path)?;
+                let mut minio = owned::command(path);
                 minio.env("MINIO_ROOT_USER", id).env("MINIO_ROOT_PASSWORD", secret).env("MINIO_CI_CD", "1");
                 let console = free_address()?.to_string();
                 minio.args(["server", "--quiet", "--address", &address.to_string()]);
@@ -110,7 +110,7 @@ impl Product {
                 minio
             }
             Self::Azurite => {
-                let mut node = owned::command("node")?;
+                let mut node = owned::command("node");
                 node.arg(path.join("node_modules/azurite/dist/src/blob/main.js"));
                 // Versions of the interface that it does not know are new, and change nothing that is used here.
                 node.args(["--skipApiVersionCheck", "--disableTelemetry", "--silent"]);
@@ -124,7 +124,7 @@ impl Product {
                 node
             }
             Self::S3Mock => {
-                let mut java = owned::command("java")?;
+                let mut java = owned::command("java");
                 java.args(["-Xms64m", "-Xmx256m", "-XX:TieredStopAtLevel=1"])
                     // A dependency brings another logger.
                     .arg("-Dorg.springframework.boot.logging.LoggingSystem=none")

@@ -1,61 +1,31 @@
 //! Processes that end with their owner: each is killed on drop, and by the kernel when the owner dies. [`Server`]
 //! is one that is ready at some time, and can be started again.
-//!
-//! The child must request that signal itself, and unsafe code would be needed to do so between fork and exec.
-//! So the owner starts its own program a second time: [`guard`] requests the signal and executes the server.
-//! A program that owns processes calls it first.
 
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    env,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fmt,
     fs::File,
     io,
     net::{SocketAddr, TcpStream},
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 use vvm_clock::SystemClock;
 
-/// The first argument of a program that becomes another one.
-pub const GUARD: &str = "guard";
+/// What a command line begins with whose process dies with the thread that starts it. The child must request that signal
+/// itself, and unsafe code would be needed to do so between fork and exec.
+pub const DIES_WITH_ITS_OWNER: [&str; 2] = ["setpriv", "--pdeathsig=KILL"];
 
 /// Returns a command that dies with this process. The caller adds arguments.
 ///
 /// Spawn it from the main thread: the kernel kills it when the *thread* that spawned it ends.
-///
-/// # Errors
-/// The path of this program is unknown.
-pub fn command(program: impl AsRef<OsStr>) -> io::Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
-    command.arg(GUARD).arg(std::process::id().to_string()).arg(program);
-    Ok(command)
-}
-
-/// Executes the server if this program was started to guard one. Returns an error if that failed, and `None`
-/// if it was started for another purpose.
-pub fn guard() -> Option<io::Error> {
-    let mut arguments = env::args_os().skip(1);
-    let is_guard = arguments.next().is_some_and(|first| first == GUARD);
-    is_guard.then(|| become_command(arguments))
-}
-
-/// Requests the signal, and executes the command behind [`GUARD`] in the arguments. Returns why it could not.
-fn become_command(mut arguments: impl Iterator<Item = OsString>) -> io::Error {
-    let wrong = || io::Error::other("`guard` is followed by an owner and a command");
-    let owner = arguments.next().and_then(|owner| owner.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    let (Some(owner), Some(program)) = (owner, arguments.next()) else { return wrong() };
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return error.into();
-    }
-    // The kernel does not report an owner that died before the line above.
-    if getppid() != Some(owner) {
-        return io::Error::other("the owner is gone");
-    }
-    Command::new(program).args(arguments).exec()
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let [setpriv, option] = DIES_WITH_ITS_OWNER;
+    let mut command = Command::new(setpriv);
+    command.arg(option).arg(program);
+    command
 }
 
 /// A running server.
