@@ -43,7 +43,8 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         }
         candidates.push(candidate);
     }
-    let requests = Requests::start(&other_trial)?;
+    let [leading, waiting] = counted(&other_trial)?;
+    let requests = || Ok::<_, Failure>([leading.read()?, waiting.read()?]);
     SystemClock::block_for(SETTLED);
 
     let processes =
@@ -52,11 +53,16 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         expect(processes, if number == 0 { "vvm, vvm-host, vvm-keeper" } else { "vvm, vvm-host" })?;
     }
     let before = processes.iter().map(|all| Used::each(all)).collect::<Result<Vec<_>, _>>()?;
-    let requests_before = requests.read()?;
+    let requests_before = requests()?;
     let began = SystemClock::read();
     SystemClock::block_for(watched);
-    let counted = requests.read()?.since(requests_before, minutes_since(began));
-    requests.end();
+    let (requests, requested_for) = (requests()?, minutes_since(began));
+    let [leads, waits] = [0, 1].map(|at| (requests[at] - requests_before[at]) / requested_for);
+    // The standby first: it must not lead.
+    for Counted { candidate, .. } in [waiting, leading] {
+        candidate.signal(Signal::TERM);
+        candidate.finish();
+    }
     let minutes = minutes_since(began);
     let after = processes.iter().map(|all| Used::each(all)).collect::<Result<Vec<_>, _>>()?;
 
@@ -66,9 +72,9 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let spent = spent.collect::<Vec<_>>();
     let (leading, waiting) = spent.split_at(1);
     let mut figures = table(WAIT, waiting);
-    figures.push(per_minute("waiting: requests to the storage", counted.waiting));
+    figures.push(per_minute("waiting: requests to the storage", waits));
     figures.extend(table(LEAD, leading));
-    figures.push(per_minute("leading: requests to the storage", counted.leading));
+    figures.push(per_minute("leading: requests to the storage", leads));
     Ok(figures)
 }
 
@@ -205,47 +211,13 @@ impl iter::Sum for Used {
 
 const METRIC: &str = "vvm_storage_calls_total{";
 
-/// A leader and a standby that serve metrics.
-struct Requests {
-    leading: Counted,
-    waiting: Counted,
-}
-
-/// The requests of each.
-#[derive(Clone, Copy, Debug)]
-struct Count {
-    leading: f64,
-    waiting: f64,
-}
-
-impl Requests {
-    fn start(trial: &Trial) -> Result<Self, Failure> {
-        let mut leading = Counted::start(trial)?;
-        leading.candidate.stdout.wait_for("alone");
-        let mut waiting = Counted::start(trial)?;
-        waiting.candidate.stderr.wait_for("waiting for leadership");
-        Ok(Self { leading, waiting })
-    }
-
-    fn read(&self) -> Result<Count, Failure> {
-        Ok(Count { leading: self.leading.read()?, waiting: self.waiting.read()? })
-    }
-
-    /// Ends both, the standby first: it must not lead.
-    fn end(self) {
-        for candidate in [self.waiting.candidate, self.leading.candidate] {
-            candidate.signal(Signal::TERM);
-            candidate.finish();
-        }
-    }
-}
-
-impl Count {
-    /// Those in a minute since `before`, which was read `minutes` ago.
-    fn since(self, before: Self, minutes: f64) -> Self {
-        let each = |now: f64, before: f64| (now - before) / minutes;
-        Self { leading: each(self.leading, before.leading), waiting: each(self.waiting, before.waiting) }
-    }
+/// Starts a leader and a standby that serve metrics.
+fn counted(trial: &Trial) -> Result<[Counted; 2], Failure> {
+    let mut leading = Counted::start(trial)?;
+    leading.candidate.stdout.wait_for("alone");
+    let mut waiting = Counted::start(trial)?;
+    waiting.candidate.stderr.wait_for("waiting for leadership");
+    Ok([leading, waiting])
 }
 
 struct Counted {

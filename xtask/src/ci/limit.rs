@@ -56,11 +56,7 @@ pub(crate) fn is_interrupted() -> bool {
 /// # Errors
 /// It can't be started, took too long, or was interrupted.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    let start = SystemClock::read();
-    wait(command, || {
-        let took = SystemClock::read().since(start);
-        if took > STEP { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
-    })
+    wait(command, within(STEP))
 }
 
 /// Runs `command` to its end, at most for `limit`, and returns what it printed.
@@ -70,11 +66,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
 pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-    let start = SystemClock::read();
-    let status = wait(command, || {
-        let took = SystemClock::read().since(start);
-        if took > limit { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
-    })?;
+    let status = wait(command, within(limit))?;
     let text = |file: &mut File| {
         let mut text = Vec::new();
         file.rewind()?;
@@ -125,6 +117,14 @@ pub(crate) fn watch(
 /// Two descriptors of one position would overwrite each other.
 fn append(file: &tempfile::NamedTempFile) -> io::Result<File> {
     File::options().append(true).open(file.path())
+}
+
+fn within(limit: Duration) -> impl FnMut() -> io::Result<()> {
+    let start = SystemClock::read();
+    move || {
+        let took = SystemClock::read().since(start);
+        if took > limit { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
+    }
 }
 
 fn hangs(how: String) -> io::Error {
