@@ -33,9 +33,6 @@ pub(crate) struct Options {
     /// Build nothing: make a draft of a release on GitHub, with the files that are there.
     #[arg(long, conflicts_with_all = ["reproduce", "try"])]
     draft: bool,
-    /// First install what the build needs, by rustup and apt-get. For machines of CI.
-    #[arg(long)]
-    prepare: bool,
     /// Build nothing: install from the files that are there, show the first fail-over, and look up names from
     /// an empty root folder. `--try=deb` does one of deb, wheel, image, names.
     #[arg(long = "try", id = "try", value_name = "KIND", num_args = 0..=1, require_equals = true)]
@@ -80,23 +77,10 @@ fn carry_out(options: &Options) -> Result<(), DistError> {
     if options.reproduce {
         source.must_be_committed()?;
     }
-    if options.prepare {
-        prepare(&source)?;
-    }
     let made = build::make(&source)?;
     print!("{made}");
     if options.reproduce {
         compare(&source, &made)?;
-    }
-    Ok(())
-}
-
-/// # Errors
-/// rustup or apt-get fails.
-fn prepare(source: &Source) -> Result<(), DistError> {
-    if !source.target.has_glibc {
-        output(Command::new("rustup").args(["target", "add", &source.target.triple]))?;
-        output(Command::new("sudo").args(["apt-get", "install", "--yes", "musl-tools"]))?;
     }
     Ok(())
 }
