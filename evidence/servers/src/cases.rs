@@ -1,7 +1,6 @@
 //! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`.
 //!
-//! The tests of `vvm-cli` about files are in the module `files`, which runs on files only. All others run
-//! on files; on a server, those that the storage can change.
+//! The tests of `vvm-cli` run on files. On a server, those run that the storage can change.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -158,9 +157,6 @@ const EVERYWHERE: &[&str] = &[
     "step_down",
 ];
 
-/// Cases for files.
-const OF_FILES: &[&str] = &["files"];
-
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage
 /// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
 const OF_SERVERS: &[&str] = &[
@@ -193,11 +189,6 @@ const OF_SERVERS: &[&str] = &[
     "step_down::named_standby_leads_next_among_several",
     "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
-
-/// Runs all cases, each trial on a file of its own.
-pub(crate) fn on_files() -> Result<Cases, String> {
-    suite(&[EVERYWHERE, OF_FILES].concat(), &[]).run()
-}
 
 /// Runs cases on one server, at `url`, which contains the host and port `at`: those that the storage can change, or
 /// `all`.

@@ -24,13 +24,9 @@ use std::{
     process::Command,
 };
 
-/// The drivers.
+/// The drivers whose suites need a server. The others run with the tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Driver {
-    /// In this process's memory.
-    Mem,
-    /// On a file in a temporary folder.
-    Sqlite,
     /// On Apache Cassandra, or the cluster at `VVM_TEST_SCYLLA=host:port`.
     Scylla,
     /// On PostgreSQL 17 (`VVM_TEST_POSTGRES_PROGRAMS=folder` names the programs of another), or the database
@@ -109,8 +105,7 @@ pub(crate) fn run(only: &[Driver], cluster: &Plan, all_cases: bool, all_servers:
 struct Outcome {
     /// The suites of the driver itself.
     suites: Cases,
-    /// The end-to-end cases; `None` if processes can't share the storage, or the server is not started by
-    /// this program.
+    /// The end-to-end cases; `None` if the server is not started by this program, or has no time for them.
     end_to_end: Option<Cases>,
     place: String,
 }
@@ -132,9 +127,8 @@ impl Driver {
 
     /// Returns the variable that names a server that runs already, the tests for it, their modules, and what is not
     /// run there.
-    fn named(self) -> Option<(&'static str, &'static [&'static str], &'static [&'static str], &'static str)> {
-        Some(match self {
-            Self::Mem | Self::Sqlite => return None,
+    fn named(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
+        match self {
             Self::Scylla => (SCYLLA, OPEN, &[], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
                 let modules = &["suites", "handles", "hints"];
@@ -153,25 +147,18 @@ impl Driver {
                 (S3, &["objects"], &["suites", "handles"], not_run)
             }
             Self::Dynamodb => (DYNAMODB, &["dynamodb"], &[], ""),
-        })
+        }
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, cluster: &Plan, all_cases: bool, all_servers: bool) -> Result<Outcome, String> {
-        if let Some((variable, tests, modules, not_run)) = self.named()
-            && let Ok(place) = env::var(variable)
-        {
+        let (variable, tests, modules, not_run) = self.named();
+        if let Ok(place) = env::var(variable) {
             let cases = suites(tests, modules, &[(variable, &place)])?;
             let left_out = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
             return Ok(Outcome::of_suites(cases, place + &left_out));
         }
         match self {
-            Self::Mem | Self::Sqlite => {
-                let suites = suites(&["suites"], &[&self.name()], &[])?;
-                // Two processes can't share memory.
-                let end_to_end = (self == Self::Sqlite).then(cases::on_files).transpose()?;
-                Ok(Outcome { suites, end_to_end, place: "this machine".into() })
-            }
             Self::Scylla => on_cassandra(cluster, all_cases),
             Self::Postgres => on_postgres(all_cases),
             Self::Mysql => on_mysql(all_cases),
