@@ -11,8 +11,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{
-    Document, DocumentId, DocumentLimits, FenceState, Incarnation, Limits, Page, ReadError, Scan, Slot,
-    WriteError,
+    Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
@@ -58,32 +57,24 @@ async fn silence<T>() -> T {
     std::future::pending().await
 }
 
-/// A write under a leadership, until it is answered or dropped.
-struct InFlight<'world> {
-    world: &'world World,
-    incarnation: Incarnation,
-}
+/// Does something when a call is answered or dropped.
+struct AtEnd<F: FnMut()>(F);
 
-impl<'world> InFlight<'world> {
-    fn begin(world: &'world World, incarnation: Incarnation) -> Self {
-        world.write_begins(incarnation);
-        Self { world, incarnation }
-    }
-}
-
-impl Drop for InFlight<'_> {
+impl<F: FnMut()> Drop for AtEnd<F> {
     fn drop(&mut self) {
-        self.world.write_ends(self.incarnation);
+        (self.0)();
     }
 }
 
 impl RemoteStorage {
     async fn write(&self, write: Write) -> Result<Outcome, WriteError> {
         let sent = self.world.sent(self.process, &write);
-        let _in_flight = match write {
-            Write::Delete(..) => None,
-            _ => write.leadership().map(|leadership| InFlight::begin(&self.world, leadership)),
-        };
+        let leadership = write.leadership().filter(|_| !matches!(write, Write::Delete(..)));
+        let world = &self.world;
+        let _in_flight = leadership.map(|leadership| {
+            world.write_begins(leadership);
+            AtEnd(move || world.write_ends(leadership))
+        });
         let journey = self.world.draw_journey();
         let (answer, answered) = oneshot::channel();
         let travel = travel(Arc::clone(&self.world), sent, write, journey, answer);
@@ -250,7 +241,7 @@ impl SysVvmStorage for RemoteStorage {
         let process = self.process;
         self.world.fence_read_begins(process, key);
         self.world.asks_documents(process);
-        let _reading = Reading { storage: self, key };
+        let _reading = AtEnd(|| self.world.fence_read_ends(process, key));
         let look = move |world: &World| {
             world.fence_read_ends(process, key);
             world.look(|records, now| records.fence_state(key, now))
@@ -302,15 +293,3 @@ const LIMITS: DocumentLimits = DocumentLimits {
     max_batch_bytes: 50_000,
     max_page: 2,
 };
-
-/// A read of a fence, until it is answered or dropped.
-struct Reading<'storage> {
-    storage: &'storage RemoteStorage,
-    key: u32,
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.storage.world.fence_read_ends(self.storage.process, self.key);
-    }
-}
