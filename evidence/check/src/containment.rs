@@ -11,7 +11,6 @@ use crate::{
     assumption::Assumption,
     search::{self, Part},
 };
-use std::collections::BTreeSet;
 use world::{What, World};
 
 const GUARDIAN: &str = "a command at level guardian";
@@ -74,12 +73,8 @@ fn part(name: &'static str, dropped: Option<Assumption>, faults: u8, depth: usiz
 pub(crate) fn check(args: &Args) -> bool {
     let (faults, depth) = (args.faults.unwrap_or(3), args.depth.unwrap_or(26));
     let parts = [GUARDIAN, GROUP].map(|name| part(name, args.drop, faults, depth));
-    let parts: Vec<_> = parts.into_iter().filter(|part| args.is_wanted(part.name)).collect();
-    let reached: BTreeSet<_> = match args.scenario {
-        Some(_) => BTreeSet::new(),
-        None => REACHED.into_iter().chain(HAPPENS.into_iter().map(|(what, _)| what.told())).collect(),
-    };
-    let mut holds = parts.is_empty() || search::search_all(&parts, search::SAMPLE, &reached);
+    let reached = REACHED.into_iter().chain(HAPPENS.into_iter().map(|(what, _)| what.told()));
+    let mut holds = args.search(parts, search::SAMPLE, reached);
     if args.is_whole() {
         holds &= crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I4 or I6", |dropped| {
             search::length_of(&part(GUARDIAN, Some(dropped), 2, 20))

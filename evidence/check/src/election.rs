@@ -21,7 +21,6 @@ use crate::{
 use event::{Event, What};
 use scenarios::Scenario;
 use settings::Settings;
-use std::collections::BTreeSet;
 use world::World;
 
 impl Model for World {
@@ -74,21 +73,13 @@ pub(crate) fn check_cells(args: &Args) -> bool {
 }
 
 fn search_all(args: &Args, sample: u128, all: &[Scenario], reached: &[&'static str]) -> bool {
-    let scenarios = all.iter().filter(|scenario| args.is_wanted(scenario.name)).cloned();
-    let scenarios: Vec<Scenario> = scenarios
-        .map(|scenario| {
-            let (faults, depth) = (scenario.faults, scenario.depth);
-            scenario.within(args.faults.unwrap_or(faults), args.depth.unwrap_or(depth))
-        })
-        .collect();
     let settings = Settings { kill_share: args.kill_share, dropped: args.drop, only: None };
-    let faults = scenarios.iter().flat_map(Scenario::faults).map(What::told);
-    let reached: BTreeSet<_> = match args.scenario {
-        Some(_) => BTreeSet::new(),
-        None => reached.iter().copied().chain(faults).collect(),
-    };
-    let parts: Vec<_> = scenarios.iter().map(|scenario| scenario.part(&settings)).collect();
-    parts.is_empty() || search::search_all(&parts, sample, &reached)
+    let parts = all.iter().map(|scenario| {
+        let (faults, depth) = (args.faults.unwrap_or(scenario.faults), args.depth.unwrap_or(scenario.depth));
+        scenario.clone().within(faults, depth).part(&settings)
+    });
+    let faults = all.iter().flat_map(Scenario::faults).map(What::told);
+    args.search(parts, sample, reached.iter().copied().chain(faults))
 }
 
 /// Searches the scenarios on servers of which some are promoted. What the model takes for granted is shown, too.

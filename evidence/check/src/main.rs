@@ -14,6 +14,7 @@ mod warm;
 
 use assumption::Assumption;
 use clap::{Parser, ValueEnum};
+use search::{Model, Part};
 use std::{fs, process::ExitCode};
 use vvm_clock::SystemClock;
 
@@ -59,8 +60,17 @@ enum Check {
 }
 
 impl Args {
-    fn is_wanted(&self, scenario: &str) -> bool {
-        scenario.contains(self.scenario.as_deref().unwrap_or_default())
+    /// Searches those parts that are asked for. If all are, all of `reached` has to be reached.
+    fn search<M: Model>(
+        &self,
+        parts: impl IntoIterator<Item = Part<M>>,
+        sample: u128,
+        reached: impl Iterator<Item = &'static str>,
+    ) -> bool {
+        let wanted = self.scenario.as_deref().unwrap_or_default();
+        let parts: Vec<_> = parts.into_iter().filter(|part| part.name.contains(wanted)).collect();
+        let reached = reached.filter(|_| wanted.is_empty()).collect();
+        parts.is_empty() || search::search_all(&parts, sample, &reached)
     }
 
     /// Whether nothing is changed or left out.

@@ -10,7 +10,6 @@ use crate::{
     assumption::Assumption,
     search::{self, Part},
 };
-use std::collections::BTreeSet;
 use vvm_cli::warm::machine::AfterStop;
 use world::{What, World};
 
@@ -72,12 +71,8 @@ fn part(after_stop: AfterStop, dropped: Option<Assumption>, faults: u8, depth: u
 pub(crate) fn check(args: &Args) -> bool {
     let (faults, depth) = (args.faults.unwrap_or(2), args.depth.unwrap_or(14));
     let parts = [AfterStop::Restart, AfterStop::Keep].map(|stop| part(stop, args.drop, faults, depth));
-    let parts: Vec<_> = parts.into_iter().filter(|part| args.is_wanted(part.name)).collect();
-    let reached: BTreeSet<_> = match args.scenario {
-        Some(_) => BTreeSet::new(),
-        None => REACHED.into_iter().chain(APP.into_iter().map(|(what, _)| what.told())).collect(),
-    };
-    let mut holds = parts.is_empty() || search::search_all(&parts, search::SAMPLE, &reached);
+    let reached = REACHED.into_iter().chain(APP.into_iter().map(|(what, _)| what.told()));
+    let mut holds = args.search(parts, search::SAMPLE, reached);
     if args.is_whole() {
         holds &= crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I1, I4 or I6", |dropped| {
             let after_stop = match dropped {
