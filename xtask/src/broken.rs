@@ -33,8 +33,8 @@ const SEEDS: &str = "10000";
 /// How many worlds of the copy have to pass without a bug.
 const SOUND_SEEDS: &str = "1000";
 
-/// The package and the file of the public suites, on a model.
-const SUITES: (&str, &str) = ("ielections", "suite");
+/// The public suites, on a model.
+const SUITES: Test = Test { package: "ielections", file: "suite", features: None, module: None };
 
 /// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
@@ -269,25 +269,29 @@ impl Copy {
 
     /// Builds the public suites, and reads the names of their cases.
     fn suites(&self) -> Result<Suites, BrokenError> {
-        let (package, file) = SUITES;
-        let mut build = self.cargo("test");
-        build.args([
-            "--no-run",
-            "--message-format=json",
-            "--package",
-            package,
-            "--all-features",
-            "--test",
-            file,
-        ]);
-        let built = output_of_build(&mut build)?;
-        let Some((program, _)) = test_programs(&built).pop() else {
-            return Err(BrokenError::Build(said(&built.stderr)));
-        };
+        let (program, _) = self.tests(SUITES)?.remove(0);
         let listed = said(&output("suite", Command::new(&program).arg("--list"))?.stdout);
         let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
         let cases = tests.filter_map(|test| Some((test.split_once("::")?.1.to_owned(), test.to_owned())));
         Ok(Suites { program, cases: cases.collect() })
+    }
+
+    /// Builds a test. Returns its programs, of which there is one at least, each with the folder of its package.
+    fn tests(&self, test: Test) -> Result<Vec<(PathBuf, PathBuf)>, BrokenError> {
+        let Test { package, file, features, .. } = test;
+        let mut build = self.cargo("test");
+        build.args(["--no-run", "--message-format=json", "--package", package]);
+        match file {
+            "--bins" | "--lib" => build.arg(file),
+            file => build.args(["--test", file]),
+        };
+        match features {
+            Some(features) => build.args(["--no-default-features", "--features", features]),
+            None => build.arg("--all-features"),
+        };
+        let built = output_of_build(&mut build)?;
+        let programs = test_programs(&built);
+        if programs.is_empty() { Err(BrokenError::Build(said(&built.stderr))) } else { Ok(programs) }
     }
 
     /// Judges the variants in the order of the list, as many at a time as there are processors.
@@ -337,23 +341,9 @@ impl Copy {
             }
             found.by.push(variant.by_cases.join(", "));
         }
-        if let Some(Test { package, file, features, module }) = variant.by_test {
-            let mut build = self.cargo("test");
-            build.args(["--no-run", "--message-format=json", "--package", package]);
-            match file {
-                "--bins" | "--lib" => build.arg(file),
-                file => build.args(["--test", file]),
-            };
-            match features {
-                Some(features) => build.args(["--no-default-features", "--features", features]),
-                None => build.arg("--all-features"),
-            };
-            let built = output_of_build(&mut build)?;
+        if let Some(test @ Test { package, file, module, .. }) = variant.by_test {
             // Not through cargo, which would wait for the builds of other variants.
-            let programs = test_programs(&built);
-            if programs.is_empty() {
-                return Err(BrokenError::Build(said(&built.stderr)));
-            }
+            let programs = self.tests(test)?;
             let tests = programs.iter().map(|(program, folder)| {
                 let mut command = Command::new(program);
                 command.args(module).current_dir(folder).envs(scratch_variable());
