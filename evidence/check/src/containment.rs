@@ -7,8 +7,7 @@
 mod world;
 
 use crate::{
-    Args,
-    assumption::Assumption,
+    Args, Assumption,
     search::{self, Part},
 };
 use world::{What, World};

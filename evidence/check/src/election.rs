@@ -14,8 +14,7 @@ mod settings;
 mod world;
 
 use crate::{
-    Args,
-    assumption::Assumption,
+    Args, Assumption,
     search::{self, Model, Notes, SAMPLE},
 };
 use event::{Event, What};

@@ -6,8 +6,7 @@
 mod world;
 
 use crate::{
-    Args,
-    assumption::Assumption,
+    Args, Assumption,
     search::{self, Part},
 };
 use vvm_cli::warm::machine::AfterStop;

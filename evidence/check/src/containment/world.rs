@@ -4,7 +4,7 @@
 //! come at any time, or never.
 
 use crate::{
-    assumption::Assumption,
+    Assumption,
     search::{Model, Notes},
 };
 use ielections::Ttl;

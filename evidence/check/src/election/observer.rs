@@ -6,7 +6,7 @@ use super::{
     settings::{Context, Surroundings, share_of},
     world::World,
 };
-use crate::{assumption::Assumption, search::Notes};
+use crate::{Assumption, search::Notes};
 use ielections::{Entry, Epoch, Incarnation, Version};
 use vvm_clock::Instant;
 

@@ -10,7 +10,7 @@ use super::{
     settings::{Settings, Surroundings},
     world::World,
 };
-use crate::{assumption::Assumption, search::Part};
+use crate::{Assumption, search::Part};
 use ielections::Ttl;
 use std::time::Duration;
 

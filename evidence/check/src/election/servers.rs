@@ -5,7 +5,7 @@ use super::{
     process::{Request, hash_slot},
     settings::Surroundings,
 };
-use crate::assumption::Assumption;
+use crate::Assumption;
 use ielections::{Entropy as _, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{
     hash::{Hash, Hasher},

@@ -1,6 +1,6 @@
 //! What stays the same during a search, and what it notes.
 
-use crate::{assumption::Assumption, search::Notes};
+use crate::{Assumption, search::Notes};
 use ielections::{Entropy, Timing, Ttl, timing::Jitter};
 use std::{
     sync::{

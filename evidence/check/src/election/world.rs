@@ -7,7 +7,7 @@ use super::{
     servers::Servers,
     settings::{Context, Surroundings},
 };
-use crate::{assumption::Assumption, search::Notes};
+use crate::{Assumption, search::Notes};
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Vacant, Version};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;

@@ -1,7 +1,7 @@
 //! [`World`]: a host with its machine, a tree with two participants, and a lease.
 
 use crate::{
-    assumption::Assumption,
+    Assumption,
     search::{Model, Notes},
 };
 use ielections::Epoch;
