@@ -100,24 +100,7 @@ pub(super) trait FaultyServers {
 }
 
 /// What is done to a server.
-enum Act {
-    Stop,
-    GoOn,
-    Kill,
-    /// Starts it again, with its data, after it was killed.
-    Restart,
-}
-
-impl Act {
-    fn on(self, server: &mut Server) -> Result<(), String> {
-        match self {
-            Self::Stop => server.stop().map_err(text),
-            Self::GoOn => server.go_on().map_err(text),
-            Self::Kill => server.kill().map_err(text),
-            Self::Restart => server.restart().map_err(text),
-        }
-    }
-}
+type Act = fn(&mut Server) -> Result<(), String>;
 
 /// Returns the URL of a storage at these addresses.
 type UrlAt = dyn Fn(&[SocketAddr]) -> String;
@@ -150,7 +133,7 @@ impl Servers {
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
         let name = "Apache Cassandra 5.0.5, 3 nodes, replication 3".to_owned();
         let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
-        let act = move |index: usize, act: Act| act.on(&mut cluster.nodes()[index]);
+        let act = move |index: usize, act: Act| act(&mut cluster.nodes()[index]);
         Ok(Self { front: None, ..Self::new(name, Protocol::Cql, addresses, url, act)? })
     }
 
@@ -161,7 +144,7 @@ impl Servers {
         let addresses = cluster.members().iter().map(|member| member.address()).collect();
         let name = format!("{}, three members", program.version());
         let url = |at: &[SocketAddr]| format!("etcd://{}/faults?request_timeout=1s", listed(at));
-        let act = move |index: usize, act: Act| act.on(&mut cluster.members()[index]);
+        let act = move |index: usize, act: Act| act(&mut cluster.members()[index]);
         Self::new(name, Protocol::Etcd, addresses, url, act)
     }
 
@@ -222,13 +205,13 @@ impl Servers {
 
     fn stop(&mut self, index: usize) -> Result<(), String> {
         self.stopped.push(index);
-        (self.act)(index, Act::Stop)
+        (self.act)(index, |server| server.stop().map_err(text))
     }
 }
 
 /// Does something to the only server.
 fn on_one(mut server: impl DerefMut<Target = Server>) -> impl FnMut(usize, Act) -> Result<(), String> {
-    move |_, act| act.on(&mut server)
+    move |_, act| act(&mut server)
 }
 
 /// Deletes Leases by `kubectl`.
@@ -346,7 +329,7 @@ impl FaultyServers for Servers {
             }
             Fault::KillOne => {
                 self.killed.push(chosen);
-                (self.act)(chosen, Act::Kill)?;
+                (self.act)(chosen, |server| server.kill().map_err(text))?;
                 Ok(vec![Event::ServerRestarted])
             }
             _ => Ok(Vec::new()),
@@ -360,7 +343,10 @@ impl FaultyServers for Servers {
 
     fn repair(&mut self) -> Result<(), String> {
         let (stopped, killed) = (std::mem::take(&mut self.stopped), std::mem::take(&mut self.killed));
-        stopped.into_iter().try_for_each(|index| (self.act)(index, Act::GoOn))?;
-        killed.into_iter().try_for_each(|index| (self.act)(index, Act::Restart))
+        for index in stopped {
+            (self.act)(index, |server| server.go_on().map_err(text))?;
+        }
+        // With its data.
+        killed.into_iter().try_for_each(|index| (self.act)(index, |server| server.restart().map_err(text)))
     }
 }
