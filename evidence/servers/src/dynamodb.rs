@@ -4,16 +4,12 @@
 //! own in each region. It listens on every address of the machine, and has no option against that.
 
 use crate::{
+    answers,
     built::Artifact,
     free_address, in_memory,
     owned::{self, Plan, Server, StartError, is_a_server},
 };
-use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, time::Duration};
 use tempfile::TempDir;
 
 const ARTIFACT: Artifact = Artifact { group: "com.amazonaws", name: "DynamoDBLocal", version: "2.6.1" };
@@ -81,14 +77,7 @@ fn plan(jars: &Path, folder: &Path, address: SocketAddr) -> Plan {
                 .current_dir(&folder);
             Ok(java)
         }),
-        is_ready: Box::new(move || answers(address).is_ok()),
+        // It listens before it can answer, if only by a refusal.
+        is_ready: Box::new(move || answers(address, "/", "HTTP/")),
     }
-}
-
-/// Sends an empty request: the server listens before it can answer.
-fn answers(address: SocketAddr) -> io::Result<()> {
-    let mut connection = TcpStream::connect(address)?;
-    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
-    connection.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    connection.read_exact(&mut [0])
 }
