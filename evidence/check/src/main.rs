@@ -58,7 +58,7 @@ enum Check {
 }
 
 /// An assumption of `docs/contributing/architecture.md`, or a lemma that another check shows.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
 pub(crate) enum Assumption {
     /// Election: clocks advance within 10 % of true time.
     Clocks,
