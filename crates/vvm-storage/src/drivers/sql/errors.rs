@@ -49,7 +49,8 @@ pub(crate) enum DriverError {
     /// The claim's TTL is beyond the bound that is waited for after a fail-over.
     #[error(
         "a TTL of {ttl} is longer than this storage allows, {most}: choose a shorter one, or run `vvm \
-         init-storage` with max_ttl={ttl} in the URL"
+         init-storage` with max_ttl={}s in the URL",
+        ttl.get().as_secs_f64().ceil()
     )]
     TtlTooLong {
         /// The claim's.
