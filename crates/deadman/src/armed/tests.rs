@@ -39,49 +39,6 @@ fn at(millis: u64) -> Instant {
 }
 
 #[test]
-fn deadline_in_the_past_is_refused() {
-    let bench = Bench::new();
-    bench.clock.advance_to(at(10));
-    assert!(matches!(bench.deadman.arm(subject(1), at(10)), Err(ArmError::Passed)));
-    assert_eq!((bench.deadman.armed(), bench.trigger.calls()), (0, 0));
-}
-
-/// Shows I4.
-#[test]
-fn passed_deadline_is_not_moved_by_a_confirmation() {
-    let bench = Bench::new();
-    let armed = bench.arm(10, 1);
-    bench.clock.advance_to(at(10));
-    bench.deadman.confirm([(&armed, at(20))]);
-    assert_eq!(bench.triggered(), Some((at(10), 1)));
-    assert!(bench.trigger.check());
-}
-
-/// Shows I4.
-#[test]
-fn tightened_deadline_is_not_confirmed_later() {
-    let bench = Bench::new();
-    let armed = bench.arm(20, 1);
-    bench.deadman.tighten(&armed, at(10));
-    bench.deadman.confirm([(&armed, at(30))]);
-    assert_eq!(bench.triggered(), Some((at(10), 1)));
-    bench.deadman.tighten(&armed, at(5));
-    assert_eq!(bench.triggered(), Some((at(5), 1)));
-    bench.deadman.disarm(armed);
-    assert_eq!(bench.triggered(), None);
-}
-
-/// The leadership is lost, so only the last confirmed deadline counts.
-#[test]
-fn deadline_earlier_than_its_tightening_is_final_too() {
-    let bench = Bench::new();
-    let armed = bench.arm(10, 1);
-    bench.deadman.tighten(&armed, at(20));
-    bench.deadman.confirm([(&armed, at(30))]);
-    assert_eq!(bench.triggered(), Some((at(10), 1)));
-}
-
-#[test]
 fn dropping_the_value_or_the_set_disarms_nothing() {
     let bench = Bench::new();
     drop(bench.arm(10, 1));
