@@ -44,7 +44,6 @@
 //! the old leader works beside the new one until its next renewal (0.25 TTL) and until its work has stopped
 //! (0.15 TTL at most).
 
-mod database_thread;
 mod errors;
 mod open;
 mod queue;

@@ -1,54 +1,91 @@
-//! [`Queue`]: reads and writes for the thread `vvm-sqlite`, and [`Writer`], which runs on it and commits the
-//! queued writes as one transaction.
+//! [`Queue`]: the thread `vvm-sqlite`, which owns the connection, with the queue of its reads and writes; and
+//! [`Writer`], which runs on it and commits the queued writes as one transaction.
 //!
-//! A write is applied first and answered after `COMMIT`. Each state of a job is a type, so that every write is
-//! answered once, and only after it was applied.
+//! A write is applied first and answered after `COMMIT`. Answering a job consumes it, so that every job is answered
+//! once.
 
 use super::{
-    database_thread::{DatabaseThread, Room},
     errors::DriverError,
     open::{Database, Location, OpenError, wait_for_lock},
     rows::Rows,
 };
-use crate::drivers::errors::Unanswered;
+use crate::{
+    drivers::errors::{Closed, Unanswered},
+    step::Done,
+};
 use ielections::{ReadError, WriteError};
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError},
-    thread,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use vvm_clock::{Instant, SystemClock};
 
-/// The thread that owns the connection, and the queue of its jobs.
+/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
+/// burst of a thousand slots fits.
+const ROOM: usize = 1024;
+
+/// The thread that owns the connection, and the bounded queue of its jobs.
 #[derive(Debug)]
-pub(super) struct Queue(DatabaseThread<Job>);
+pub(super) struct Queue {
+    room: Arc<Semaphore>,
+    /// `None` once closed.
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    /// Its sender is dropped as the thread's last act.
+    ended: watch::Receiver<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
 
 impl Queue {
     /// Starts the thread, which opens and closes the database. Also returns the database's location.
+    ///
+    /// # Cancel safety
+    /// Dropped, it joins the thread. So waiting for a locked database ends when no caller is left (I10).
     pub(super) async fn start(
         open: impl Fn() -> Result<Database, OpenError> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
-        let open = move |is_abandoned: &dyn Fn() -> bool| {
-            let database = wait_for_lock(open, is_abandoned)?;
-            let location = database.location().clone();
-            Ok((database, location))
+        let (sender, jobs) = mpsc::channel();
+        let (opened, outcome) = oneshot::channel();
+        let (ending, ended) = watch::channel(());
+        let run = move || {
+            // Dropped last, after all that this thread owns.
+            let _ending = ending;
+            match wait_for_lock(open, &|| opened.is_closed()) {
+                Err(error) => drop(opened.send(Err(error))),
+                Ok(database) => {
+                    // Otherwise opening was cancelled, and no handle would close the database.
+                    if opened.send(Ok(database.location().clone())).is_ok() {
+                        Writer { database, jobs }.run();
+                    }
+                }
+            }
         };
-        let (thread, location) =
-            DatabaseThread::start(open, |database, jobs| Writer::new(database, jobs).run()).await?;
-        Ok((Self(thread), location))
+        let thread =
+            thread::Builder::new().name("vvm-sqlite".into()).spawn(run).map_err(OpenError::Thread)?;
+        let queue = Self {
+            room: Arc::new(Semaphore::new(ROOM)),
+            jobs: Mutex::new(Some(sender)),
+            ended,
+            thread: Mutex::new(Some(thread)),
+        };
+        let location = outcome.await.map_err(|_| OpenError::ThreadEnded)??;
+        Ok((queue, location))
     }
 
     /// Carries a write out. Fails with `Fatal` if the handle is closed.
     ///
     /// # Cancel safety
     /// Dropped before its turn, it is skipped; after that the write is applied, and the answer lost.
-    pub(super) async fn write<T: Send + 'static>(
+    pub(super) async fn write(
         &self,
-        work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
-    ) -> Result<T, WriteError> {
-        let job = |answer, room| Job::Write(Box::new(PendingWrite { work, answer, room }));
-        self.0.call(job).await?.unwrap_or_else(|| Err(WriteError::Unknown(Unanswered.into())))
+        work: impl Fn(&Rows<'_>) -> Result<Done, DriverError> + Send + 'static,
+    ) -> Result<Done, WriteError> {
+        let job = |answer, room| Job::Write(Write { work: Box::new(work), answer, room });
+        self.call(job).await?.unwrap_or_else(|| Err(WriteError::Unknown(Unanswered.into())))
     }
 
     /// Carries a read out. Fails with `Fatal` if the handle is closed.
@@ -57,19 +94,65 @@ impl Queue {
         work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let job = |answer, room| Job::Read(Box::new(PendingRead { work, answer, room }));
-        self.0.call(job).await?.unwrap_or_else(|| Err(ReadError::Unavailable(Unanswered.into())))
+        self.call(job).await?.unwrap_or_else(|| Err(ReadError::Unavailable(Unanswered.into())))
+    }
+
+    /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
+    /// thread ended before it answered.
+    ///
+    /// # Cancel safety
+    /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
+    async fn call<T>(&self, job: impl FnOnce(oneshot::Sender<T>, Room) -> Job) -> Result<Option<T>, Closed> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Closed)?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            jobs.as_ref().and_then(|jobs| jobs.send(job(answer, room)).ok()).ok_or(Closed)?;
+        }
+        Ok(answered.await.ok())
     }
 
     /// Refuses further calls. Returns when all earlier ones are answered and the thread is joined.
+    ///
+    /// # Cancel safety
+    /// May be dropped. Closing goes on; dropping the queue joins the thread.
     pub(super) async fn close(&self) {
-        self.0.close().await;
+        self.hang_up();
+        // Fails when the thread has dropped the sender, and only then.
+        while self.ended.clone().changed().await.is_ok() {}
+        self.join();
+    }
+
+    fn hang_up(&self) {
+        self.room.close();
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(_panic)) = thread.map(JoinHandle::join) {
+            // The panic was printed where it happened, and its callers got `Unknown`.
+            tracing::error!("the thread that owned the database had panicked");
+        }
     }
 }
+
+impl Drop for Queue {
+    /// Joins the thread (I9). That takes as long as the jobs in the queue: without [`close`](Queue::close), up to a
+    /// second if the database is locked.
+    fn drop(&mut self) {
+        self.hang_up();
+        self.join();
+    }
+}
+
+/// A job's place in the queue. Dropping it makes room for another call.
+type Room = OwnedSemaphorePermit;
 
 /// One call. It keeps its place in the queue until it is answered.
 enum Job {
     Read(Box<dyn Read>),
-    Write(Box<dyn Write>),
+    Write(Write),
 }
 
 /// A read that is not answered yet.
@@ -81,26 +164,6 @@ trait Read: Send {
     fn attempt(self: Box<Self>, rows: &Rows<'_>) -> Result<(), Box<dyn Read>>;
 
     fn fail(self: Box<Self>, error: DriverError);
-}
-
-/// A write that is not applied yet.
-trait Write: Send {
-    /// Whether the caller has gone.
-    fn is_abandoned(&self) -> bool;
-
-    /// Applies it within the transaction. `None` if it failed: it has changed nothing and is answered.
-    fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>>;
-
-    /// Answers a write that was not applied.
-    fn fail(self: Box<Self>, error: DriverError);
-}
-
-/// A write that was applied, before its transaction has ended.
-trait Applied: Send {
-    fn answer(self: Box<Self>, committed: Result<(), WriteError>);
-
-    /// Returns the write to be applied again, because its transaction was rolled back.
-    fn again(self: Box<Self>) -> Box<dyn Write>;
 }
 
 struct PendingRead<T, W> {
@@ -138,60 +201,22 @@ impl<T, W> PendingRead<T, W> {
     }
 }
 
-struct PendingWrite<T, W> {
-    work: W,
-    answer: oneshot::Sender<Result<T, WriteError>>,
+/// A write that is not answered yet.
+struct Write {
+    work: Box<dyn Fn(&Rows<'_>) -> Result<Done, DriverError> + Send>,
+    answer: oneshot::Sender<Result<Done, WriteError>>,
     room: Room,
 }
 
-impl<T, W> Write for PendingWrite<T, W>
-where
-    T: Send + 'static,
-    W: Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
-{
+impl Write {
+    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
-    fn apply(self: Box<Self>, rows: &Rows<'_>) -> Option<Box<dyn Applied>> {
-        match (self.work)(rows) {
-            Ok(outcome) => Some(Box::new(AppliedWrite { outcome, pending: self })),
-            Err(error) => {
-                self.send(Err(error.before_commit()));
-                None
-            }
-        }
-    }
-
-    fn fail(self: Box<Self>, error: DriverError) {
-        self.send(Err(error.before_commit()));
-    }
-}
-
-impl<T, W> PendingWrite<T, W> {
-    fn send(self, outcome: Result<T, WriteError>) {
+    fn send(self, outcome: Result<Done, WriteError>) {
         let _gone = self.answer.send(outcome);
         drop(self.room);
-    }
-}
-
-struct AppliedWrite<T, W> {
-    outcome: T,
-    pending: Box<PendingWrite<T, W>>,
-}
-
-impl<T, W> Applied for AppliedWrite<T, W>
-where
-    T: Send + 'static,
-    W: Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
-{
-    fn answer(self: Box<Self>, committed: Result<(), WriteError>) {
-        let Self { outcome, pending } = *self;
-        pending.send(committed.map(|()| outcome));
-    }
-
-    fn again(self: Box<Self>) -> Box<dyn Write> {
-        self.pending
     }
 }
 
@@ -208,10 +233,6 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(database: Database, jobs: Receiver<Job>) -> Self {
-        Self { database, jobs }
-    }
-
     /// Runs until the queue is closed and every job is answered.
     fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
@@ -238,12 +259,12 @@ impl Writer {
     }
 
     /// Commits this write together with those that arrive before the commit.
-    fn commit_with(&mut self, first: Box<dyn Write>) {
+    fn commit_with(&mut self, first: Write) {
         let mut writes = vec![first];
         let mut reads = Vec::new();
         while !writes.is_empty() {
             if let Err(error) = self.begin(&mut writes) {
-                writes.into_iter().for_each(|write| write.fail(error.clone()));
+                writes.into_iter().for_each(|write| write.send(Err(error.clone().before_commit())));
                 break;
             }
             // Within the transaction a read would see uncommitted rows, so it waits.
@@ -259,7 +280,7 @@ impl Writer {
     }
 
     /// Takes the write lock. While another process has it, answers reads and collects further writes.
-    fn begin(&mut self, writes: &mut Vec<Box<dyn Write>>) -> Result<(), DriverError> {
+    fn begin(&mut self, writes: &mut Vec<Write>) -> Result<(), DriverError> {
         let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
         loop {
             match self.database.begin() {
@@ -276,7 +297,7 @@ impl Writer {
         }
     }
 
-    fn gather(&mut self, writes: &mut Vec<Box<dyn Write>>, until: Instant) {
+    fn gather(&mut self, writes: &mut Vec<Write>, until: Instant) {
         loop {
             let left = SystemClock::read().until(until);
             if left.is_zero() {
@@ -294,19 +315,24 @@ impl Writer {
 
     /// Returns the writes that must be applied again. Some errors (a full disk) roll the whole transaction
     /// back. The write that caused one is answered and not returned, so repeating this ends.
-    fn apply_and_commit(&mut self, writes: Vec<Box<dyn Write>>) -> Vec<Box<dyn Write>> {
-        let mut applied: Vec<Box<dyn Applied>> = Vec::with_capacity(writes.len());
+    fn apply_and_commit(&mut self, writes: Vec<Write>) -> Vec<Write> {
+        let mut applied: Vec<(Write, Done)> = Vec::with_capacity(writes.len());
         let mut writes = writes.into_iter().filter(|write| !write.is_abandoned());
         while let Some(write) = writes.next() {
-            match write.apply(&self.database.rows()) {
-                Some(write) => applied.push(write),
-                None if self.database.is_in_transaction() => {}
-                None => return applied.into_iter().map(Applied::again).chain(writes).collect(),
+            match (write.work)(&self.database.rows()) {
+                Ok(done) => applied.push((write, done)),
+                Err(error) => {
+                    // It has changed nothing.
+                    write.send(Err(error.before_commit()));
+                    if !self.database.is_in_transaction() {
+                        return applied.into_iter().map(|(write, _)| write).chain(writes).collect();
+                    }
+                }
             }
         }
         let outcome = self.database.commit();
-        for write in applied {
-            write.answer(outcome.clone().map_err(DriverError::at_commit));
+        for (write, done) in applied {
+            write.send(outcome.clone().map(|()| done).map_err(DriverError::at_commit));
         }
         Vec::new()
     }

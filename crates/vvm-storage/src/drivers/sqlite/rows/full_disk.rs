@@ -29,7 +29,10 @@ fn partition(number: u32) -> Partition {
 }
 
 async fn limit_pages(storage: &SqliteStorage, pages: u32) {
-    let set = move |rows: &Rows<'_>| Ok(rows.connection.pragma_update(None, "max_page_count", pages)?);
+    let set = move |rows: &Rows<'_>| {
+        rows.connection.pragma_update(None, "max_page_count", pages)?;
+        Ok(Done::Applied)
+    };
     storage.queue.write(set).await.unwrap();
 }
 
@@ -112,7 +115,8 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
     let refuse = |rows: &Rows<'_>| {
         let trigger = "CREATE TRIGGER refuse BEFORE INSERT ON document WHEN NEW.id = x'05'
             BEGIN SELECT RAISE(ABORT, 'not this one'); END";
-        Ok(rows.connection.execute_batch(trigger)?)
+        rows.connection.execute_batch(trigger)?;
+        Ok(Done::Applied)
     };
     storage.queue.write(refuse).await.unwrap();
     let put = |number: u8| DocumentWrite::Put {
@@ -171,7 +175,7 @@ async fn every_commit_is_synced_to_a_write_ahead_log() {
         let mode: String = rows.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         Ok((synchronous, mode))
     };
-    assert_eq!(storage.queue.write(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
+    assert_eq!(storage.queue.read(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
 }
 
 /// Between the check that begins a transaction and its commit.
@@ -182,7 +186,7 @@ async fn write_to_a_file_replaced_before_the_commit_is_reported_as_replaced() {
     let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let replaced = move |_: &Rows<'_>| {
         std::fs::remove_file(&path).unwrap();
-        Ok(())
+        Ok(Done::Applied)
     };
     let outcome = storage.queue.write(replaced).await;
     assert!(matches!(outcome, Err(WriteError::Replaced(_))), "{outcome:?}");
