@@ -49,6 +49,7 @@ mod open;
 mod queue;
 mod rows;
 
+pub(crate) use open::owners;
 pub use open::{OpenError, OpenOptions};
 
 use crate::{
@@ -65,11 +66,6 @@ use queue::Queue;
 use rows::Rows;
 use std::{path::Path, time::Duration};
 use vvm_clock::SystemClock;
-
-/// Returns owner and mode of the file at `path`, and whether its folder has another owner.
-pub(crate) fn owners(path: &Path) -> String {
-    open::owners(path)
-}
 
 /// A handle of a database file.
 #[derive(Debug)]

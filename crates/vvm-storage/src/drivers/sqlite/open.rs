@@ -5,7 +5,7 @@ mod file_system;
 mod place;
 
 pub use error::OpenError;
-pub(super) use error::owners;
+pub(crate) use error::owners;
 pub(super) use place::Location;
 
 use super::{

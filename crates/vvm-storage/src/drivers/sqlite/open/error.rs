@@ -215,7 +215,7 @@ pub(super) fn owner_and_mode(path: &Path) -> String {
 }
 
 /// Returns owner and mode of the file at `path`, and whether its folder has another owner.
-pub(in super::super) fn owners(path: &Path) -> String {
+pub(crate) fn owners(path: &Path) -> String {
     let found = owner_and_mode(path);
     let (file_owner, folder_owner) = (owner(path), owner(folder(path)));
     if file_owner == folder_owner {
