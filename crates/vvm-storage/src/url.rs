@@ -218,9 +218,9 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "scylla")]
         "scylla" => crate::scylla::init(url).await,
         #[cfg(feature = "postgres")]
-        "postgres" => crate::postgres::init(url).await,
+        "postgres" => crate::postgres::PostgresStorage::init(url).await,
         #[cfg(feature = "mysql")]
-        "mysql" => crate::mysql::init(url).await,
+        "mysql" => crate::mysql::MySqlStorage::init(url).await,
         #[cfg(feature = "etcd")]
         "etcd" => crate::etcd::init(url).await,
         #[cfg(feature = "kubernetes")]

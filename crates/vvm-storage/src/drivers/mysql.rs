@@ -84,14 +84,38 @@
 
 mod address;
 mod connections;
-mod driver;
 mod errors;
 mod open;
 mod protocol;
 mod rows;
 
 pub(crate) use address::has_password;
-pub use driver::MySqlStorage;
-pub(crate) use driver::init;
 #[cfg(feature = "testing")]
 pub use protocol::decodes;
+
+use super::sql::{
+    answer::Answer,
+    connections::Connections,
+    driver::{Driver, SqlStorage},
+    errors::DriverError,
+    history::History,
+};
+use connections::{MySql, Session};
+use std::time::Duration;
+
+/// A handle on a database: connections of its own.
+pub type MySqlStorage = SqlStorage<MySql, Session>;
+
+impl Driver for MySql {
+    const READS_ALONE: bool = false;
+    const ADOPTS_BEFORE_WRITES: bool = true;
+
+    async fn alone(
+        connections: &Connections<Self, Session>,
+        statement: &Self::Statement<'_>,
+        _history: &History,
+        _lock_timeout: Duration,
+    ) -> Result<Option<Answer>, DriverError> {
+        connections.ask(statement).await.map(Some)
+    }
+}

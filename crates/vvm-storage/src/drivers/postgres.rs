@@ -122,4 +122,3 @@ mod statement;
 
 pub(crate) use address::has_password;
 pub use driver::PostgresStorage;
-pub(crate) use driver::init;

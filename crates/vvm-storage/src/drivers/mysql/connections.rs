@@ -68,13 +68,6 @@ pub struct MySql {
     tls: Option<TlsConnector>,
 }
 
-impl MySql {
-    /// Reads the files of TLS.
-    pub(super) fn at(place: Place) -> Result<Self, OpenError> {
-        Ok(Self { tls: place.connector()?, place })
-    }
-}
-
 impl fmt::Debug for MySql {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "MySql({})", self.place.address)
@@ -86,6 +79,11 @@ impl Server for MySql {
 
     const SOFTWARE: &str = "MariaDB or MySQL";
     const SURVIVES_REFUSALS: bool = false;
+
+    fn at(url: &str) -> Result<Self, OpenError> {
+        let place = Place::parse(url)?;
+        Ok(Self { tls: place.connector()?, place })
+    }
 
     fn address(&self) -> &Address {
         &self.place.address

@@ -31,13 +31,6 @@ pub struct Postgres {
     tls: MakeRustlsConnect,
 }
 
-impl Postgres {
-    /// Reads the files of TLS.
-    pub(super) fn at(place: Place) -> Result<Self, OpenError> {
-        Ok(Self { tls: place.tls.read()?, place })
-    }
-}
-
 impl fmt::Debug for Postgres {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Postgres({})", self.place.address)
@@ -49,6 +42,11 @@ impl Server for Postgres {
 
     const SOFTWARE: &str = "PostgreSQL";
     const SURVIVES_REFUSALS: bool = true;
+
+    fn at(url: &str) -> Result<Self, OpenError> {
+        let place = Place::parse(url)?;
+        Ok(Self { tls: place.tls.read()?, place })
+    }
 
     fn address(&self) -> &Address {
         &self.place.address

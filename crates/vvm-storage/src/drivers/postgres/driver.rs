@@ -1,6 +1,6 @@
 //! [`PostgresStorage`]: the verbs are those of all SQL servers. Notifications are its own.
 
-use super::{address::Place, connections::Postgres, session::Session};
+use super::{connections::Postgres, session::Session};
 use crate::{
     drivers::sql::{
         answer::Answer,
@@ -8,10 +8,8 @@ use crate::{
         driver::{Driver, SqlStorage},
         errors::DriverError,
         history::History,
-        open,
     },
     key::Partition,
-    opening::OpenError,
     sysvvm::SysVvmHints,
 };
 use async_trait::async_trait;
@@ -19,28 +17,6 @@ use std::time::Duration;
 
 /// A handle on a database: connections of its own.
 pub type PostgresStorage = SqlStorage<Postgres, Session>;
-
-impl PostgresStorage {
-    /// Connects to the database that `url` names, as the module's documentation says, and checks server and
-    /// schema. Creates nothing: [`init_storage`](crate::init_storage) does.
-    ///
-    /// # Errors
-    /// See [`OpenError`]: each says what to do.
-    ///
-    /// # Cancel safety
-    /// Dropped, it leaves nothing open.
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Self::connected(Postgres::at(Place::parse(url)?)?).await
-    }
-}
-
-/// Creates what is missing. May be run again, and by many at once.
-///
-/// # Errors
-/// See [`OpenError`]: also if the schema belongs to another program.
-pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    open::init(Postgres::at(Place::parse(url)?)?).await
-}
 
 impl Driver for Postgres {
     const READS_ALONE: bool = true;

@@ -59,6 +59,9 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// Whether a connection can be used after the server refused a statement.
     const SURVIVES_REFUSALS: bool;
 
+    /// The servers that `url` names. Reads the files of TLS.
+    fn at(url: &str) -> Result<Self, OpenError>;
+
     fn address(&self) -> &Address;
 
     /// A warning if logins and answers would cross a network without TLS.

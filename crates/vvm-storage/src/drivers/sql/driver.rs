@@ -60,12 +60,30 @@ pub struct SqlStorage<Server, Session> {
 }
 
 impl<S: Driver> SqlStorage<S, S::Session> {
-    /// Connects, and checks what is there.
-    pub(in crate::drivers) async fn connected(server: S) -> Result<Self, OpenError> {
-        let (connections, shown) = open::open(server).await?;
+    /// Connects to the database that `url` names, as the documentation of its driver says, and checks server and tables. Creates
+    /// nothing: [`init_storage`](crate::init_storage) does.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (connections, shown) = open::open(S::at(url)?).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
+    }
+
+    /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. May be run again, and by many at once.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: also if what has these names belongs to another program.
+    pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
+        let connections = Connections::new(S::at(url)?)?;
+        let created = open::create(&connections).await;
+        connections.close().await;
+        created
     }
 
     pub(in crate::drivers) fn connections(&self) -> &Connections<S, S::Session> {

@@ -71,15 +71,7 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
     Ok((connections, shown))
 }
 
-/// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. May be run again, and by many at once.
-pub(crate) async fn init<S: Opening>(server: S) -> Result<(), OpenError> {
-    let connections = Connections::new(server)?;
-    let created = create(&connections).await;
-    connections.close().await;
-    created
-}
-
-async fn create<S: Opening>(connections: &Connections<S, S::Session>) -> Result<(), OpenError> {
+pub(super) async fn create<S: Opening>(connections: &Connections<S, S::Session>) -> Result<(), OpenError> {
     let max_ttl = connections.address().max_ttl;
     if let Found::Nothing = S::look(connections).await? {
         let text = S::creation(max_ttl.unwrap_or(Ttl::DEFAULT)).map_err(DriverError::of_opening)?;
