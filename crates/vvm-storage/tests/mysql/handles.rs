@@ -7,15 +7,14 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
-    num::NonZeroU32,
     path::Path,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 use vvm_storage::{
-    Done, ElectionKey, ElectionsTtlStorage, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage,
-    init_storage, mysql::MySqlStorage,
+    Done, ElectionKey, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage, init_storage,
+    mysql::MySqlStorage,
 };
 
 fn address() -> SocketAddr {
@@ -275,17 +274,6 @@ async fn server_describes_version_and_durability() {
     );
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn names_with_a_slot_count_are_listed() {
-    let (_, storage, _) = opened().await;
-    let storage = ElectionsTtlStorage::new(Arc::new(storage));
-    assert_eq!(storage.names().await.unwrap(), Some(Vec::new()));
-    for name in ["payroll", "mail"] {
-        storage.settle_slot_count(&name.into(), NonZeroU32::MIN).await.unwrap();
-    }
-    assert_eq!(storage.names().await.unwrap(), Some(vec!["mail".into(), "payroll".into()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

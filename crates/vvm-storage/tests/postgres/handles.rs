@@ -4,10 +4,9 @@ use super::{
     TTL, VACANT, client, driver::many_create, entry, fresh, fresh_database, refused, server, slot_of, url,
 };
 use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use vvm_storage::{
-    Done, ElectionsTtlStorage, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage,
-    postgres::PostgresStorage,
+    Done, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
 };
 
 /// A database, with the storage ready, and a handle.
@@ -265,16 +264,4 @@ async fn server_describes_version_durability_and_standbys() {
     assert!(described.setting("timeline").is_some() && described.setting("standbys").is_some());
     storage.close().await;
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn names_with_a_slot_count_are_listed() {
-    let url = url(&fresh_database().await);
-    init_storage(&url).await.unwrap();
-    let storage = ElectionsTtlStorage::new(Arc::new(PostgresStorage::open(&url).await.unwrap()));
-    assert_eq!(storage.names().await.unwrap(), Some(Vec::new()));
-    for name in ["payroll", "mail"] {
-        storage.settle_slot_count(&name.into(), NonZeroU32::MIN).await.unwrap();
-    }
-    assert_eq!(storage.names().await.unwrap(), Some(vec!["mail".into(), "payroll".into()]));
 }

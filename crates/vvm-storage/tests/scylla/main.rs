@@ -160,14 +160,6 @@ async fn close_waits_for_the_end_of_every_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_that_does_not_answer_is_named() {
-    // No program listens on port 1 of this machine.
-    let error = refused("scylla://127.0.0.1:1/elections").await;
-    assert!(error.to_string().contains("no node answers at") && error.is_passing(), "{error}");
-    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn keyspace_of_another_serial_level_is_refused() {
     let (global, local) = (fresh("global"), fresh("local"));
     let datacenter = datacenter().await;
