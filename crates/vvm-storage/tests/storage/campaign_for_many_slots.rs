@@ -3,8 +3,7 @@
 
 use async_trait::async_trait;
 use ielections::{
-    AcquireError, AcquireTimeout, Candidacy, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot,
-    Terms, Ttl, TtlStorage as _, Vacant, Version, testing::elections_suite::Process,
+    AcquireTimeout, Candidacy, Holder, Limits, ReadError, Slot, Terms, Ttl, testing::elections_suite::Process,
 };
 use std::{collections::BTreeSet, future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use testing_time::MockClock;
@@ -93,18 +92,14 @@ fn in_mock_time(test: impl AsyncFnOnce(MockClock)) {
     });
 }
 
-fn candidacy(slots: Vec<ElectionKey>, timeout: AcquireTimeout) -> Candidacy<ElectionKey> {
-    let mut terms = Terms::new(Holder::new("candidate").unwrap(), Ttl::DEFAULT);
-    terms.timeout = timeout;
-    Candidacy { slots, terms }
-}
-
 /// Returns how long a candidate takes to lead, and its slot.
 async fn time_to_lead(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (Duration, u32) {
     let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
     let began = clock.now();
-    let (key, leadership) =
-        process.elections.acquire(candidacy(keys(slots), AcquireTimeout::Forever)).await.unwrap();
+    let mut terms = Terms::new(Holder::new("candidate").unwrap(), Ttl::DEFAULT);
+    terms.timeout = AcquireTimeout::Forever;
+    let candidacy = Candidacy { slots: keys(slots), terms };
+    let (key, leadership) = process.elections.acquire(candidacy).await.unwrap();
     let took = clock.now().since(began);
     leadership.release().await;
     (took, key.slot.get().get())
@@ -138,27 +133,5 @@ fn candidate_leads_the_one_slot_that_does_not_hang() {
         let (took, slot) = time_to_lead(&clock, on(&clock, Fault::Hangs, &faulty), 250).await;
         // A hanging slot uses up one attempt.
         assert_eq!((took < Duration::from_secs(3), slot), (true, 100), "{took:?}");
-    });
-}
-
-/// A candidate with `UntilLeaderSeen` has no other limit (I10).
-#[test]
-fn acquire_until_leader_seen_times_out_if_a_slot_can_never_be_read() {
-    in_mock_time(async |clock| {
-        let all = keys(2);
-        let storage = Arc::new(on(&clock, Fault::Fails, &all[1..]));
-        let entry = Entry {
-            holder: Holder::new("leader").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 0 },
-            ttl: Ttl::new(Ttl::MAX).unwrap(),
-            epoch: Epoch::new(1).unwrap(),
-        };
-        storage.insert_if_not_exist(&all[0], Vacant::default(), &entry).await.unwrap();
-        let process = Process::start(storage, Arc::new(clock.clone()));
-        let began = clock.now();
-        let tried = process.elections.acquire(candidacy(all, AcquireTimeout::UntilLeaderSeen)).await;
-        let Err(AcquireError::TimedOut { last_failure }) = tried else { panic!("{tried:?}") };
-        assert!(last_failure.unwrap().contains("a replica is gone"));
-        assert!(clock.now().since(began) < Ttl::DEFAULT.get() * 2);
     });
 }

@@ -146,12 +146,6 @@ proptest! {
     }
 }
 
-#[tokio::test]
-async fn memory_has_an_empty_description() {
-    let storage = vvm_storage::mem::MemDatabase::new(Arc::new(testing_time::MockClock::new())).open();
-    assert_eq!(storage.describe().await.unwrap(), vvm_storage::Description::default());
-}
-
 mod sqlite {
     use super::*;
     use vvm_storage::sqlite::{OpenOptions, SqliteStorage};

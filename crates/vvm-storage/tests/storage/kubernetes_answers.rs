@@ -191,6 +191,9 @@ async fn refusals_are_not_applied_and_not_sent_twice() {
         assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{code}: {outcome:?}");
         assert_eq!(server.requests().len(), 1, "{code}");
     }
+    let no_namespace = r#"{"kind":"Status","reason":"NotFound","details":{"kind":"namespaces"}}"#;
+    let outcome = swap(&Server::start().await, Reply::Answer(404, no_namespace.into())).await;
+    assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
 }
 
 #[tokio::test]

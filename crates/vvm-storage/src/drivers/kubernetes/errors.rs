@@ -157,31 +157,6 @@ mod tests {
         Answer { status, body: body.to_owned().into() }
     }
 
-    fn status(code: u16, reason: &str, kind: &str) -> Answer {
-        let body = format!(
-            r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{{"kind":"{kind}"}}}}"#
-        );
-        answer(code, &body)
-    }
-
-    #[test]
-    fn answers_are_errors_of_the_contract() {
-        let fatal: [(u16, &str); 4] =
-            [(403, "Forbidden"), (404, "NotFound"), (422, "Invalid"), (413, "RequestEntityTooLarge")];
-        for (code, reason) in fatal {
-            let error = DriverError::of(&status(code, reason, "namespaces")).of_write();
-            assert!(matches!(error, WriteError::Fatal(_)), "{code}: {error:?}");
-        }
-        for (code, reason) in [(401, "Unauthorized"), (429, "TooManyRequests"), (409, "Conflict")] {
-            let error = DriverError::of(&status(code, reason, "leases")).of_write();
-            assert!(matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
-        }
-        for (code, reason) in [(504, "Timeout"), (500, "InternalError"), (503, "ServiceUnavailable")] {
-            let error = DriverError::of(&status(code, reason, "leases")).of_write();
-            assert!(matches!(error, WriteError::Unknown(_)), "{code}: {error:?}");
-        }
-    }
-
     #[test]
     fn answer_of_another_program_proves_nothing() {
         for code in [400, 403, 404, 409, 302, 200] {
