@@ -1,6 +1,5 @@
-//! [`FaultyStorage`]: a storage behind a network with planned or random faults. Deterministic: no real time,
-//! no thread, no task, and randomness from a seed. It does not mock the protocol of a database: drivers are
-//! tested with real servers.
+//! [`FaultyStorage`]: a storage behind a network with planned faults. Deterministic: no real time, no thread,
+//! no task. It does not mock the protocol of a database: drivers are tested with real servers.
 
 mod storage;
 
@@ -92,71 +91,19 @@ pub enum Fault {
 #[error("injected: {0:?}")]
 pub struct Injected(pub Fault);
 
-/// The probability of each fault, for every call. The rest up to 1 is the probability of no fault.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Odds {
-    /// Probability of [`Fault::NotApplied`].
-    pub not_applied: f64,
-    /// Probability of [`Fault::Fatal`].
-    pub fatal: f64,
-    /// Probability of [`Fault::LostRequest`].
-    pub lost_request: f64,
-    /// Probability of [`Fault::LostAnswer`].
-    pub lost_answer: f64,
-    /// Probability of [`Fault::SlowRequest`].
-    pub slow_request: f64,
-    /// Probability of [`Fault::SlowAnswer`].
-    pub slow_answer: f64,
-    /// Probability of [`Fault::Late`].
-    pub late: f64,
-    /// Probability of [`Fault::Doubled`].
-    pub doubled: f64,
-    /// Probability of [`Fault::Hang`].
-    pub hang: f64,
-    /// Slow and late calls take a random span below this one.
-    pub longest_delay: Duration,
-}
-
-impl Odds {
-    fn draw(&self, dice: &mut fastrand::Rng) -> Option<Fault> {
-        // Always two draws, so that one call does not change the faults of the next.
-        let mut chance = dice.f64();
-        let delay = self.longest_delay.mul_f64(dice.f64());
-        let faults = [
-            (self.not_applied, Fault::NotApplied),
-            (self.fatal, Fault::Fatal),
-            (self.lost_request, Fault::LostRequest),
-            (self.lost_answer, Fault::LostAnswer),
-            (self.slow_request, Fault::SlowRequest(delay)),
-            (self.slow_answer, Fault::SlowAnswer(delay)),
-            (self.late, Fault::Late(delay)),
-            (self.doubled, Fault::Doubled(delay)),
-            (self.hang, Fault::Hang),
-        ];
-        faults.into_iter().find_map(|(probability, fault)| {
-            let strikes = chance < probability;
-            chance -= probability;
-            strikes.then_some(fault)
-        })
-    }
-}
-
 #[derive(Debug, Default)]
 struct Plan {
     next: BTreeMap<Verb, VecDeque<Option<Fault>>>,
-    always: BTreeMap<Verb, Option<Fault>>,
-    chance: Option<(Odds, fastrand::Rng)>,
+    always: BTreeMap<Verb, Fault>,
 }
 
 impl Plan {
     /// Returns the fault of the call that begins now.
     fn strike(&mut self, verb: Verb) -> Option<Fault> {
-        // Drawn in any case: a planned fault must not change the random ones.
-        let by_chance = self.chance.as_mut().and_then(|(odds, dice)| odds.draw(dice));
         if let Some(planned) = self.next.get_mut(&verb).and_then(VecDeque::pop_front) {
             return planned;
         }
-        self.always.get(&verb).copied().unwrap_or(by_chance)
+        self.always.get(&verb).copied()
     }
 
     fn heal(&mut self) {

@@ -1,6 +1,6 @@
 //! [`FaultyStorage`]: its settings, its verbs, and the calls in flight.
 
-use super::{Counts, Fault, Injected, Odds, Plan, Verb};
+use super::{Counts, Fault, Injected, Plan, Verb};
 use crate::{
     BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
     Epoch, Fence, FenceState, Incarnation, Key, Limits, Page, ReadError, Scan, Slot, Swap, TtlStorage,
@@ -17,8 +17,7 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
-/// A storage whose calls fail, hang, are delayed, doubled, lost or reordered, as planned or at random. It logs
-/// them.
+/// A storage whose calls fail, hang, are delayed, doubled, lost or reordered, as planned. It logs them.
 ///
 /// It simulates the network of one process or of all: several may stand before one storage. Dropping the
 /// caller does not cancel a write in flight. It arrives with the next call after its time has come, with
@@ -88,20 +87,15 @@ impl<K: Key> FaultyStorage<K> {
 
     /// Plans `fault` for every call of `verb` without another plan.
     pub fn fail_always(&self, verb: Verb, fault: Fault) {
-        self.state().plan.always.insert(verb, Some(fault));
+        self.state().plan.always.insert(verb, fault);
     }
 
     /// Plans no fault for every call of `verb` without another plan.
     pub fn pass_always(&self, verb: Verb) {
-        self.state().plan.always.insert(verb, None);
+        self.state().plan.always.remove(&verb);
     }
 
-    /// Draws a fault for every call without another plan. The same seed and calls give the same faults.
-    pub fn fail_at_random(&self, odds: Odds, seed: u64) {
-        self.state().plan.chance = Some((odds, fastrand::Rng::with_seed(seed)));
-    }
-
-    /// Removes all plans, also random faults. Calls in flight stay in flight.
+    /// Removes all plans. Calls in flight stay in flight.
     pub fn heal(&self) {
         self.state().plan.heal();
     }
