@@ -74,12 +74,11 @@ pub enum Fault {
     SlowRequest(Duration),
     /// Applied at once; the answer arrives after this delay.
     SlowAnswer(Duration),
-    /// Fails with `Unknown` at once, and is applied after this delay.
+    /// Fails with `Unknown` at once, and is applied after this delay; after [`Duration::MAX`] by
+    /// [`land_late`](FaultyStorage::land_late).
     Late(Duration),
     /// Applied and answered at once. If it is a write, a copy of it arrives after this delay.
     Doubled(Duration),
-    /// Fails with `Unknown` at once, and is applied by [`land_late`](FaultyStorage::land_late).
-    HeldBack,
     /// Neither answered nor applied before [`land_late`](FaultyStorage::land_late).
     Hang,
     /// Panics, and never reaches the storage.
@@ -114,8 +113,6 @@ impl Plan {
 /// How often each effect happened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Calls, by verb.
-    pub calls: BTreeMap<Verb, u64>,
     /// Calls failed with `NotApplied` or `Unavailable`.
     pub not_applied: u64,
     /// Calls failed with `Fatal` or `Replaced`.
@@ -124,8 +121,6 @@ pub struct Counts {
     pub lost_requests: u64,
     /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
     pub lost_answers: u64,
-    /// Calls whose request arrived late.
-    pub slow_requests: u64,
     /// Calls whose answer arrived late.
     pub slow_answers: u64,
     /// Calls that hung.
@@ -136,6 +131,4 @@ pub struct Counts {
     pub refused_late: u64,
     /// Copies of writes that arrived.
     pub doubled: u64,
-    /// Records that a test replaced or deleted without their leader's knowledge.
-    pub tampered: u64,
 }

@@ -122,7 +122,7 @@ pub async fn a_claim_applied_late_is_confirmed_by_the_next_attempt(scene: &Scene
 /// It arrives after the next attempt and the release.
 pub async fn a_claim_that_arrives_after_the_release_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
-    storage.fail_next(Verb::InsertIfNotExist, Fault::HeldBack);
+    storage.fail_next(Verb::InsertIfNotExist, Fault::Late(Duration::MAX));
     let leadership = scene.lead(&process, "first").await;
     let epoch = leadership.epoch();
     leadership.release().await;
@@ -159,7 +159,7 @@ pub async fn a_claim_confirmed_late_is_renewed_before_it_counts(scene: &Scene<im
     };
     let (leadership, ()) = futures_util::future::join(scene.lead(&process, "late"), healing).await;
     assert_eq!(storage.counts().lost_answers, 1);
-    assert!(storage.counts().calls[&Verb::CompareAndSwap] >= 1, "not renewed");
+    assert!(storage.count(Verb::CompareAndSwap) >= 1, "not renewed");
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     let slot = scene.slot().await;
     assert!(slot.entry().unwrap().version.write >= 1);

@@ -103,7 +103,7 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
             "{written:?}"
         );
         assert!(scene.now() > leadership.standing().kill_at());
-        assert_eq!(network.counts().calls[&Verb::WriteDocuments], 2);
+        assert_eq!(network.count(Verb::WriteDocuments), 2);
         assert!(network.under_way() >= 2, "the batch, and a renewal at least");
 
         if arrives_first {
@@ -189,7 +189,7 @@ pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>
     let renewals = scene.slot().await.entry().unwrap().version.write;
     assert!(renewals >= 3, "{renewals} renewals");
     // The first attempt suffices, unless the machine stands still for a tenth of the TTL.
-    let attempts = storage.counts().calls[&Verb::CompareAndSwap];
+    let attempts = storage.count(Verb::CompareAndSwap);
     let most = if scene.suite.mock_clock().is_some() { renewals } else { renewals * 2 };
     assert!((renewals..=most).contains(&attempts), "{attempts} attempts for {renewals} renewals");
     leadership.release().await;

@@ -96,7 +96,7 @@ pub async fn a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attem
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     assert!(sent_at.after(delay) <= seen_at, "counted from another attempt");
     assert_eq!(storage.counts().landed_late, 1);
-    assert!(storage.counts().calls[&Verb::CompareAndSwap] >= 2);
+    assert!(storage.count(Verb::CompareAndSwap) >= 2);
     leadership.release().await;
 }
 
@@ -104,7 +104,7 @@ pub async fn a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attem
 pub async fn a_renewal_that_arrives_after_the_release_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
-    storage.fail_next(Verb::CompareAndSwap, Fault::HeldBack);
+    storage.fail_next(Verb::CompareAndSwap, Fault::Late(Duration::MAX));
     renewed(scene, &process, &leadership).await;
     leadership.release().await;
     assert_eq!(storage.under_way(), 1);
@@ -285,7 +285,7 @@ pub async fn a_candidacy_dropped_during_its_claim_leaves_no_record(scene: &Scene
         let (process, storage) = scene.faulty().await;
         storage.fail_always(Verb::InsertIfNotExist, fault);
         storage.fail_always(Verb::Get, Fault::LostRequest);
-        let claimed = || storage.counts().calls.contains_key(&Verb::InsertIfNotExist);
+        let claimed = || storage.count(Verb::InsertIfNotExist) > 0;
         let mut waiting = Box::pin(scene.lead(&process, "dropped"));
         while !claimed() {
             assert!(scene.waits(&mut waiting, scene.ttl.get() / 500).await);

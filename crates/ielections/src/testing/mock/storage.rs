@@ -145,7 +145,7 @@ impl<K: Key> FaultyStorage<K> {
 
     /// How often `verb` was called.
     pub fn count(&self, verb: Verb) -> u64 {
-        self.state().counts.calls.get(&verb).copied().unwrap_or_default()
+        self.state().log.iter().filter(|call| call.verb == verb).count() as u64
     }
 
     /// How many callers wait for their answers.
@@ -161,7 +161,7 @@ impl<K: Key> FaultyStorage<K> {
 
 /// Calls in flight.
 impl<K: Key> FaultyStorage<K> {
-    /// The number of calls in flight: late, held back, doubled, with a slow request, or hanging.
+    /// The number of calls in flight: late, doubled, with a slow request, or hanging.
     pub fn under_way(&self) -> usize {
         self.state().network.under_way.len()
     }
@@ -288,7 +288,6 @@ impl<K: Key> FaultyStorage<K> {
         let (caller, watch) = {
             let mut state = self.state();
             state.log.push(Logged { verb, at: self.clock.now(), until: None });
-            *state.counts.calls.entry(verb).or_default() += 1;
             (Caller(self, state.log.len() - 1), state.watch.clone())
         };
         if let Some(watch) = watch {
@@ -302,12 +301,11 @@ impl<K: Key> FaultyStorage<K> {
             Some(Fault::NotApplied) => counts.not_applied += 1,
             Some(Fault::Fatal | Fault::Replaced) => counts.fatal += 1,
             Some(Fault::LostRequest) => counts.lost_requests += 1,
-            Some(Fault::Late(_) | Fault::HeldBack) if verb.reads() => counts.lost_requests += 1,
-            Some(Fault::SlowRequest(_)) => counts.slow_requests += 1,
+            Some(Fault::Late(_)) if verb.reads() => counts.lost_requests += 1,
             Some(Fault::SlowAnswer(_)) => counts.slow_answers += 1,
             Some(Fault::Hang) => counts.hung += 1,
             // Counted when their effect is known.
-            Some(Fault::LostAnswer | Fault::Late(_) | Fault::HeldBack | Fault::Doubled(_)) => {}
+            Some(Fault::LostAnswer | Fault::SlowRequest(_) | Fault::Late(_) | Fault::Doubled(_)) => {}
             Some(Fault::Panic) => {
                 drop(state);
                 panic!("injected");
@@ -353,10 +351,6 @@ impl<K: Key> FaultyStorage<K> {
             }
             Fault::Late(delay) => {
                 drop(self.send(self.clock.now().after(delay), send(arguments)));
-                Err(unknown())
-            }
-            Fault::HeldBack => {
-                drop(self.send(Instant::NEVER, send(arguments)));
                 Err(unknown())
             }
             Fault::SlowRequest(delay) => {
@@ -411,9 +405,7 @@ impl<K: Key> FaultyStorage<K> {
         match fault {
             Fault::Fatal => Err(ReadError::Fatal(Injected(fault).into())),
             Fault::Replaced => Err(ReadError::Replaced(Injected(fault).into())),
-            Fault::NotApplied | Fault::LostRequest | Fault::Late(_) | Fault::HeldBack | Fault::Panic => {
-                Err(unavailable())
-            }
+            Fault::NotApplied | Fault::LostRequest | Fault::Late(_) | Fault::Panic => Err(unavailable()),
             Fault::LostAnswer => {
                 read.await?;
                 self.state().counts.lost_answers += 1;
@@ -571,7 +563,6 @@ impl<K: Key> FaultyStorage<K> {
                 Claim::Refused(standing) => slot = standing,
             }
         }
-        self.state().counts.tampered += 1;
         Ok(())
     }
 
@@ -587,7 +578,6 @@ impl<K: Key> FaultyStorage<K> {
                 Delete::Mismatch(standing) => slot = standing,
             }
         }
-        self.state().counts.tampered += 1;
         Ok(())
     }
 
