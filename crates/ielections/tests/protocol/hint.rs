@@ -2,7 +2,7 @@
 
 use crate::{BEGAN, campaign, failed, held, scanned, sends, vacant};
 use ielections::{
-    AcquireTimeout, Claim, ReadError, Slot, Terms, Ttl, Vacant, WriteError,
+    AcquireTimeout, Claim, ReadError, Terms, Ttl, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep},
 };
 use std::time::Duration;
@@ -22,22 +22,6 @@ fn standing_by() -> (Campaign, Instant) {
     let until = asleep(&campaign.on(BEGAN, scanned([held()])));
     assert!(until >= BEGAN.after(Terms::POLL / 2));
     (campaign, until)
-}
-
-/// The slot after the release of the record.
-fn released() -> Slot {
-    Slot::Vacant(Vacant { last_epoch: held().last_epoch() })
-}
-
-#[test]
-fn hint_brings_the_next_scan_forward() {
-    let (mut campaign, _) = standing_by();
-    let later = BEGAN.after(Terms::HINT_GAP * 2);
-    let until = asleep(&campaign.on(later, CampaignEvent::Hinted));
-    assert!(until <= later, "not at once");
-    assert!(matches!(sends(&mut campaign, later, CampaignEvent::Woken), CampaignStep::Scan(_)));
-    let step = sends(&mut campaign, later, scanned([released()]));
-    assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
 }
 
 /// Each hint causes a scan, and the record is still taken over at its time, no earlier (I5).

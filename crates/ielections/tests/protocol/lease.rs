@@ -58,13 +58,6 @@ fn three_attempts_fit_even_if_each_times_out() {
 }
 
 #[test]
-fn lease_woken_after_its_loss_instant_is_lost_without_a_call() {
-    let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
-    let step = lease.on(TIMING.loss_at(BEGAN), LeaseEvent::Woken, Jitter::NONE);
-    assert!(matches!(step, LeaseStep::Lost(Loss::Suspended)), "{step:?}");
-}
-
-#[test]
 fn only_what_is_due_is_sent() {
     let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
     let due = lease.wake_at();

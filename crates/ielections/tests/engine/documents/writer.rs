@@ -21,23 +21,6 @@ async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<Doc
 }
 
 #[test]
-fn reads_show_writes_and_versions_rise() {
-    led(async |Led { bench, leadership, documents, .. }| {
-        let first = documents.write(vec![put("a", "1"), put("b", "1")]).await.unwrap();
-        let second = documents.write(vec![put("b", "2")]).await.unwrap();
-        assert_eq!(second, first.next());
-        let read = documents.get(&id("b")).await.unwrap().unwrap();
-        assert_eq!((read.version, &read.body[..]), (second, b"2".as_slice()));
-        let page = documents.scan(&Scan { limit: 10, ..Scan::default() }).await.unwrap();
-        let versions: Vec<_> = page.documents.iter().map(|document| document.version).collect();
-        assert_eq!(versions, [first, second]);
-        // The count is read once.
-        assert_eq!(bench.faulty.count(Verb::FenceState), 1);
-        let _ = leadership.release().await;
-    });
-}
-
-#[test]
 fn shared_batch_keeps_the_limits_of_the_storage() {
     led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch, max_batch_bytes, max_body_bytes, .. } = documents.limits();
