@@ -6,6 +6,11 @@ use crate::opening::OpenError;
 use ielections::Ttl;
 use std::{env, fmt, fs, net::IpAddr, path::Path, time::Duration};
 
+/// No server answers at a host.
+pub(crate) fn unreachable(software: &str, host: &dyn fmt::Display, why: &dyn fmt::Display) -> OpenError {
+    OpenError::passing(format!("no {software} answers at {host}: start it, or correct the address ({why})"))
+}
+
 /// Iterates over the options.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
     text.split('&').filter(|option| !option.is_empty()).map(|option| {

@@ -1,10 +1,15 @@
-//! What the connections of drivers share: [`Room`] for requests, and [`Next`], the host to try.
+//! What the connections of drivers share: [`Room`] for requests, [`Next`], the host to try, and [`Stream`].
 
 use super::errors::Closed;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, time::Duration};
 use tokio::sync::{Semaphore, SemaphorePermit};
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use vvm_clock::{Clock as _, Span, SystemClock};
 
 /// The requests of one handle: how long each may take, and how many may be under way at once.
@@ -83,4 +88,19 @@ impl Next {
         let after = (at + 1) % hosts;
         let _is_another_by_now = self.0.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
     }
+}
+
+/// A connection, with or without TLS.
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Connects. A request is one small write, whose answer is waited for.
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }

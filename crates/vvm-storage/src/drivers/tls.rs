@@ -1,6 +1,7 @@
 //! TLS by rustls, for drivers: trusted authorities, names of certificates, and the client's certificate.
 #![allow(dead_code, reason = "each driver needs some of it")]
 
+use crate::opening::OpenError;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -12,7 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
-use std::{borrow::Cow, fs, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fmt, fs, path::PathBuf, sync::Arc};
 
 /// How to use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,16 +46,9 @@ pub(super) enum Names {
     Any,
 }
 
-/// A file that can't be used.
-#[derive(Debug)]
-pub(super) struct Unusable {
-    pub(super) path: PathBuf,
-    pub(super) why: String,
-}
-
 impl Tls {
-    /// Reads the files.
-    pub(super) fn read(&self) -> Result<ClientConfig, Unusable> {
+    /// Reads the files. Fails with the one that can't be used.
+    pub(super) fn read(&self) -> Result<ClientConfig, OpenError> {
         let of_system = || Pem::File("the system's certificates".into());
         let authority = self.authority.clone().unwrap_or_else(of_system);
         let mut roots = RootCertStore::empty();
@@ -93,7 +87,7 @@ impl Tls {
 }
 
 impl Pem {
-    fn read(&self) -> Result<Cow<'_, [u8]>, Unusable> {
+    fn read(&self) -> Result<Cow<'_, [u8]>, OpenError> {
         match self {
             Self::File(path) => fs::read(path).map(Cow::Owned).map_err(|cause| self.unusable(&cause)),
             #[cfg(feature = "kubernetes")]
@@ -101,7 +95,7 @@ impl Pem {
         }
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, OpenError> {
         let read = CertificateDer::pem_slice_iter(&self.read()?).collect::<Result<Vec<_>, _>>();
         match read.map_err(|cause| self.unusable(&cause))? {
             certificates if certificates.is_empty() => Err(self.unusable(&"the file has no certificate")),
@@ -109,14 +103,13 @@ impl Pem {
         }
     }
 
-    fn unusable(&self, why: &dyn ToString) -> Unusable {
-        match self {
-            Self::File(path) => Unusable { path: path.clone(), why: why.to_string() },
+    fn unusable(&self, why: &dyn fmt::Display) -> OpenError {
+        let place = match self {
+            Self::File(path) => path.display().to_string(),
             #[cfg(feature = "kubernetes")]
-            Self::Data(_, field) => {
-                Unusable { path: "the kubeconfig".into(), why: format!("{field}: {}", why.to_string()) }
-            }
-        }
+            Self::Data(_, field) => format!("the kubeconfig: {field}"),
+        };
+        OpenError::refused(format!("{place}: {why}. It has to be one of PEM, a key without a passphrase"))
     }
 }
 

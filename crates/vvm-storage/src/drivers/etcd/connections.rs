@@ -8,12 +8,12 @@ use super::{
         AuthenticateRequest, AuthenticateResponse, ResponseHeader, TxnRequest, TxnResponse,
         WatchCreateRequest, WatchRequest, WatchResponse,
     },
-    session::{Path, Session, Stream, Streaming, described},
+    session::{Path, Session, Streaming, described},
 };
 use crate::{
     drivers::{
-        address::{Host, PASSWORD, missing_password, password},
-        connections::{Next, Room},
+        address::{Host, PASSWORD, missing_password, password, unreachable},
+        connections::{Next, Room, Stream, tcp},
         errors::Closed,
         tls,
     },
@@ -27,7 +27,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use vvm_clock::Clock as _;
 
@@ -66,13 +65,7 @@ pub(super) struct Connections {
 impl Connections {
     /// Reads the files of TLS. Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
-        let tls = address.tls.as_ref().map(|tls| tls.read()).transpose().map_err(|file| {
-            OpenError::refused(format!(
-                "{}: {}. It has to be one of PEM, a key without a passphrase",
-                file.path.display(),
-                file.why
-            ))
-        })?;
+        let tls = address.tls.as_ref().map(|tls| tls.read()).transpose()?;
         let tls = tls.map(|mut tls| {
             tls.alpn_protocols = vec![b"h2".to_vec()];
             TlsConnector::from(Arc::new(tls))
@@ -359,26 +352,20 @@ impl Connections {
         let host = &hosts[endpoint];
         let started = start(endpoint, host, self.tls.as_ref());
         let started = self.room.within(*request_timeout / parts, started).await;
-        started.unwrap_or_else(|silence| Err(unreachable(host, silence)))
+        started.unwrap_or_else(|silence| Err(unreachable(ETCD, host, &silence)))
     }
 }
 
-fn unreachable(host: &Host, why: impl fmt::Display) -> OpenError {
-    OpenError::passing(format!("no etcd answers at {host}: start it, or correct the address ({why})"))
-}
+/// The name of what does not answer.
+const ETCD: &str = "etcd";
 
 async fn start(endpoint: usize, host: &Host, tls: Option<&TlsConnector>) -> Result<Session, OpenError> {
-    let stream = async {
-        let stream = TcpStream::connect((&*host.name, host.port)).await?;
-        // A request is one small message, whose answer is waited for.
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    };
-    let stream = stream.await.map_err(|cause: io::Error| unreachable(host, cause))?;
+    let stream = tcp(&host.name, host.port).await.map_err(|cause| unreachable(ETCD, host, &cause))?;
     let (stream, scheme): (Box<dyn Stream>, _) = match tls {
         None => (Box::new(stream), "http"),
         Some(tls) => {
-            let name = ServerName::try_from(host.name.clone()).map_err(|cause| unreachable(host, cause))?;
+            let name = ServerName::try_from(host.name.clone());
+            let name = name.map_err(|cause| unreachable(ETCD, host, &cause))?;
             let stream = tls.connect(name, stream).await.map_err(|cause| of_stream(host, &cause))?;
             (Box::new(stream), "https")
         }
@@ -404,11 +391,12 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
             let way_out = tls::way_out(&error);
             OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"))
         }
-        None if cause.kind() == io::ErrorKind::ConnectionRefused => unreachable(host, why),
+        None if cause.kind() == io::ErrorKind::ConnectionRefused => unreachable(ETCD, host, &why),
         // A server that expects TLS, or a certificate, may close the connection without a word.
         None => unreachable(
+            ETCD,
             host,
-            why + "; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH",
+            &(why + "; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH"),
         ),
     }
 }

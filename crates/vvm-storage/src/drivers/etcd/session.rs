@@ -4,6 +4,7 @@
 //! in the trailers.
 
 use super::errors::CallError;
+use crate::drivers::connections::Stream;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::{
     RecvStream, SendStream,
@@ -18,12 +19,6 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// A connection, with or without TLS.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// How much a member may send before it waits for us.
 const WINDOW: u32 = 1 << 20;

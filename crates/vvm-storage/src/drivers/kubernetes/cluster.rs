@@ -165,7 +165,7 @@ fn cluster(
         Some("https") => {
             let name = server_name.unwrap_or(&host).to_owned();
             let name = ServerName::try_from(name).map_err(|cause| wrong(&cause.to_string()))?;
-            let tls = tls.read().map_err(|file| unusable(&file.path, file.why))?;
+            let tls = tls.read()?;
             (Some((TlsConnector::from(Arc::new(tls)), name)), 443)
         }
         Some("http") if is_loopback(&host) => (None, 80),

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     drivers::{
-        connections::Room,
+        address::unreachable,
+        connections::{Room, Stream, tcp},
         errors::{Closed, described},
     },
     opening::OpenError,
@@ -32,10 +33,6 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
 use vvm_clock::{Span, SystemClock};
 
 /// How many requests may be under way at once; further ones wait.
@@ -45,6 +42,9 @@ const MOST: usize = 8;
 const CONNECTING: u32 = 2;
 
 const JSON: &str = "application/json";
+
+/// The name of what does not answer.
+const API_SERVER: &str = "API server";
 
 /// The connections of one handle.
 pub(super) struct Connections {
@@ -190,7 +190,7 @@ impl Connections {
             Ok(connected) => Ok(connected?),
             Err(_silence) => {
                 let why = format!("no connection within {}", Span(within));
-                Err(unreachable(&self.cluster.server, &why).into())
+                Err(unreachable(API_SERVER, &self.cluster.server, &why).into())
             }
         }
     }
@@ -296,10 +296,6 @@ impl Watch {
 /// More than any Lease has.
 const LONGEST_ANSWER: usize = 4 << 20;
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 type Connection = Pin<Box<http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>;
 
 /// A connection to an API server.
@@ -312,10 +308,8 @@ impl Session {
     /// Connects. Sends no request.
     pub(super) async fn connect(cluster: &Cluster) -> Result<Self, OpenError> {
         let server = &cluster.server;
-        let stream = TcpStream::connect((cluster.host.as_str(), cluster.port)).await;
-        let stream = stream.map_err(|cause| unreachable(server, &cause.to_string()))?;
-        // Each request is one write.
-        stream.set_nodelay(true).map_err(|cause| unreachable(server, &cause.to_string()))?;
+        let stream = tcp(&cluster.host, cluster.port).await;
+        let stream = stream.map_err(|cause| unreachable(API_SERVER, server, &cause))?;
         let stream: Box<dyn Stream> = match &cluster.tls {
             None => Box::new(stream),
             Some((connector, name)) => {
@@ -324,7 +318,8 @@ impl Session {
             }
         };
         let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|cause| unreachable(server, &described(&cause)))?;
+        let (sender, connection) =
+            shaken.map_err(|cause| unreachable(API_SERVER, server, &described(&cause)))?;
         Ok(Self { sender, connection: Box::pin(connection) })
     }
 
@@ -392,10 +387,6 @@ fn of_tls(server: &str, cause: &io::Error) -> OpenError {
         Some(inner) if inner.is::<tokio_rustls::rustls::Error>() => OpenError::refused(format!(
             "no TLS with {server}: name its authority in the kubeconfig (certificate-authority) ({why})"
         )),
-        _ => unreachable(server, &why),
+        _ => unreachable(API_SERVER, &server, &why),
     }
-}
-
-pub(super) fn unreachable(server: &str, why: &str) -> OpenError {
-    OpenError::passing(format!("no API server answers at {server}: start it, or correct the address ({why})"))
 }

@@ -3,7 +3,7 @@
 use crate::{
     drivers::{
         address::options,
-        sql::address::{Address, no_option, unusable},
+        sql::address::{Address, no_option},
         tls::{self, Names, TlsFiles},
     },
     opening::OpenError,
@@ -35,7 +35,7 @@ impl Place {
 
     /// Reads the files of TLS. `None` without TLS.
     pub(super) fn connector(&self) -> Result<Option<TlsConnector>, OpenError> {
-        let tls = self.tls.as_ref().map(tls::Tls::read).transpose().map_err(unusable)?;
+        let tls = self.tls.as_ref().map(tls::Tls::read).transpose()?;
         Ok(tls.map(|tls| TlsConnector::from(Arc::new(tls))))
     }
 }

@@ -2,13 +2,14 @@
 
 use super::{
     address::Place,
-    protocol::{Greeting, Stream, Wire},
+    protocol::{Greeting, Wire},
 };
 use crate::{
     drivers::{
-        address::Host,
+        address::{Host, unreachable},
+        connections::{Stream, tcp},
         sql::{
-            address::{Address, unreachable},
+            address::Address,
             answer::{Answer, Row},
             connections::{self, Server},
             errors::DriverError,
@@ -19,7 +20,6 @@ use crate::{
 };
 use rustls::pki_types::ServerName;
 use std::{collections::HashMap, fmt, future::poll_fn, io, task::Poll};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// A connection to a server.
@@ -103,13 +103,8 @@ impl Server for MySql {
 
 impl MySql {
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
-        let stream = async {
-            let stream = TcpStream::connect((&*host.name, host.port)).await?;
-            // A request is one message, whose answer is waited for.
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        };
-        let stream = stream.await.map_err(|cause: io::Error| unreachable(Self::SOFTWARE, host, &cause))?;
+        let stream = tcp(&host.name, host.port).await;
+        let stream = stream.map_err(|cause| unreachable(Self::SOFTWARE, host, &cause))?;
         let failed = |error| self.of_login(host, error);
         let mut wire = Wire::new(Box::new(stream));
         let greeting = wire.greeting().await.map_err(failed)?;

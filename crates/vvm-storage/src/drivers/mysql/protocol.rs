@@ -4,9 +4,12 @@
 //! One message has one or several statements, and the server carries them out in order up to the first that fails.
 
 use super::errors::Refusal;
-use crate::drivers::sql::{
-    answer::{Answer, Answered, Row},
-    errors::DriverError,
+use crate::drivers::{
+    connections::Stream,
+    sql::{
+        answer::{Answer, Answered, Row},
+        errors::DriverError,
+    },
 };
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use std::{
@@ -14,12 +17,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufStream, ReadBuf};
-
-/// A connection, plain or with TLS.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream, ReadBuf};
 
 /// What the client can do. `FOUND_ROWS`: the count of a write is that of the rows that met its condition, also of those
 /// that it left as they were.

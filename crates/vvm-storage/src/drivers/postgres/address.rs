@@ -3,7 +3,7 @@
 use crate::{
     drivers::{
         address::{Host, Password, decoded, options, read_passwords},
-        sql::address::{Address, no_option, unusable},
+        sql::address::{Address, no_option},
         tls::{self, Names, Pem},
     },
     opening::OpenError,
@@ -226,7 +226,7 @@ impl Tls {
         let pem = |path: &Option<PathBuf>| path.clone().map(Pem::File);
         let own = pem(&self.certificate).zip(pem(&self.key));
         let tls = tls::Tls { authority: pem(&self.authority), names, own };
-        tls.read().map(MakeRustlsConnect::new).map_err(unusable)
+        tls.read().map(MakeRustlsConnect::new)
     }
 }
 
@@ -266,6 +266,7 @@ fn of_server(refusal: &DbError) -> Option<&'static str> {
     }
 }
 
+/// As [`tls::way_out`], with the options of this driver.
 fn of_handshake(error: &rustls::Error) -> &'static str {
     use rustls::Error;
     match error {
@@ -278,27 +279,18 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
             "the server's certificate is for another name: write that name as the host, or sslmode=verify-ca \
              if the authority signs only these servers"
         }
-        Error::InvalidCertificate(
-            CertificateError::Expired
-            | CertificateError::ExpiredContext { .. }
-            | CertificateError::NotValidYet
-            | CertificateError::NotValidYetContext { .. },
-        ) => "the server's certificate is not valid today: renew it, or correct this machine's clock",
-        Error::InvalidCertificate(_) => "the server's certificate is not one for servers: issue another one",
-        Error::AlertReceived(Alert::CertificateExpired) => {
-            "the client's certificate is not valid today: renew it"
-        }
         Error::AlertReceived(
             Alert::CertificateRequired
             | Alert::BadCertificate
             | Alert::UnknownCA
             | Alert::CertificateUnknown
-            | Alert::UnsupportedCertificate,
+            | Alert::UnsupportedCertificate
+            | Alert::InternalError,
         ) => {
             "the server refuses our certificate: give one that its ssl_ca_file signed, with sslcert=PATH and \
               sslkey=PATH"
         }
-        _ => "both sides need TLS 1.2 or 1.3 and a common cipher",
+        error => tls::way_out(error),
     }
 }
 

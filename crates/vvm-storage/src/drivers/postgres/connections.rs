@@ -6,10 +6,10 @@ use super::{
 };
 use crate::{
     drivers::{
-        address::Host,
+        address::{Host, unreachable},
         errors::described,
         sql::{
-            address::{Address, unreachable},
+            address::Address,
             answer::Answer,
             connections::{Server, Session as _},
             errors::DriverError,

@@ -97,11 +97,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         };
     }
     if let Some(tls) = &address.tls {
-        let tls = tls.read().map_err(|file| {
-            let (path, why) = (file.path.display(), file.why);
-            OpenError::refused(format!("{path}: {why}. Expected: PEM, and a key without a passphrase"))
-        })?;
-        builder = builder.tls_context(Some(Arc::new(tls)));
+        builder = builder.tls_context(Some(Arc::new(tls.read()?)));
     }
     let built = builder.build().await;
     // It keeps what `ending` waits for.

@@ -1,12 +1,9 @@
 //! [`Address`]: `scheme://user:password@host1,host2:port/database?option=value`, as far as the drivers share it.
 
 use crate::{
-    drivers::{
-        address::{
-            Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, parse_hosts, password,
-            request_timeout,
-        },
-        tls::Unusable,
+    drivers::address::{
+        Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, parse_hosts, password,
+        request_timeout,
     },
     opening::OpenError,
 };
@@ -108,18 +105,4 @@ pub(crate) fn no_option(name: &str, names: &str) -> String {
     format!(
         "there is no option `{name}`; there are connections, password_file, max_ttl, request_timeout, {names}"
     )
-}
-
-/// A file for TLS can't be used.
-pub(crate) fn unusable(file: Unusable) -> OpenError {
-    OpenError::refused(format!(
-        "{}: {}. It has to be one of PEM, a key without a passphrase",
-        file.path.display(),
-        file.why
-    ))
-}
-
-/// No server answers at a host.
-pub(crate) fn unreachable(software: &str, host: &Host, why: &dyn fmt::Display) -> OpenError {
-    OpenError::passing(format!("no {software} answers at {host}: start it, or correct the address ({why})"))
 }

@@ -1,14 +1,10 @@
 //! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a minute are closed: a
 //! candidate that waits has one request at a time, and so one connection. No task runs between requests.
 
-use super::{
-    address::{Address, unreachable},
-    answer::Answer,
-    errors::DriverError,
-};
+use super::{address::Address, answer::Answer, errors::DriverError};
 use crate::{
     drivers::{
-        address::Host,
+        address::{Host, unreachable},
         connections::{Next, Room},
         errors::Closed,
     },
