@@ -95,7 +95,7 @@ mod rows;
 pub use rows::decodes;
 
 use self::{
-    cluster::Address,
+    cluster::{Address, Cluster},
     connections::{Change, Connections, Watch},
     errors::DriverError,
     rows::Lease,
@@ -156,7 +156,7 @@ impl LeaseStorage {
         let now = SystemWallClock.since_unix_epoch();
         let written = match expected {
             Expected::Absent => {
-                let lease = Lease::new(key, self.connections.namespace()).set(key, value, record, now);
+                let lease = Lease::new(key, &self.connections.cluster.namespace).set(key, value, record, now);
                 self.connections.create(&lease).await?
             }
             Expected::Tag(tag) => {
@@ -230,8 +230,8 @@ impl CellStorage for LeaseStorage {
     }
 
     fn opened(&self) -> Option<Opened> {
-        let Self { connections, .. } = self;
-        let location = format!("namespace {} of {}", connections.namespace(), connections.server());
+        let Cluster { namespace, server, .. } = &self.connections.cluster;
+        let location = format!("namespace {namespace} of {server}");
         Some(Opened::at(location, Provenance::Existing))
     }
 
@@ -343,18 +343,18 @@ fn is_hint(Change { kind, object }: &Change, topic: &Partition) -> bool {
 }
 
 async fn describe(connections: &Connections) -> Result<Description, DriverError> {
+    let Cluster { server, namespace, credentials, .. } = &connections.cluster;
     let description = Description::of(format!("Kubernetes {}", open::version(connections).await?))
-        .with("server", connections.server())
-        .with("namespace", connections.namespace())
-        .with("credentials", connections.credentials());
+        .with("server", server)
+        .with("namespace", namespace)
+        .with("credentials", credentials);
     let missing = open::missing_rights(connections).await?;
     if missing.is_empty() {
         return Ok(description);
     }
     Ok(description.concerned(format!(
-        "no Role allows us to {} leases of coordination.k8s.io in namespace {}: apply \
+        "no Role allows us to {} leases of coordination.k8s.io in namespace {namespace}: apply \
          packaging/kubernetes/base/rbac.yaml",
-        missing.join(", "),
-        connections.namespace()
+        missing.join(", ")
     )))
 }

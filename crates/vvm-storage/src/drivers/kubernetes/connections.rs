@@ -63,19 +63,6 @@ impl Connections {
         Ok(Self { cluster, room, connecting: request_timeout / CONNECTING, idle: Mutex::default() })
     }
 
-    /// The server, for display.
-    pub(super) fn server(&self) -> &str {
-        &self.cluster.server
-    }
-
-    pub(super) fn namespace(&self) -> &str {
-        &self.cluster.namespace
-    }
-
-    pub(super) fn credentials(&self) -> &str {
-        &self.cluster.credentials
-    }
-
     pub(super) fn clock(&self) -> &SystemClock {
         &self.room.clock
     }

@@ -17,9 +17,9 @@ use serde_json::json;
 pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
     let connections = Connections::new(cluster::find(address)?, address.request_timeout)?;
     let nothing = names::name(&Partition::from_bytes(*b""));
-    connections.get(&nothing, false).await.map_err(|error| error.of_opening(connections.server()))?;
+    connections.get(&nothing, false).await.map_err(|error| error.of_opening(&connections.cluster.server))?;
     match creation(&connections).await {
-        Err(error @ DriverError::NoNamespace(_)) => Err(error.of_opening(connections.server())),
+        Err(error @ DriverError::NoNamespace(_)) => Err(error.of_opening(&connections.cluster.server)),
         _ => Ok(connections),
     }
 }
@@ -53,10 +53,10 @@ struct ReviewStatus {
 
 /// Checks that Leases can be created in the namespace, by a dry run, and that no right is missing.
 pub(super) async fn check_rights(connections: &Connections) -> Result<(), OpenError> {
-    let failed = |error: DriverError| error.of_opening(connections.server());
+    let failed = |error: DriverError| error.of_opening(&connections.cluster.server);
     let missing = missing_rights(connections).await.map_err(failed)?;
     if !missing.is_empty() {
-        let why = format!("{} leases in namespace {}", missing.join(", "), connections.namespace());
+        let why = format!("{} leases in namespace {}", missing.join(", "), connections.cluster.namespace);
         return Err(failed(DriverError::Denied(why)));
     }
     creation(connections).await.map_err(failed)
@@ -66,7 +66,7 @@ pub(super) async fn check_rights(connections: &Connections) -> Result<(), OpenEr
 pub(super) async fn creation(connections: &Connections) -> Result<(), DriverError> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": TRIED, "namespace": connections.namespace() },
+        "metadata": { "name": TRIED, "namespace": connections.cluster.namespace },
     });
     let path = format!("{}?dryRun=All", connections.leases());
     let answer = connections.ask(Method::POST, &path, Some(body(&lease))).await?;
@@ -78,7 +78,7 @@ pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'st
     let mut missing = Vec::new();
     for verb in VERBS {
         let resource = json!({
-            "namespace": connections.namespace(),
+            "namespace": connections.cluster.namespace,
             "verb": verb, "group": "coordination.k8s.io", "resource": "leases",
         });
         let review = json!({
