@@ -28,8 +28,7 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
         });
         let mut term = process.lead().await;
         for id in ["x", "y"] {
-            let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
-            instance.persisted().await.unwrap();
+            process.persisted(id).await;
         }
         let other = process.found("y").await.unwrap();
         let writes = process.documents.count(WriteDocuments);

@@ -161,7 +161,7 @@ fn concurrency_limit_holds_and_queued_instances_run_in_order() {
         let term = process.lead().await;
         let mut instances = Vec::new();
         for id in ["a", "b", "c", "d"] {
-            instances.push(process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle);
+            instances.push(process.new_instance(id).await);
         }
         process.probe.journal.shows("b runs", 1).await;
         cluster.sleep(60).await;

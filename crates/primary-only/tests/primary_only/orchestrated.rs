@@ -1,12 +1,12 @@
 //! A registry as a service of a VVM.
 
-use crate::rig::{Cluster, LedTerm, Probe, Process, Steps, depose, run};
+use crate::rig::{Cluster, Probe, Process, Steps, depose, run};
 use futures_util::FutureExt;
 use ielections::{
     Holder, Ttl, TtlStorage,
     testing::mock::{Fault::Hang, Verb::ScanDocuments},
 };
-use primary_only::{Outcome, RegistryConfig, ServiceState, Unavailable};
+use primary_only::{Handle, Outcome, RegistryConfig, ServiceState, Unavailable};
 use serde_json::json;
 use std::time::Duration;
 use vvm_clock::Clock;
@@ -105,31 +105,27 @@ fn later_vvm_continues_with_the_same_registry() {
     });
 }
 
-/// Starts a term with an instance that ignores `stop`.
-async fn with_deaf_instance(process: &Process) -> LedTerm {
+/// Leaves a term whose instance ignores `stop`: `lead` is dropped, and doesn't wait for the instance.
+async fn leave_a_deaf_instance(process: &Process) -> Handle<Probe> {
     process.probe.act("x", |mut cx, probe| async move {
         cx.state.insert().await?;
         probe.go.wait("end").await;
         Err(primary_only::Interrupted.into())
     });
     let term = process.lead().await;
-    let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
-    got.handle.persisted().await.unwrap();
-    term
+    let instance = process.persisted("x").await;
+    term.led.abort();
+    assert!(term.led.await.unwrap_err().is_cancelled());
+    assert!(matches!(process.service.status().state, ServiceState::NotLeading));
+    term.leadership.release().await;
+    instance
 }
 
 #[test]
 fn next_term_waits_for_instances_of_the_last_one() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let term = with_deaf_instance(&process).await;
-        let instance = process.found("x").await.unwrap();
-        // `lead` was dropped, and did not wait for the instance.
-        term.led.abort();
-        assert!(term.led.await.unwrap_err().is_cancelled());
-        assert!(matches!(process.service.status().state, ServiceState::NotLeading));
-        term.leadership.release().await;
-
+        let instance = leave_a_deaf_instance(&process).await;
         let next = process.lead().await;
         cluster.sleep(2).await;
         assert!(matches!(process.service.status().state, ServiceState::Rebuilding));
@@ -149,11 +145,7 @@ fn next_term_waits_for_instances_of_the_last_one() {
 fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let term = with_deaf_instance(&process).await;
-        term.led.abort();
-        assert!(term.led.await.unwrap_err().is_cancelled());
-        term.leadership.release().await;
-
+        leave_a_deaf_instance(&process).await;
         let began = cluster.clock.now();
         let next = process.lead().await;
         let Err(Unavailable::RebuildFailed(failure)) = process.service.get_all().await else { panic!() };
@@ -174,11 +166,7 @@ fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
 fn term_that_ends_during_the_wait_for_an_earlier_instance_still_joins_it() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let term = with_deaf_instance(&process).await;
-        term.led.abort();
-        assert!(term.led.await.unwrap_err().is_cancelled());
-        term.leadership.release().await;
-
+        leave_a_deaf_instance(&process).await;
         let mut next = process.lead().await;
         cluster.sleep(1).await;
         next.stop.cancel();
@@ -203,7 +191,7 @@ fn report_service_status() {
         assert_eq!(status(), paused);
         let term = process.lead().await;
         for id in ["x", "y"] {
-            process.service.get_or_create(id.into(), Steps::new()).await.unwrap();
+            process.new_instance(id).await;
         }
         process.probe.journal.shows("x runs", 1).await;
         let running = json!([{

@@ -28,7 +28,7 @@ fn recreate_instance_on_step_up() {
         for number in 0..3 {
             let term = process.lead().await;
             if number == 0 {
-                process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
+                process.new_instance("x").await;
             }
             process.probe.journal.shows("x took a step", number + 1).await;
             let instance = process.found("x").await.unwrap();
@@ -165,8 +165,7 @@ fn failed_rebuild_interrupts_instances_that_run_already() {
         let process = cluster.process("a");
         let term = process.lead().await;
         for id in ["a", "b"] {
-            let instance = process.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle;
-            instance.persisted().await.unwrap();
+            process.persisted(id).await;
         }
         term.end().await.unwrap();
 
@@ -187,8 +186,7 @@ fn first_instances_run_before_the_last_documents_are_read() {
         let process = cluster.process("a");
         let term = process.lead().await;
         for id in 0..10 {
-            let instance = process.service.get_or_create(id.to_string(), Steps::new()).await.unwrap().handle;
-            instance.persisted().await.unwrap();
+            process.persisted(&id.to_string()).await;
         }
         term.end().await.unwrap();
 

@@ -169,11 +169,7 @@ impl Process {
 
     /// Acquires the first slot, and steps up.
     pub(crate) async fn lead(&self) -> LedTerm {
-        self.lead_slot(1).await
-    }
-
-    pub(crate) async fn lead_slot(&self, slot: u32) -> LedTerm {
-        self.step_up(self.acquire(slot).await).await
+        self.step_up(self.acquire(1).await).await
     }
 
     /// Steps up under a leadership, and returns as soon as the term has begun.
