@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use vvm_host::{HostSettings, LocalDir, UnfitFolder, operate};
-use vvm_orch::Acquisition;
+use vvm_orch::AcquireTimeout;
 
 /// The name of the hidden command that starts the host of `vvm run`.
 pub(crate) const STAGE_HOST: &str = "stage-host";
@@ -45,7 +45,7 @@ pub(crate) struct CandidateArgs {
         long, value_name = "forever|0|DURATION", default_value = "forever",
         value_parser = parse_acquire_timeout
     )]
-    pub(crate) acquire_timeout: Acquisition,
+    pub(crate) acquire_timeout: AcquireTimeout,
     /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4
     /// TTL
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
@@ -89,7 +89,7 @@ impl CandidateArgs {
         let mut settings = HostSettings::new(self.storage.clone(), self.name.clone());
         (settings.slots, settings.ttl, settings.holder) = (self.slots, self.ttl, Some(holder));
         settings.acquisition =
-            if self.try_once { Acquisition::UntilLeaderSeen } else { self.acquire_timeout };
+            if self.try_once { AcquireTimeout::UntilLeaderSeen } else { self.acquire_timeout };
         settings.http = self.http;
         settings.local_dir = self.local_dir.clone().unwrap_or(LocalDir::Usual);
         // The command or hook is killed by a limit of its own, so the host must not give up before.
@@ -143,12 +143,12 @@ pub(crate) fn parse_interval(text: &str) -> Result<Duration, AnyError> {
     if duration.is_zero() { Err(InvalidValue("write more than 0, like 10s").into()) } else { Ok(duration) }
 }
 
-pub(crate) fn parse_acquire_timeout(text: &str) -> Result<Acquisition, AnyError> {
+pub(crate) fn parse_acquire_timeout(text: &str) -> Result<AcquireTimeout, AnyError> {
     match text {
-        "forever" => Ok(Acquisition::Forever),
+        "forever" => Ok(AcquireTimeout::Forever),
         "never" => Err(InvalidValue("write forever to wait without a limit").into()),
         _ => match parse_duration(text) {
-            Ok(duration) => Ok(Acquisition::Within(duration)),
+            Ok(duration) => Ok(AcquireTimeout::Within(duration)),
             Err(refusal @ NotADuration::NoUnit(_)) => Err(refusal.into()),
             Err(NotADuration::Malformed) => {
                 Err(InvalidValue("write forever, 0, or a duration like 20s").into())

@@ -20,7 +20,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady, OnLoss, Ttl};
-use vvm_orch::{Acquisition, BoxError, Problem, Service, ServiceContext, Work, service_fn};
+use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
     HostSettings::new(format!("sqlite:{}?allow=overlay", folder.join("leader.db").display()), "payroll")
@@ -56,7 +56,7 @@ async fn stopped_host_releases_the_record() {
 
     // The record is released, so one look is enough.
     let mut settings = settings(folder.path());
-    settings.acquisition = Acquisition::Within(Duration::ZERO);
+    settings.acquisition = AcquireTimeout::Within(Duration::ZERO);
     let next = Host::open(settings).await.unwrap();
     let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
     assert_eq!(next.exit_status(), 0, "{next}");
@@ -130,7 +130,7 @@ async fn host_that_is_not_ready_claims_nothing_and_gives_up_what_it_leads() {
     let folder = TempDir::new().unwrap();
     // One look at the slots, once it is ready.
     let mut once = settings(folder.path());
-    once.acquisition = Acquisition::Within(Duration::ZERO);
+    once.acquisition = AcquireTimeout::Within(Duration::ZERO);
     let mut host = Host::open(once.clone()).await.unwrap();
     let (stop, mut roles) = (host.stop(), host.status().roles());
     let (ready, is_ready) = watch::channel(false);

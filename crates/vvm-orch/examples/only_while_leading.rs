@@ -6,7 +6,7 @@
 
 use ielections::{Elections, Env, Holder, Ttl};
 use std::{error::Error, num::NonZeroU32, sync::Arc};
-use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
+use vvm_orch::{AcquireTimeout, Vvm, VvmConfig, service_fn};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 #[tokio::main]
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(())
     });
     let config = VvmConfig::new(vec![slot], Holder::new("one of us")?, &env);
-    let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, Acquisition::Forever);
+    let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, AcquireTimeout::Forever);
     tokio::select! {
         biased;
         _ = vvm.problem() => {}

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # use ielections::{Elections, Env, Holder, Ttl};
-//! # use vvm_orch::{Acquisition, Vvm, VvmConfig, service_fn};
+//! # use vvm_orch::{AcquireTimeout, Vvm, VvmConfig, service_fn};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 //! # use std::{error::Error, num::NonZeroU32, sync::Arc};
 //! # #[tokio::main]
@@ -22,7 +22,7 @@
 //!     Ok(())
 //! });
 //! let config = VvmConfig::new(vec![slot], Holder::new("one of us")?, &env);
-//! let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, Acquisition::Forever);
+//! let vvm = Vvm::provide(config, elections, vec![payroll]).launch(Ttl::DEFAULT, AcquireTimeout::Forever);
 //! vvm.leading().await?;
 //! // … until `vvm.problem()` resolves, or the host stops:
 //! vvm.shutdown().await?;
@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! - [`Vvm`], [`VvmConfig`], [`Acquisition`]: the services, the slots, and how long to campaign.
+//! - [`Vvm`], [`VvmConfig`], [`AcquireTimeout`]: the services, the slots, and how long to campaign.
 //! - [`RunningVvm`], [`Leading`], [`NotLeading`]: wait for leadership, problems and the end.
 //! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: the work of a leader.
 //! - [`Problem`], [`Failure`]: why a VVM stopped, which is the first problem (I8).
@@ -45,9 +45,10 @@ mod shutdowner;
 mod state;
 mod vvm;
 
+pub use ielections::AcquireTimeout;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use state::{Failure, Leading, NotLeading, Problem};
-pub use vvm::{Acquisition, RunningVvm, Vvm, VvmConfig};
+pub use vvm::{DEFAULT_ACQUISITION, RunningVvm, Vvm, VvmConfig};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -20,22 +20,22 @@ use vvm_clock::Clock;
 /// [`RunningVvm`] has `shutdown`.
 ///
 /// ```no_run
-/// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
 /// async fn once<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, Acquisition::DEFAULT);
+///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0382
-/// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
 /// async fn twice<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, Acquisition::DEFAULT);
-///     let again = vvm.launch(Ttl::DEFAULT, Acquisition::DEFAULT);
+///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
+///     let again = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0599
-/// # use {ielections::{Key, Ttl}, vvm_orch::{Acquisition, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
 /// async fn never_launched<K: Key>(vvm: Vvm<K>) {
 ///     let _ = vvm.shutdown().await;
 /// }
@@ -68,13 +68,12 @@ impl<K: Key> Vvm<K> {
 
     /// Starts the VVM, and returns at once. Its tasks campaign, and start the services. Call it where
     /// [`VvmConfig::spawn`] can start tasks.
-    pub fn launch(self, ttl: Ttl, acquisition: Acquisition) -> RunningVvm<K> {
+    pub fn launch(self, ttl: Ttl, timeout: AcquireTimeout) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
         let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
         let default = Terms::new(config.holder, ttl);
-        let terms =
-            Terms { timeout: acquisition.timeout(), poll: config.poll.unwrap_or(default.poll), ..default };
+        let terms = Terms { timeout, poll: config.poll.unwrap_or(default.poll), ..default };
         let launcher = Launcher {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),
@@ -144,36 +143,8 @@ impl<K> VvmConfig<K> {
     }
 }
 
-/// How long a VVM campaigns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Acquisition {
-    /// For this long. [`Duration::ZERO`] means one look, and a claim if a slot is open.
-    Within(Duration),
-    /// Until a slot is acquired or the VVM is shut down.
-    Forever,
-    /// Until a slot is acquired, or every slot is seen to have a live leader, which can take one TTL. Ends
-    /// as well if the storage does not answer for 1.4 TTL.
-    UntilLeaderSeen,
-}
-
-impl Acquisition {
-    /// The default: two minutes.
-    pub const DEFAULT: Self = Self::Within(Duration::from_secs(120));
-
-    pub(crate) fn timeout(self) -> AcquireTimeout {
-        match self {
-            Self::Within(duration) => AcquireTimeout::Within(duration),
-            Self::Forever => AcquireTimeout::Forever,
-            Self::UntilLeaderSeen => AcquireTimeout::UntilLeaderSeen,
-        }
-    }
-}
-
-impl Default for Acquisition {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
+/// The default of the time for which [`Vvm::launch`] campaigns: two minutes.
+pub const DEFAULT_ACQUISITION: AcquireTimeout = AcquireTimeout::Within(Duration::from_secs(120));
 
 /// A launched VVM. Clones share it.
 ///

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, WallClock};
 use vvm_host::{Ended, Host, HostSettings, Next};
-use vvm_orch::{Acquisition, Problem, RunningVvm, Service, Vvm, VvmConfig};
+use vvm_orch::{AcquireTimeout, Problem, RunningVvm, Service, Vvm, VvmConfig};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The name for which all processes campaign.
@@ -139,7 +139,7 @@ async fn run(started: &Started) {
     let config = VvmConfig::new(slots(profile.slots), holder, env);
     let worker = Worker::of(started).that_tells_its_guardian();
     let vvm = Vvm::provide(config, elections, vec![Box::new(worker)]);
-    let running = vvm.launch(profile.ttl, Acquisition::Forever);
+    let running = vvm.launch(profile.ttl, AcquireTimeout::Forever);
     tokio::select! {
         biased;
         () = stop.notified() => world.count(|counts| counts.stops += 1),

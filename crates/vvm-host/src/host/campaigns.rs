@@ -13,7 +13,7 @@ use ielections::{AcquireError, Elections, Env, Timing};
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
-use vvm_orch::{Acquisition, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
 
 /// What every campaign of a host shares.
@@ -106,7 +106,7 @@ impl Campaigns {
             storage,
             over: &over,
             condition: &self.condition,
-            ends_if_paused: settings.acquisition == Acquisition::UntilLeaderSeen,
+            ends_if_paused: settings.acquisition == AcquireTimeout::UntilLeaderSeen,
         };
         let handling = async {
             if let Some(asked) = handler.run(&vvm).await {

@@ -9,7 +9,7 @@ use crate::{
 use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError};
 use std::{fmt, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
-use vvm_orch::Acquisition;
+use vvm_orch::AcquireTimeout;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SettleError, SlotNumber};
 
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
@@ -52,9 +52,9 @@ pub(super) async fn open(
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let give_up_at = match settings.acquisition {
         // As the campaign itself would (I10).
-        Acquisition::UntilLeaderSeen => clock.now().after(Timing::of(settings.ttl).outage()),
-        Acquisition::Forever => Instant::NEVER,
-        Acquisition::Within(duration) => clock.now().after(duration),
+        AcquireTimeout::UntilLeaderSeen => clock.now().after(Timing::of(settings.ttl).outage()),
+        AcquireTimeout::Forever => Instant::NEVER,
+        AcquireTimeout::Within(duration) => clock.now().after(duration),
     };
     let name = settings.name.as_str();
     let mut is_logged = false;

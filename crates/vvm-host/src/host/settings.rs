@@ -3,7 +3,7 @@
 use crate::local_wakeups::LocalDir;
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
-use vvm_orch::{Acquisition, VvmConfig};
+use vvm_orch::{AcquireTimeout, VvmConfig};
 
 /// What a host does after a loss, once all services have stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub struct HostSettings {
     /// The name of this process for people. Default: `HOSTNAME:PID`.
     pub holder: Option<Holder>,
     /// How long to campaign. Default: for ever.
-    pub acquisition: Acquisition,
+    pub acquisition: AcquireTimeout,
     /// What the host does after a loss. Default: [`OnLoss::Exit`], because a new process has no old state.
     pub on_loss: OnLoss,
     /// How long all services together may take to stop. Default: [`VvmConfig::STOP_TIMEOUT`].
@@ -70,7 +70,7 @@ impl HostSettings {
             slots: NonZeroU32::MIN,
             ttl: Ttl::DEFAULT,
             holder: None,
-            acquisition: Acquisition::Forever,
+            acquisition: AcquireTimeout::Forever,
             on_loss: OnLoss::Exit,
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
             http: None,

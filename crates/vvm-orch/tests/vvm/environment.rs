@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
-use vvm_orch::{Acquisition, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
+use vvm_orch::{AcquireTimeout, DEFAULT_ACQUISITION, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
 /// Drops the tasks of one name, or all, as the shutdown of a runtime does.
@@ -44,7 +44,7 @@ fn launch_on(process: &Process, spawn: Dropping, journal: &Journal) -> RunningVv
     let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
     config.spawn = Arc::new(spawn);
     let services = ["a", "b"].map(|name| Probe::new(name, journal).boxed()).into();
-    Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, Acquisition::DEFAULT)
+    Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, DEFAULT_ACQUISITION)
 }
 
 fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
@@ -144,7 +144,7 @@ fn shutdown_stops_the_monitor_before_the_release() {
         let others = Arc::clone(&process.env.spawn);
         config.spawn = Arc::new(SlowMonitor { clock: cluster.clock.clone(), others });
         let running =
-            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, Acquisition::DEFAULT);
+            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, DEFAULT_ACQUISITION);
         running.leading().await.unwrap();
         // The monitor would report the release as a loss.
         running.shutdown().await.unwrap();
@@ -195,7 +195,7 @@ async fn broken(
     change(&mut config);
     let probe = Probe::new("a", &Journal::default()).boxed();
     let vvm = Vvm::provide(config, process.elections.clone(), vec![probe]);
-    let running = vvm.launch(TTL, Acquisition::Forever);
+    let running = vvm.launch(TTL, AcquireTimeout::Forever);
     drop(running.leading().await);
     match running.shutdown().await {
         Err(Problem::Broken { task, panic }) => (task, panic.as_deref().unwrap_or_default().to_owned()),

@@ -13,7 +13,7 @@ use ielections::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{Acquisition, NotLeading, Problem, Vvm, VvmConfig};
+use vvm_orch::{AcquireTimeout, DEFAULT_ACQUISITION, NotLeading, Problem, Vvm, VvmConfig};
 
 #[test]
 fn loss_stops_the_services_at_once() {
@@ -135,7 +135,7 @@ fn standby_with_a_hint_leads_at_once_after_a_release() {
     run(async |cluster| {
         let leader = cluster.process("leader").launch(vec![]);
         leader.leading().await.unwrap();
-        let standby = cluster.process("standby").vvm(vec![]).launch(TTL, Acquisition::Forever);
+        let standby = cluster.process("standby").vvm(vec![]).launch(TTL, AcquireTimeout::Forever);
         cluster.sleep(30).await;
         leader.shutdown().await.unwrap();
         let released_at = cluster.clock.now();
@@ -207,7 +207,7 @@ fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
         config.spawn = Arc::new(CancelsAfterTheMonitor { end, others: Arc::clone(&process.env.spawn) });
         let running =
-            Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, Acquisition::DEFAULT);
+            Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, DEFAULT_ACQUISITION);
         running.leading().await.unwrap();
         let Err(problem) = running.shutdown().await else {
             panic!("the deadline is armed, and no problem says so")
