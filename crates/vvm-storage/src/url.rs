@@ -389,18 +389,5 @@ impl<'url> Place<'url> {
     }
 }
 
-#[cfg(feature = "sqlite")]
-impl From<crate::sqlite::OpenError> for OpenError {
-    fn from(error: crate::sqlite::OpenError) -> Self {
-        use crate::{opening::OpenErrorKind as Kind, sqlite::OpenError as Error};
-        let kind = match &error {
-            Error::Thread(_) | Error::Descriptors(_) => Kind::System,
-            Error::Locked(_) | Error::Full(_) => Kind::Passing,
-            _ => Kind::Refused,
-        };
-        Self::new(kind, error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -49,11 +49,12 @@ mod open;
 mod queue;
 mod rows;
 
+pub use open::OpenOptions;
 pub(crate) use open::owners;
-pub use open::{OpenError, OpenOptions};
 
 use crate::{
     key::Partition,
+    opening::OpenError,
     step::{Done, Step},
     sysvvm::{Description, Opened, SysVvmStorage},
 };
@@ -92,7 +93,7 @@ impl SqliteStorage {
     /// `Fatal`.
     ///
     /// # Errors
-    /// See [`OpenError`]. [`OpenError::OnlyWhileInUse`] if it can neither be written nor read.
+    /// See [`OpenError`]. Fails if it can neither be written nor read: only while a candidate has it open.
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.

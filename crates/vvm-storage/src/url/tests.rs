@@ -50,13 +50,6 @@ async fn driver_of_this_build_is_found() {
 fn wrong_url_is_misuse_and_does_not_pass() {
     let error = parse("elections.db").err().unwrap();
     assert!(error.is_misuse() && !error.is_passing());
-    #[cfg(feature = "sqlite")]
-    {
-        let path = || "elections.db".into();
-        let locked = OpenError::from(crate::sqlite::OpenError::Locked(path()));
-        assert!(locked.is_passing() && !locked.is_misuse());
-        assert!(!OpenError::from(crate::sqlite::OpenError::NotADatabase(path())).is_passing());
-    }
 }
 
 #[test]

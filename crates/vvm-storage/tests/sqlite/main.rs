@@ -15,8 +15,8 @@ use rusqlite::Connection;
 use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
-    Done, Partition, Step, SysVvmStorage,
-    sqlite::{OpenError, OpenOptions, SqliteStorage},
+    Done, OpenError, Partition, Step, SysVvmStorage,
+    sqlite::{OpenOptions, SqliteStorage},
 };
 
 /// Tests run on whatever file system the temporary folder is on.

@@ -4,7 +4,7 @@ mod error;
 mod file_system;
 mod place;
 
-pub use error::OpenError;
+pub(super) use error::Obstacle;
 pub(crate) use error::owners;
 pub(super) use place::Location;
 
@@ -12,8 +12,8 @@ use super::{
     errors::DriverError,
     rows::{Origin, Rows, SCHEMA},
 };
-use crate::sysvvm::Provenance;
-use error::of_sqlite;
+use crate::{opening::OpenError, sysvvm::Provenance};
+use error::{of_sqlite, only_while_in_use, read_only_file, refused};
 use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -92,22 +92,22 @@ pub(super) struct Database {
 /// Repeats `open` while another process has the database locked, for [`LOCK_TIMEOUT`] or until the outcome
 /// has no receiver.
 pub(super) fn wait_for_lock(
-    open: impl Fn() -> Result<Database, OpenError>,
+    open: impl Fn() -> Result<Database, Obstacle>,
     is_abandoned: &dyn Fn() -> bool,
 ) -> Result<Database, OpenError> {
     let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
     loop {
         match open() {
-            Err(OpenError::Locked(_)) if SystemClock::read() < give_up_at && !is_abandoned() => {
+            Err(Obstacle::Locked(_)) if SystemClock::read() < give_up_at && !is_abandoned() => {
                 thread::park_timeout(ATTEMPT_PAUSE);
             }
-            outcome => return outcome,
+            outcome => return outcome.map_err(OpenError::from),
         }
     }
 }
 
 /// Opens the database at `path`, and creates it on first use.
-pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
     open_on(path, options, FileSystem::of)
 }
 
@@ -115,18 +115,15 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, OpenEr
 ///
 /// A reader needs the log and the log's index, too, and can't create them. It locks the index as every reader
 /// does, and writers respect that.
-pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, OpenError> {
+pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
     match open(path, options) {
-        Err(OpenError::ReadOnlyFile(_) | OpenError::ReadOnlyFolder(_)) => {
+        Err(Obstacle::ReadOnly(_)) => {
             if access(path, Access::READ_OK).is_err() {
-                return Err(OpenError::Unreadable(path.to_owned()));
+                return Err(error::unreadable(path));
             }
-            open_to_read(path).map_err(|error| match error {
+            open_to_read(path).map_err(|obstacle| match obstacle {
                 // There is no log, or it must be recovered by a writer.
-                OpenError::ReadOnlyFile(_)
-                | OpenError::ReadOnlyFolder(_)
-                | OpenError::System { .. }
-                | OpenError::Sqlite { .. } => OpenError::OnlyWhileInUse(path.to_owned()),
+                Obstacle::ReadOnly(_) | Obstacle::Failed(_) => only_while_in_use(path),
                 other => other,
             })
         }
@@ -134,7 +131,7 @@ pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database
     }
 }
 
-fn open_to_read(given: &Path) -> Result<Database, OpenError> {
+fn open_to_read(given: &Path) -> Result<Database, Obstacle> {
     let path = place::absolute(given)?;
     place::check_in_use(&path)?;
     let flags =
@@ -149,7 +146,7 @@ fn open_on(
     given: &Path,
     options: OpenOptions,
     file_system_of: impl Fn(&Path) -> io::Result<FileSystem>,
-) -> Result<Database, OpenError> {
+) -> Result<Database, Obstacle> {
     let path = place::absolute(given)?;
     place::check(&path, options, file_system_of)?;
     create(&path, options);
@@ -179,18 +176,18 @@ fn create(path: &Path, options: OpenOptions) {
     let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(options.mode())));
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Obstacle> {
     let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
         connection.busy_timeout(ATTEMPT_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     });
-    opened.map_err(|error| error::of_sqlite(path, error))
+    opened.map_err(|error| of_sqlite(path, error))
 }
 
-fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, OpenError> {
+fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, Obstacle> {
     // From here on the writer itself waits for locks.
-    connection.busy_timeout(Duration::ZERO).map_err(|error| error::of_sqlite(&path, error))?;
+    connection.busy_timeout(Duration::ZERO).map_err(|error| of_sqlite(&path, error))?;
     let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
     let place = Place::of(path, &beside)?;
     Ok(Database { connection, place, origin: Origin::of_this_process(), location })
@@ -254,7 +251,7 @@ const APPLICATION_ID: i64 = 0x5656_4d31;
 const USER_VERSION: i64 = 2;
 
 /// Creates the tables of a new database. Fails if it is a database of another program or of another format.
-fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
+fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before any change, even of the journal mode: another program's database is not changed.
     let is_made = {
@@ -263,7 +260,7 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError
         has_tables(path, &view)?
     };
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
-        return Err(OpenError::ReadOnlyFile(path.to_owned()));
+        return Err(read_only_file(path));
     }
     keep_log(path, connection)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
@@ -273,30 +270,31 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, OpenError
 }
 
 /// Checks that a database that is opened read-only has the format that this driver writes.
-fn check_schema(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+fn check_schema(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
     let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
-    if has_tables(path, &view)? { Ok(()) } else { Err(OpenError::ReadOnlyFile(path.to_owned())) }
+    if has_tables(path, &view)? { Ok(()) } else { Err(read_only_file(path)) }
 }
 
 /// Whether it is a database of this driver; `false` if it is new. Call it within a transaction.
-fn has_tables(path: &Path, view: &Connection) -> Result<bool, OpenError> {
+fn has_tables(path: &Path, view: &Connection) -> Result<bool, Obstacle> {
     let number =
         |sql| view.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|cause| of_sqlite(path, cause));
+    let at = path.display();
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     match (application, version) {
         (0, 0) if tables == 0 => Ok(false),
         (APPLICATION_ID, USER_VERSION) => Ok(true),
-        (APPLICATION_ID, found) if found > USER_VERSION => {
-            Err(OpenError::Newer { path: path.to_owned(), found, known: USER_VERSION })
-        }
-        _ => Err(OpenError::OfAnotherProgram(path.to_owned())),
+        (APPLICATION_ID, found) if found > USER_VERSION => Err(refused(format!(
+            "{at} has format {found}, and this version knows formats up to {USER_VERSION}: use the newer version"
+        ))),
+        _ => Err(refused(format!("{at} is a database of another program: name another file"))),
     }
 }
 
 /// Makes the tables in one transaction. Of several processes the first makes them.
-fn make_tables(path: &Path, connection: &Connection) -> Result<Provenance, OpenError> {
+fn make_tables(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle> {
     let sqlite = |cause| of_sqlite(path, cause);
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(sqlite)?;
@@ -312,11 +310,15 @@ fn make_tables(path: &Path, connection: &Connection) -> Result<Provenance, OpenE
 
 /// Turns on the write-ahead log, which stays on. While another process reads or writes, SQLite does not wait
 /// here, because two processes could wait for each other.
-fn keep_log(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+fn keep_log(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
     let mode = connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
         .map_err(|error| of_sqlite(path, error))?;
-    if mode == "wal" { Ok(()) } else { Err(OpenError::NoWriteAheadLog { path: path.to_owned(), mode }) }
+    if mode == "wal" {
+        return Ok(());
+    }
+    let at = path.display();
+    Err(refused(format!("{at} can't keep a write-ahead log, only {mode}: use a local file system")))
 }
 
 #[cfg(test)]
@@ -330,6 +332,7 @@ mod tests {
         let Err(error) = open_on(&path, OpenOptions::new().allow_overlay(), |_| Ok(FileSystem::NFS)) else {
             panic!("opened on NFS")
         };
+        let error = OpenError::from(error);
         assert!(error.to_string().contains("is on NFS, where locks"), "{error}");
         assert!(error.to_string().contains("ext4"), "{error}");
         assert!(!path.exists());
@@ -338,10 +341,10 @@ mod tests {
         let none = OpenOptions::new();
         drop(open_on(&path, none, |_| Ok(FileSystem::EXT4)).unwrap());
         let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
-        assert!(matches!(open_on(&path, none, elsewhere), Err(OpenError::FileSystem { .. })));
+        assert!(matches!(open_on(&path, none, elsewhere), Err(Obstacle::Other(_))));
 
         let unknown = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        assert!(matches!(open_on(&path, none, unknown), Err(OpenError::System { .. })));
+        assert!(matches!(open_on(&path, none, unknown), Err(Obstacle::Failed(_))));
     }
 
     #[test]
@@ -350,6 +353,7 @@ mod tests {
         let path = folder.path().join("elections.db");
         let on_overlay = |options| open_on(&path, options, |_| Ok(FileSystem::OVERLAY));
         let Err(error) = on_overlay(OpenOptions::new()) else { panic!("opened on overlayfs") };
+        let error = OpenError::from(error);
         for part in
             [path.to_str().unwrap(), "is on overlayfs", "a volume or a bind mount", "`?allow=overlay`"]
         {
@@ -357,6 +361,6 @@ mod tests {
         }
         assert!(!path.exists());
         drop(on_overlay(OpenOptions::new().allow_overlay()).unwrap());
-        assert!(matches!(on_overlay(OpenOptions::new()), Err(OpenError::Overlay(_))));
+        assert!(matches!(on_overlay(OpenOptions::new()), Err(Obstacle::Other(_))));
     }
 }

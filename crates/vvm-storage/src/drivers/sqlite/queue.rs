@@ -6,11 +6,12 @@
 
 use super::{
     errors::DriverError,
-    open::{Database, Location, OpenError, wait_for_lock},
+    open::{Database, Location, Obstacle, wait_for_lock},
     rows::Rows,
 };
 use crate::{
     drivers::errors::{Closed, Unanswered},
+    opening::{OpenError, OpenErrorKind},
     step::Done,
 };
 use ielections::{ReadError, WriteError};
@@ -46,7 +47,7 @@ impl Queue {
     /// # Cancel safety
     /// Dropped, it joins the thread. So waiting for a locked database ends when no caller is left (I10).
     pub(super) async fn start(
-        open: impl Fn() -> Result<Database, OpenError> + Send + 'static,
+        open: impl Fn() -> Result<Database, Obstacle> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
         let (sender, jobs) = mpsc::channel();
         let (opened, outcome) = oneshot::channel();
@@ -64,15 +65,19 @@ impl Queue {
                 }
             }
         };
-        let thread =
-            thread::Builder::new().name("vvm-sqlite".into()).spawn(run).map_err(OpenError::Thread)?;
+        let thread = thread::Builder::new().name("vvm-sqlite".into()).spawn(run).map_err(|cause| {
+            let way_out = "allow more (ulimit -u, TasksMax=, pids.max)";
+            let why = format!("the system refuses a thread for the database: {cause}: {way_out}");
+            OpenError::new(OpenErrorKind::System, why)
+        })?;
         let queue = Self {
             room: Arc::new(Semaphore::new(ROOM)),
             jobs: Mutex::new(Some(sender)),
             ended,
             thread: Mutex::new(Some(thread)),
         };
-        let location = outcome.await.map_err(|_| OpenError::ThreadEnded)??;
+        let panicked = |_| OpenError::refused("the thread that opened the database panicked");
+        let location = outcome.await.map_err(panicked)??;
         Ok((queue, location))
     }
 

@@ -5,7 +5,8 @@
 //! this process: POSIX locks belong to the process, not to the descriptor.
 
 use super::{
-    OpenError, OpenOptions,
+    Obstacle, OpenOptions,
+    error::{not_a_database, of_system, only_while_in_use, read_only_file, refused},
     file_system::{FileSystem, Mount},
 };
 use crate::sysvvm::{Description, Opened, Provenance};
@@ -35,7 +36,7 @@ impl Place {
     /// Returns the place of a database that was read: while it is open, SQLite keeps log and index in place.
     ///
     /// `beside` is the path without symbolic links; log and index lie there.
-    pub(super) fn of(path: PathBuf, beside: &Path) -> Result<Self, OpenError> {
+    pub(super) fn of(path: PathBuf, beside: &Path) -> Result<Self, Obstacle> {
         let companion = |suffix| {
             let mut name = beside.as_os_str().to_owned();
             name.push(suffix);
@@ -50,10 +51,10 @@ impl Place {
 }
 
 impl Located {
-    fn at(path: PathBuf) -> Result<Self, OpenError> {
+    fn at(path: PathBuf) -> Result<Self, Obstacle> {
         match fs::metadata(&path) {
             Ok(metadata) => Ok(Self { identity: identity(&metadata), path }),
-            Err(cause) => Err(OpenError::System { path, cause }),
+            Err(cause) => Err(of_system(&path, &cause)),
         }
     }
 
@@ -71,11 +72,11 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 }
 
 /// Returns `path` in a form that a change of the working folder does not affect.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Obstacle> {
     if path.as_os_str().is_empty() {
-        return Err(OpenError::NoPath);
+        return Err(refused("no path to a database file"));
     }
-    std::path::absolute(path).map_err(|cause| OpenError::System { path: path.to_owned(), cause })
+    std::path::absolute(path).map_err(|cause| of_system(path, &cause))
 }
 
 /// Fails if candidates could not share a database at `path`.
@@ -83,14 +84,17 @@ pub(super) fn check(
     path: &Path,
     options: OpenOptions,
     file_system_of: impl Fn(&Path) -> io::Result<FileSystem>,
-) -> Result<(), OpenError> {
-    let system = |path: &Path, cause| OpenError::System { path: path.to_owned(), cause };
-    let Some(folder) = path.parent() else { return Err(OpenError::NotAFile(path.to_owned())) };
+) -> Result<(), Obstacle> {
+    let Some(folder) = path.parent() else { return Err(not_a_file(path)) };
     match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return Err(OpenError::NoFolder(folder.to_owned())),
-        Err(error) if is_missing(&error) => return Err(OpenError::NoFolder(folder.to_owned())),
-        Err(cause) => return Err(system(folder, cause)),
+        Err(cause) if !is_missing(&cause) => return Err(of_system(folder, &cause)),
+        // It is not created, since the path may be wrong.
+        _ => {
+            let folder = folder.display();
+            let way_out = "create it (mkdir -p), or correct the path";
+            return Err(refused(format!("there is no folder {folder}: {way_out}")));
+        }
     }
     let there = match fs::metadata(path) {
         Ok(metadata) => {
@@ -98,27 +102,38 @@ pub(super) fn check(
             path
         }
         Err(error) if is_missing(&error) => folder,
-        Err(cause) => return Err(system(path, cause)),
+        Err(cause) => return Err(of_system(path, &cause)),
     };
-    let file_system = file_system_of(there).map_err(|cause| system(there, cause))?;
+    let file_system = file_system_of(there).map_err(|cause| of_system(there, &cause))?;
     if file_system.is_supported() {
         return Ok(());
     }
-    if file_system.is_layered() {
-        return if options.allows_overlay() { Ok(()) } else { Err(OpenError::Overlay(path.to_owned())) };
-    }
-    Err(OpenError::FileSystem {
-        path: there.to_owned(),
-        file_system: file_system.to_string(),
-        supported: FileSystem::supported(),
-    })
+    let why = match file_system.is_layered() {
+        true if options.allows_overlay() => return Ok(()),
+        true => format!(
+            "{} is on overlayfs: at this path, each container of an image has a file of its own, so a candidate \
+             in each would lead. Name a file on a volume or a bind mount; or, if all candidates see this \
+             overlay, add `?allow=overlay` to the URL",
+            path.display()
+        ),
+        false => format!(
+            "{} is on {file_system}, where locks between processes are unreliable: use a local file system ({})",
+            there.display(),
+            FileSystem::supported()
+        ),
+    };
+    Err(refused(why))
+}
+
+fn not_a_file(path: &Path) -> Obstacle {
+    refused(format!("{} is not a file: name the database file itself", path.display()))
 }
 
 /// Fails if the file, its log or the log's index exists and can't be written by this user.
 ///
 /// Checked before SQLite opens anything: a connection that can't write the file would still create a log and
 /// an index, as files of this user. They would keep every other user from writing.
-pub(super) fn check_writable(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check_writable(path: &Path) -> Result<(), Obstacle> {
     // SQLite may remove log and index meanwhile: another process closes the database.
     let is_obstacle = |file: &PathBuf| {
         let allowed = access(file, Access::READ_OK | Access::WRITE_OK);
@@ -126,7 +141,7 @@ pub(super) fn check_writable(path: &Path) -> Result<(), OpenError> {
     };
     let [log, index] = side_files(path);
     match [path.to_owned(), log, index].into_iter().find(is_obstacle) {
-        Some(file) => Err(OpenError::ReadOnlyFile(file)),
+        Some(file) => Err(read_only_file(&file)),
         None => Ok(()),
     }
 }
@@ -135,9 +150,9 @@ pub(super) fn check_writable(path: &Path) -> Result<(), OpenError> {
 ///
 /// SQLite deletes them when the last process closes the database. If that happens between this check and the
 /// open, the reader still creates them; that takes microseconds.
-pub(super) fn check_in_use(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check_in_use(path: &Path) -> Result<(), Obstacle> {
     let is_in_use = side_files(path).iter().all(|file| file.exists());
-    if is_in_use { Ok(()) } else { Err(OpenError::OnlyWhileInUse(path.to_owned())) }
+    if is_in_use { Ok(()) } else { Err(only_while_in_use(path)) }
 }
 
 /// SQLite names log and index after the target of a symbolic link.
@@ -157,15 +172,21 @@ fn is_missing(error: &io::Error) -> bool {
 /// The smallest page of a database. SQLite treats a shorter file as an empty one.
 const SMALLEST: u64 = 512;
 
-fn check_file(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
+fn check_file(path: &Path, metadata: &Metadata) -> Result<(), Obstacle> {
     if !metadata.is_file() {
-        return Err(OpenError::NotAFile(path.to_owned()));
+        return Err(not_a_file(path));
     }
     if (1..SMALLEST).contains(&metadata.len()) {
-        return Err(OpenError::NotADatabase(path.to_owned()));
+        return Err(not_a_database(path));
     }
     // The log lies beside the file, under its name: another name has another log.
-    let shared = |how| Err(OpenError::Shared { path: path.to_owned(), how });
+    let shared = |how: &str| {
+        Err(refused(format!(
+            "{} is {how}: a candidate with another name for it does not see what is written here, and both could \
+             lead; share its folder",
+            path.display()
+        )))
+    };
     if metadata.nlink() > 1 {
         return shared("a file with several hard links");
     }
