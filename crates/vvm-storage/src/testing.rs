@@ -280,7 +280,8 @@ fn outcome(step: &Step, done: Result<Done, WriteError>) -> Done {
     }
 }
 
-fn without_age(slot: Slot) -> Slot {
+/// The slot without an age, which only drivers have.
+pub fn without_age(slot: Slot) -> Slot {
     match slot {
         Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
         vacant @ Slot::Vacant(_) => vacant,

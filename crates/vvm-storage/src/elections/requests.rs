@@ -63,14 +63,11 @@ impl ElectionsTtlStorage {
         cluster: &ClusterName,
         keys: &[ElectionKey],
     ) -> Result<(Vec<Slot>, Requests), ReadError> {
-        let mut partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
-        // The slots come first. If a driver reads in order, a caller that sees a released slot also sees the
-        // request that led to its release.
-        partitions.extend(self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?);
-        let mut slots = self.peek_all(&partitions).await?;
-        let step_down = slots.pop().and_then(|slot| StepDown::of(&slot));
-        let pause = slots.pop().and_then(|slot| Pause::of(&slot));
-        Ok((slots, Requests { pause, step_down }))
+        let mut seen = vec![None; keys.len()];
+        let (requests, outcome) = self.scan_some_with_requests(cluster, keys, &mut seen).await;
+        outcome?;
+        // Without an error, nothing is missing.
+        Ok((seen.into_iter().flatten().collect(), requests.unwrap_or_default()))
     }
 
     /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster
@@ -87,7 +84,8 @@ impl ElectionsTtlStorage {
         let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>();
         let requests = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()));
         let partitions = match partitions.and_then(|slots| Ok((slots, requests?))) {
-            // The slots come first: see `scan_with_requests`.
+            // The slots come first. If a driver reads in order, a caller that sees a released slot also sees
+            // the request that led to its release.
             Ok((mut partitions, requests)) => {
                 partitions.extend(requests);
                 partitions

@@ -47,12 +47,6 @@ async fn driver_of_this_build_is_found() {
 }
 
 #[test]
-fn wrong_url_is_misuse_and_does_not_pass() {
-    let error = parse("elections.db").err().unwrap();
-    assert!(error.is_misuse() && !error.is_passing());
-}
-
-#[test]
 fn credentials_are_those_of_the_storage_in_use() {
     let aws = credentials("dynamodb://eu-west-1/elections");
     assert!(aws.contains(&"AWS_SECRET_ACCESS_KEY") && !aws.contains(&"AWS_PROFILE"));

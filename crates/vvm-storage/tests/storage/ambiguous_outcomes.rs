@@ -22,7 +22,8 @@ use vvm_clock::{Clock, Instant};
 use vvm_deadman::recording::RecordingTrigger;
 use vvm_storage::{
     Done, ElectionKey, ElectionsTtlStorage, Partition, Shown, SlotNumber, Step, SysVvmStorage,
-    mem::MemDatabase, testing::Layer,
+    mem::MemDatabase,
+    testing::{Layer, without_age},
 };
 
 const AMBIGUOUS: u64 = 100_000;
@@ -73,14 +74,6 @@ struct AmbiguousStorage {
     own: Mutex<HashMap<Incarnation, Instant>>,
 }
 
-/// Returns the slot without a proven age, as a cluster shows it.
-fn ageless(slot: Slot) -> Slot {
-    match slot {
-        Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
-        vacant @ Slot::Vacant(_) => vacant,
-    }
-}
-
 impl std::fmt::Debug for AmbiguousStorage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "AmbiguousStorage({:?})", self.storage)
@@ -122,18 +115,18 @@ impl Layer for AmbiguousStorage {
             return unknown;
         }
         Ok(match done {
-            Done::Refused(Shown::Slot(stands)) => Done::Refused(ageless(stands).into()),
+            Done::Refused(Shown::Slot(stands)) => Done::Refused(without_age(stands).into()),
             done => done,
         })
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        self.storage.read(at).await.map(ageless)
+        self.storage.read(at).await.map(without_age)
     }
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         self.storage.peek_some(at, seen).await?;
-        seen.iter_mut().for_each(|slot| *slot = slot.take().map(ageless));
+        seen.iter_mut().for_each(|slot| *slot = slot.take().map(without_age));
         Ok(())
     }
 }

@@ -10,7 +10,10 @@ use ielections::{
 };
 use proptest::{collection::vec, option, prelude::*};
 use std::{num::NonZeroU32, sync::Arc};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage, testing::compare_steps};
+use vvm_storage::{
+    ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage,
+    testing::{compare_steps, without_age},
+};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -59,13 +62,6 @@ enum Answer {
     Swap(Swap),
     Delete(Delete),
     Slots(Vec<Slot>),
-}
-
-fn without_age(slot: Slot) -> Slot {
-    match slot {
-        Slot::Held { entry, .. } => Slot::Held { entry, proven_age: None },
-        vacant => vacant,
-    }
 }
 
 fn key(number: u32) -> ElectionKey {
