@@ -27,6 +27,9 @@ pub mod mysql;
 pub mod objects;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(test)]
+#[cfg(any(feature = "dynamodb", feature = "object-store"))]
+mod scripted;
 #[cfg(feature = "scylla")]
 pub mod scylla;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

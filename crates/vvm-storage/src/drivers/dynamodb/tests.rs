@@ -68,7 +68,7 @@ fn place(server: &Server) -> (SdkConfig, Address) {
 }
 
 async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
-    let server = Server::start(script).await.unwrap();
+    let server = Server::start(script).await;
     let (configuration, address) = place(&server);
     let storage =
         DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap(), address.to_string());
@@ -77,7 +77,7 @@ async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) 
 }
 
 async fn refused(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> OpenError {
-    let server = Server::start(script).await.unwrap();
+    let server = Server::start(script).await;
     let (configuration, address) = place(&server);
     open_with(&configuration, &address).await.expect_err("opened")
 }
@@ -189,14 +189,14 @@ async fn missing_table_is_created_and_waited_for() {
         ("CreateTable", _) => refusal(400, "ResourceInUseException"),
         _ => active(operation),
     });
-    let server = server.await.unwrap();
+    let server = server.await;
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
     let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
     assert_eq!(server.take_counts(), asked.map(|(operation, count)| (operation.to_owned(), count)));
 
     // An existing table is left as it is.
-    let server = Server::start(|operation, _| active(operation)).await.unwrap();
+    let server = Server::start(|operation, _| active(operation)).await;
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
     assert!(server.take_counts().iter().all(|(operation, _)| operation.starts_with("Describe")));
@@ -208,7 +208,7 @@ async fn refused_creation_is_reported() {
         "DescribeTable" => refusal(400, "ResourceNotFoundException"),
         _ => refusal(400, "AccessDeniedException"),
     });
-    let server = server.await.unwrap();
+    let server = server.await;
     let (configuration, address) = place(&server);
     let error = init_with(&configuration, &address).await.unwrap_err();
     assert!(error.to_string().contains("AWS denies") && error.kind() == OpenErrorKind::Refused, "{error}");

@@ -292,75 +292,40 @@ fn round_of(value: &Bytes) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::objects::client;
-    use std::{
-        io,
-        sync::{Arc, Mutex},
+    use crate::drivers::{
+        objects::client,
+        scripted::{Asked, Scripted, answer},
     };
-    use tokio::{
-        io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-        net::{TcpListener, TcpStream},
-        task::JoinSet,
-    };
+    use std::sync::{Arc, Mutex};
     use vvm_clock::SystemClock;
 
     /// The contents that were written, by place.
     type Objects = Mutex<HashMap<String, Vec<String>>>;
 
-    /// Answers one request: shows the content before the last one with the tag of the last one.
-    async fn answer(connection: TcpStream, objects: &Objects) -> io::Result<()> {
-        let mut connection = BufReader::new(connection);
-        let (mut request, mut length) = (String::new(), 0);
-        connection.read_line(&mut request).await?;
-        loop {
-            let mut header = String::new();
-            connection.read_line(&mut header).await?;
-            match header.trim().to_ascii_lowercase().split_once(": ") {
-                Some(("content-length", value)) => length = value.parse().unwrap(),
-                Some(_) => {}
-                None => break,
-            }
+    /// Shows the content before the last one with the tag of the last one.
+    fn torn(asked: Asked, objects: &Objects) -> String {
+        let mut objects = objects.lock().unwrap();
+        let place = asked.head[0].split(' ').nth(1).unwrap().to_owned();
+        let contents = objects.entry(place).or_default();
+        let mut shown = String::new();
+        if asked.head[0].starts_with("PUT") {
+            contents.push(asked.body);
+        } else if let Some(before) = contents.get(contents.len().saturating_sub(2)) {
+            shown.clone_from(before);
+        } else {
+            shown.push_str("<Error><Code>NoSuchKey</Code></Error>");
         }
-        let mut body = vec![0; length];
-        connection.read_exact(&mut body).await?;
-        let place = request.split(' ').nth(1).unwrap().to_owned();
-        let (status, tag, shown) = {
-            let mut objects = objects.lock().unwrap();
-            let contents = objects.entry(place).or_default();
-            let mut shown = String::new();
-            if request.starts_with("PUT") {
-                contents.push(String::from_utf8(body).unwrap());
-            } else if let Some(before) = contents.get(contents.len().saturating_sub(2)) {
-                shown.clone_from(before);
-            } else {
-                shown.push_str("<Error><Code>NoSuchKey</Code></Error>");
-            }
-            (if contents.is_empty() { 404 } else { 200 }, contents.len(), shown)
-        };
-        let answer = format!(
-            "HTTP/1.1 {status} Scripted\r\nETag: \"{tag}\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
-             Connection: close\r\nContent-Length: {}\r\n\r\n{shown}",
-            shown.len()
-        );
-        connection.write_all(answer.as_bytes()).await
+        let (status, tag) = (if contents.is_empty() { 404 } else { 200 }, contents.len());
+        let headers = format!("ETag: \"{tag}\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n");
+        answer(status, &headers, &shown)
     }
 
     /// The time of `contend` and of the watching is over when it begins.
     #[tokio::test]
     async fn server_with_torn_reads_is_seen_to_fail_however_slow_the_machine_is() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = listener.local_addr().unwrap();
-        let mut server = JoinSet::new();
-        server.spawn(async move {
-            let objects = Arc::new(Objects::default());
-            let mut connections = JoinSet::new();
-            while let Ok((connection, _)) = listener.accept().await {
-                let objects = Arc::clone(&objects);
-                // A client may close its connection at any time.
-                connections.spawn(async move { answer(connection, &objects).await.is_ok() });
-            }
-        });
-        let address = Address::parse(&format!("s3://bucket/prefix?endpoint=http://{endpoint}")).unwrap();
+        let objects = Objects::default();
+        let server = Scripted::start(move |asked| Some(torn(asked, &objects))).await;
+        let address = Address::parse(&format!("s3://bucket/prefix?endpoint={}", server.endpoint)).unwrap();
         let requests = client::connect_with(&address, Arc::new(SystemClock::start().unwrap()), |name| {
             matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
         });

@@ -279,49 +279,20 @@ impl HttpService for Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::objects::{address::Address, client};
-    use std::{
-        io::{Read as _, Write as _},
-        net::TcpListener,
-        thread,
+    use crate::drivers::{
+        objects::{address::Address, client},
+        scripted::{self, Scripted},
     };
+    use std::net::TcpListener;
     use vvm_clock::SystemClock;
 
-    /// A server that reads one request for each answer. `None` closes the connection instead.
-    fn server(answers: Vec<Option<String>>) -> (String, thread::JoinHandle<usize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let serving = thread::Builder::new().name("object store".into()).spawn(move || {
-            let mut served = 0;
-            for answer in answers {
-                let (mut connection, _) = listener.accept().unwrap();
-                let mut read = Vec::new();
-                let is_whole = |read: &[u8]| {
-                    let end: &[u8] = if read.starts_with(b"GET") { b"\r\n\r\n" } else { b"value" };
-                    read.ends_with(end)
-                };
-                while !is_whole(&read) {
-                    let mut byte = [0];
-                    connection.read_exact(&mut byte).unwrap();
-                    read.push(byte[0]);
-                }
-                served += 1;
-                if let Some(answer) = answer {
-                    connection.write_all(answer.as_bytes()).unwrap();
-                }
-            }
-            // A copy of a request that was sent twice would wait here.
-            listener.set_nonblocking(true).unwrap();
-            served + usize::from(listener.accept().is_ok())
-        });
-        (endpoint, serving.unwrap())
+    /// A server that gives this answer to every request.
+    async fn server(answer: Option<String>) -> Scripted {
+        Scripted::start(move |_| answer.clone()).await
     }
 
     fn answer(status: u16, headers: &str, body: &str) -> Option<String> {
-        let length = body.len();
-        Some(format!(
-            "HTTP/1.1 {status} Scripted\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        ))
+        Some(scripted::answer(status, headers, body))
     }
 
     fn error(status: u16, code: &str) -> Option<String> {
@@ -370,10 +341,10 @@ mod tests {
             (answer(302, "", ""), tag(), "Err(Refused("),
             (None, tag(), "Err(Unanswered("),
         ] {
-            let (endpoint, serving) = server(vec![answer.clone()]);
-            let found = format!("{:?}", put(&requests(&endpoint, ""), &expected).await);
+            let server = server(answer.clone()).await;
+            let found = format!("{:?}", put(&requests(&server.endpoint, ""), &expected).await);
             assert!(found.replace('\\', "").starts_with(outcome), "{answer:?}: {found}");
-            assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+            assert_eq!(server.served(), 1, "{answer:?}");
         }
     }
 
@@ -387,13 +358,13 @@ mod tests {
             ([tag, "", id], None),
             ([tag, "", ""], None),
         ] {
-            let (endpoint, serving) = server(vec![answer(200, &headers.concat(), "")]);
-            let requests = requests(&endpoint, "");
+            let server = server(answer(200, &headers.concat(), "")).await;
+            let requests = requests(&server.endpoint, "");
             let (name, value) = (name(), Bytes::from_static(b"value"));
             let (written, answer) = requests.put_answered(&name, value, &Expected::Absent).await;
             assert!(matches!(written, Ok(CellWrite::Written(_))), "{written:?}");
             assert_eq!(answer.unwrap().known_to_race(), known, "{headers:?}");
-            assert_eq!(serving.join().unwrap(), 1);
+            assert_eq!(server.served(), 1);
         }
     }
 
@@ -402,10 +373,10 @@ mod tests {
         for (status, outcome) in [(301, "Err(Refused("), (303, "Err(Unanswered("), (307, "Err(Refused(")] {
             let target = TcpListener::bind("127.0.0.1:0").unwrap();
             let location = format!("Location: http://{}/\r\n", target.local_addr().unwrap());
-            let (endpoint, serving) = server(vec![answer(status, &location, "")]);
-            let found = format!("{:?}", put(&requests(&endpoint, ""), &Expected::Absent).await);
+            let server = server(answer(status, &location, "")).await;
+            let found = format!("{:?}", put(&requests(&server.endpoint, ""), &Expected::Absent).await);
             assert!(found.starts_with(outcome) && found.contains(&status.to_string()), "{status}: {found}");
-            assert_eq!(serving.join().unwrap(), 1);
+            assert_eq!(server.served(), 1);
             target.set_nonblocking(true).unwrap();
             assert!(target.accept().is_err(), "{status} was followed");
         }
@@ -430,11 +401,11 @@ mod tests {
                 "Err(Unanswered(",
             ),
         ] {
-            let (endpoint, serving) = server(vec![answer.clone()]);
-            let got = requests(&endpoint, "").get(&name()).await.map(|got| got.cell);
+            let server = server(answer.clone()).await;
+            let got = requests(&server.endpoint, "").get(&name()).await.map(|got| got.cell);
             let found = format!("{got:?}");
             assert!(found.starts_with(outcome), "{answer:?}: {found}");
-            assert_eq!(serving.join().unwrap(), 1, "{answer:?}");
+            assert_eq!(server.served(), 1, "{answer:?}");
         }
     }
 
@@ -451,18 +422,18 @@ mod tests {
     #[tokio::test]
     async fn missing_credentials_are_no_missing_object() {
         let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
-        let (endpoint, serving) = server(vec![not_found()]);
+        let server = server(not_found()).await;
         let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
         let clock = Arc::new(SystemClock::start().unwrap());
         let requests = client::connect_with(&address, clock, |name| {
             (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
-                .then(|| endpoint.clone())
+                .then(|| server.endpoint.clone())
                 .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
         })
         .unwrap();
         let got = requests.get(&name()).await;
         assert!(matches!(got, Err(Failure::NotSent(_))), "{got:?}");
-        assert_eq!(serving.join().unwrap(), 1);
+        assert_eq!(server.served(), 1);
     }
 
     /// A proxy on another machine would reach its own loopback, and this one reaches nothing.

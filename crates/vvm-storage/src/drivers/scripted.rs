@@ -1,0 +1,99 @@
+//! [`Scripted`]: a server of HTTP whose answers a test chooses.
+#![allow(dead_code, reason = "each driver's tests need some of it")]
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// A request.
+pub(super) struct Asked {
+    /// Its first line, and its headers.
+    pub(super) head: Vec<String>,
+    pub(super) body: String,
+}
+
+impl Asked {
+    /// Returns the value of the header with this name, in small letters.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let headers = self.head.iter().filter_map(|line| line.split_once(": "));
+        headers.filter(|(named, _)| named.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+}
+
+/// The server. Dropping it ends it.
+pub(super) struct Scripted {
+    pub(super) endpoint: String,
+    served: Arc<AtomicUsize>,
+    _connections: JoinSet<()>,
+}
+
+impl Scripted {
+    /// Starts one. Each connection has one request and its answer; with `None` it is closed without one.
+    pub(super) async fn start(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let served = Arc::new(AtomicUsize::new(0));
+        let (script, serves) = (Arc::new(script), Arc::clone(&served));
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                let (script, serves) = (Arc::clone(&script), Arc::clone(&serves));
+                connections.spawn(async move {
+                    // A client may close its connection at any time.
+                    let _gone = serve(connection, &*script, &serves).await;
+                });
+            }
+        });
+        Self { endpoint, served, _connections: accepting }
+    }
+
+    /// Returns how many requests it has got.
+    pub(super) fn served(&self) -> usize {
+        self.served.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(
+    connection: TcpStream,
+    script: &(impl Fn(Asked) -> Option<String> + Sync),
+    served: &AtomicUsize,
+) -> io::Result<()> {
+    let mut connection = BufReader::new(connection);
+    let mut asked = Asked { head: Vec::new(), body: String::new() };
+    loop {
+        let mut line = String::new();
+        connection.read_line(&mut line).await?;
+        match line.trim_end() {
+            "" if asked.head.is_empty() => return Ok(()),
+            "" => break,
+            line => asked.head.push(line.to_owned()),
+        }
+    }
+    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await?;
+    asked.body = String::from_utf8(body).unwrap();
+    served.fetch_add(1, Ordering::SeqCst);
+    match script(asked) {
+        Some(answer) => connection.write_all(answer.as_bytes()).await,
+        None => Ok(()),
+    }
+}
+
+/// A whole answer.
+pub(super) fn answer(status: u16, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} Scripted\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
