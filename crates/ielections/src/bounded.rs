@@ -1,8 +1,9 @@
 //! Storage calls, bounded in time. [`bounded`] is the one function of the crate that may drop a write before
 //! it is answered. The dropped write counts as `Unknown` (I7, I10).
 
+use crate::env::panic_message;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
-use std::{any::Any, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Span};
 
 /// Why a call has no answer.
@@ -12,14 +13,6 @@ pub(crate) enum NoAnswer {
     TimedOut(Duration),
     #[error("the storage driver panicked: {0}")]
     Panicked(String),
-}
-
-impl NoAnswer {
-    fn from_panic(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self::Panicked(text.unwrap_or("the payload is not text").to_owned())
-    }
 }
 
 /// When a call without an answer ends.
@@ -54,7 +47,9 @@ pub(crate) async fn bounded<T>(
     let call = AssertUnwindSafe(call).catch_unwind();
     match select(call, pin!(limit.reached())).await {
         Either::Left((Ok(answer), _)) => answer,
-        Either::Left((Err(payload), _)) => unanswered(NoAnswer::from_panic(&*payload)),
+        Either::Left((Err(payload), _)) => {
+            unanswered(NoAnswer::Panicked(panic_message(&*payload).to_owned()))
+        }
         Either::Right(((), _)) => unanswered(NoAnswer::TimedOut(timeout)),
     }
 }

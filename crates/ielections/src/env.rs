@@ -3,7 +3,7 @@
 #[cfg(feature = "tokio-rt")]
 pub use this_process::{EnvError, OsEntropy, TokioSpawn};
 
-use std::{fmt::Debug, pin::Pin, sync::Arc};
+use std::{any::Any, fmt::Debug, pin::Pin, sync::Arc};
 use vvm_clock::{Clock, WallClock};
 use vvm_deadman::Deadman;
 
@@ -27,6 +27,12 @@ pub trait Entropy: Debug + Send + Sync + 'static {
 pub trait Spawn: Debug + Send + Sync + 'static {
     /// Starts `task`. `name` is for people.
     fn spawn(&self, name: &'static str, task: Task);
+}
+
+/// Returns the message of a panic that was caught.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("the payload is not text")
 }
 
 /// The environment of elections.

@@ -5,6 +5,7 @@
 //! - [`elections_suite`]: tests elections on a storage.
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
+//! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case is a test, and fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 
@@ -15,3 +16,27 @@ pub mod mock;
 mod model;
 
 pub use model::{Model, ModelStorage};
+
+use std::time::Duration;
+use testing_time::MockClock;
+use vvm_clock::Clock as _;
+
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.
+///
+/// # Panics
+/// If it is not done after an hour of the clock.
+pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
+    let idle = clock.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || _ = idle.advance_to_next())
+        .build()
+        .unwrap();
+    let limit = clock.sleep(Duration::from_secs(3600));
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = test => {}
+            () = limit => panic!("not done after an hour"),
+        }
+    });
+}

@@ -1,6 +1,7 @@
 //! Errors of services and tasks, and their panics as values.
 
 use futures_util::FutureExt;
+use ielections::env::panic_message;
 use std::{
     any::Any,
     error::Error,
@@ -35,11 +36,5 @@ pub(crate) fn caught_call<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
 }
 
 fn message(payload: Box<dyn Any + Send>) -> Panicked {
-    Panicked(if let Some(text) = payload.downcast_ref::<&str>() {
-        Arc::from(*text)
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        Arc::from(text.as_str())
-    } else {
-        Arc::from("the payload is not text")
-    })
+    Panicked(panic_message(&*payload).into())
 }

@@ -1,9 +1,8 @@
 //! [`State`]: shared by the tasks and handles of a VVM.
 
 use futures_util::FutureExt;
-use ielections::{AcquireError, Loss, Spawn, Standing};
+use ielections::{AcquireError, Loss, Spawn, Standing, env::panic_message};
 use std::{
-    any::Any,
     error::Error,
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
@@ -268,17 +267,8 @@ impl<T: Send + 'static> Joined<T> {
 )]
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
     // Unwind safe: after a panic, nothing reads the state that it left.
-    AssertUnwindSafe(async move { work.await }).catch_unwind().await.map_err(message)
-}
-
-fn message(payload: Box<dyn Any + Send>) -> Arc<str> {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        Arc::from(*text)
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        Arc::from(text.as_str())
-    } else {
-        Arc::from("the payload is not text")
-    }
+    let ended = AssertUnwindSafe(async move { work.await }).catch_unwind().await;
+    ended.map_err(|payload| panic_message(&*payload).into())
 }
 
 /// The leadership of a VVM whose services are ready.

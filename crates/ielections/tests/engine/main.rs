@@ -8,7 +8,7 @@ mod load;
 
 use ielections::{
     Candidacy, EngineSettings, Holder, Leadership, Terms, Ttl, TtlStorage,
-    testing::{Model, elections_suite::Process, mock::FaultyStorage},
+    testing::{Model, elections_suite::Process, in_mock_time as on, mock::FaultyStorage},
 };
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use testing_time::MockClock;
@@ -55,21 +55,4 @@ fn candidacy(slot: u32) -> Candidacy<u32> {
 
 async fn lead(process: &Process<u32>, slot: u32) -> Leadership {
     process.elections.acquire(candidacy(slot)).await.unwrap().1
-}
-
-/// Runs `test` on a runtime that advances the clock whenever no task can run.
-fn on(clock: &MockClock, test: impl Future<Output = ()>) {
-    let idle = clock.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || _ = idle.advance_to_next())
-        .build()
-        .unwrap();
-    let limit = clock.sleep(Duration::from_secs(3600));
-    runtime.block_on(async {
-        tokio::select! {
-            biased;
-            () = test => {}
-            () = limit => panic!("not done after an hour"),
-        }
-    });
 }

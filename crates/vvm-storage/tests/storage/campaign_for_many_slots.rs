@@ -74,22 +74,9 @@ fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlSt
     ElectionsTtlStorage::new(Arc::new(remote).into_storage())
 }
 
-/// Runs `test` on a runtime that advances the clock when nothing can run.
 fn in_mock_time(test: impl AsyncFnOnce(MockClock)) {
     let clock = MockClock::new();
-    let idle = clock.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || _ = idle.advance_to_next())
-        .build()
-        .unwrap();
-    let limit = clock.sleep(Duration::from_secs(3600));
-    runtime.block_on(async {
-        tokio::select! {
-            biased;
-            () = test(clock) => {}
-            () = limit => panic!("not done after an hour"),
-        }
-    });
+    ielections::testing::in_mock_time(&clock, test(clock.clone()));
 }
 
 /// Returns how long a candidate takes to lead, and its slot.
