@@ -401,6 +401,10 @@ mod tests {
             (HOLDER, AttributeValue::S("host".into())),
         ];
         item.extend(columns.map(|(name, value)| (name.to_owned(), value)));
+        changed(item, changes)
+    }
+
+    fn changed(mut item: Item, changes: &[(&str, Option<AttributeValue>)]) -> Item {
         for (name, value) in changes {
             match value {
                 Some(value) => drop(item.insert((*name).to_owned(), value.clone())),
@@ -463,13 +467,7 @@ mod tests {
         let item = |changes: &[(&str, Option<AttributeValue>)]| {
             let mut item = document_key(b"partition", b"name");
             item.extend([(VERSION.to_owned(), number(5)), (VALUE.to_owned(), binary(b""))]);
-            for (name, value) in changes {
-                match value {
-                    Some(value) => drop(item.insert((*name).to_owned(), value.clone())),
-                    None => drop(item.remove(*name)),
-                }
-            }
-            item
+            changed(item, changes)
         };
         let decoded = document(&item(&[])).unwrap();
         assert_eq!(

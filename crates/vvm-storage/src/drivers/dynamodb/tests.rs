@@ -415,11 +415,9 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
 
 #[tokio::test]
 async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
-    let table: [(fn() -> Answer, _); 7] = [
+    let table: [(fn() -> Answer, _); 5] = [
         (|| cancelled(&["ConditionalCheckFailed", "None", "None"]), "Refused"),
         (|| cancelled(&["None", "None", "TransactionConflict"]), "NotApplied"),
-        (|| cancelled(&["ThrottlingError", "None", "None"]), "NotApplied"),
-        (|| cancelled(&["None", "ValidationError", "None"]), "Fatal"),
         (|| refusal(400, "TransactionInProgressException"), "Unknown"),
         (|| refusal(500, "InternalServerError"), "Unknown"),
         (|| None, "Unknown"),

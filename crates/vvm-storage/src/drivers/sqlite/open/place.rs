@@ -371,17 +371,6 @@ mod tests {
     }
 
     #[test]
-    fn file_that_every_user_can_read_is_a_concern() {
-        let mut location = at("/x.db", FileSystem::EXT4);
-        location.mode = Some(0o644);
-        let concern = location.concerns().remove(0);
-        assert!(
-            concern.contains("(mode 0644)") && concern.contains("chmod o-rwx /x.db /x.db-wal"),
-            "{concern}"
-        );
-    }
-
-    #[test]
     fn mount_tells_file_systems_of_one_number_apart() {
         let mut location = at("/x.db", FileSystem::EXT4);
         assert_eq!(location.file_system().unwrap(), "ext2/ext3/ext4");
