@@ -5,6 +5,7 @@
 //! - [`elections_suite`]: tests elections on a storage.
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
+//! - [`entry`], [`held`]: records to write.
 //! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case is a test, and fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
@@ -17,9 +18,28 @@ mod model;
 
 pub use model::{Model, ModelStorage};
 
+use crate::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version};
 use std::time::Duration;
 use testing_time::MockClock;
 use vvm_clock::Clock as _;
+
+/// Returns a record under an incarnation of equal bytes.
+///
+/// # Panics
+/// If `epoch` is none.
+pub fn entry(incarnation: u8, write: u64, epoch: u64) -> Entry {
+    Entry {
+        holder: Holder::new("leader").unwrap(),
+        version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write },
+        ttl: Ttl::DEFAULT,
+        epoch: Epoch::new(epoch).unwrap(),
+    }
+}
+
+/// Returns a slot that `entry` holds.
+pub fn held(entry: Entry) -> Slot {
+    Slot::Held { entry, proven_age: None }
+}
 
 /// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.
 ///

@@ -321,7 +321,10 @@ impl Columns<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::DocumentId;
+    use ielections::{
+        DocumentId,
+        testing::{entry, held},
+    };
 
     /// A partition with one document, `a` of batch 6, after 7 batches.
     struct Stands(Slot, Option<&'static [u8]>);
@@ -348,19 +351,6 @@ mod tests {
 
     fn batch(number: u64) -> DocumentVersion {
         DocumentVersion::from_stored(number)
-    }
-
-    fn entry(incarnation: u8, write: u64, epoch: u64) -> Entry {
-        Entry {
-            holder: Holder::new("leader").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write },
-            ttl: Ttl::DEFAULT,
-            epoch: Epoch::new(epoch).unwrap(),
-        }
-    }
-
-    fn held(entry: Entry) -> Slot {
-        Slot::Held { entry, proven_age: None }
     }
 
     fn vacant(last_epoch: Option<u64>) -> Slot {

@@ -4,7 +4,7 @@
 use crate::{Bench, TTL, candidacy, lead, on};
 use ielections::{
     Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Loss, ReleaseOutcome, Terms, Timing,
-    TokioSpawn, Ttl, TtlStorage as _, Vacant, Version,
+    TokioSpawn, Ttl, TtlStorage as _, Vacant,
     testing::mock::{Fault, Verb},
 };
 use std::{
@@ -76,12 +76,7 @@ fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_s
     const LONGER_THAN_A_TTL: Duration = TTL.checked_mul(5).unwrap().checked_div(4).unwrap();
     let bench = Bench::new();
     on(&bench.clock, async {
-        let entry = ielections::Entry {
-            holder: ielections::Holder::new("another").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 3 },
-            ttl: Ttl::DEFAULT,
-            epoch: Epoch::new(1).unwrap(),
-        };
+        let entry = ielections::testing::entry(7, 3, 1);
         bench.faulty.insert_if_not_exist(&0, Vacant::default(), &entry).await.unwrap();
         let (clock, stood_still) = (bench.clock.clone(), AtomicBool::new(false));
         bench.faulty.watch(move |verb| {

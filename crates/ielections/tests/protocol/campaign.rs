@@ -3,8 +3,8 @@
 
 use crate::{BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints, sends, vacant};
 use ielections::{
-    AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Terms,
-    Timing, Ttl, Vacant, Version, WriteError,
+    AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, ReadError, Slot, Swap, Terms, Timing, Ttl,
+    Vacant, Version, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -217,13 +217,7 @@ fn epoch(number: u64) -> Epoch {
 }
 
 fn held_under(number: u64) -> Slot {
-    let entry = Entry {
-        holder: Holder::new("leader else").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([number as u8; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: epoch(number),
-    };
-    Slot::Held { entry, proven_age: None }
+    ielections::testing::held(ielections::testing::entry(number as u8, 0, number))
 }
 
 /// Has seen one slot held under epoch 5, and scans again.

@@ -2,9 +2,9 @@
 //! `cargo xtask sim` show when a lease is confirmed.
 
 use ielections::{
-    Delete, Entry, Epoch, Holder, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, Version,
-    WriteError,
+    Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, Version, WriteError,
     protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
+    testing,
     timing::Jitter,
 };
 use proptest::{collection::vec, prelude::*};
@@ -19,12 +19,7 @@ const TIMING: Timing = match Ttl::new(TTL) {
 };
 
 fn entry(incarnation: u8, epoch: u64) -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write: 0 },
-        ttl: TIMING.ttl(),
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+    Entry { ttl: TIMING.ttl(), ..testing::entry(incarnation, 0, epoch) }
 }
 
 fn cause() -> ielections::storage::Cause {
@@ -89,14 +84,13 @@ fn lease_whose_first_attempt_was_queued_or_unanswered_until_its_loss_is_no_suspe
 #[test]
 fn loss_names_what_the_storage_shows() {
     let epoch = |number| Epoch::new(number).unwrap();
-    let held = |entry| Slot::Held { entry, proven_age: None };
     let vacant = |last: Option<u64>| Slot::Vacant(Vacant { last_epoch: last.map(epoch) });
     let stolen = |entry| Loss::Stolen { by: Box::new(entry) };
     let went_back = |found: Option<u64>| Loss::EpochWentBack { held: epoch(7), found: found.map(epoch) };
     let table = [
-        (held(entry(2, 8)), stolen(entry(2, 8))),
-        (held(entry(2, 7)), stolen(entry(2, 7))),
-        (held(entry(2, 6)), went_back(Some(6))),
+        (testing::held(entry(2, 8)), stolen(entry(2, 8))),
+        (testing::held(entry(2, 7)), stolen(entry(2, 7))),
+        (testing::held(entry(2, 6)), went_back(Some(6))),
         (vacant(Some(8)), Loss::Vanished),
         (vacant(Some(7)), Loss::Vanished),
         (vacant(Some(6)), went_back(Some(6))),
@@ -136,13 +130,7 @@ fn release_of_a_vacant_slot_is_ours_only_after_a_delete_without_an_answer() {
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
 fn held_by(incarnation: Incarnation, epoch: Epoch) -> Slot {
-    let entry = Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation, write: 3 },
-        ttl: Ttl::DEFAULT,
-        epoch,
-    };
-    Slot::Held { entry, proven_age: None }
+    testing::held(Entry { version: Version { incarnation, write: 3 }, ..testing::entry(0, 0, epoch.get()) })
 }
 
 fn is_ours(slot: &Slot) -> bool {

@@ -6,8 +6,9 @@ mod hint;
 mod lease;
 
 use ielections::{
-    AcquireTimeout, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Terms, Ttl, Vacant, Version,
+    AcquireTimeout, Entropy, Holder, ReadError, Slot, Terms, Ttl, Vacant,
     protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
+    testing,
 };
 use std::{
     sync::{
@@ -58,13 +59,7 @@ fn vacant() -> Slot {
 }
 
 fn held() -> Slot {
-    let entry = Entry {
-        holder: Holder::new("leader else").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([0xff; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(1).unwrap(),
-    };
-    Slot::Held { entry, proven_age: None }
+    testing::held(testing::entry(0xff, 0, 1))
 }
 
 /// Lets the campaign send its next call.

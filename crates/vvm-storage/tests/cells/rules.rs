@@ -3,8 +3,8 @@
 use super::{Database, Forged, MemCells};
 use bytes::Bytes;
 use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
-    Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, OnlyIf, ReadError, Slot, Ttl,
+    TtlStorage as _, Vacant, WriteError,
 };
 use std::{
     num::NonZeroU32,
@@ -65,12 +65,7 @@ fn key() -> ElectionKey {
 }
 
 fn entry(epoch: u64, write: u64) -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+    ielections::testing::entry(7, write, epoch)
 }
 
 fn fence(after: u64) -> Fence {

@@ -15,12 +15,8 @@ use vvm_storage::{
 const TTL: Duration = Duration::from_millis(2_500);
 
 fn entry(epoch: u64, write: u64) -> Entry {
-    Entry {
-        holder: Holder::new("host-1").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-        ttl: Ttl::new(TTL).unwrap(),
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+    let holder = Holder::new("host-1").unwrap();
+    Entry { holder, ttl: Ttl::new(TTL).unwrap(), ..ielections::testing::entry(7, write, epoch) }
 }
 
 fn held(entry: &Entry) -> Slot {

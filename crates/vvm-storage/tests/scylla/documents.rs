@@ -3,10 +3,7 @@
 
 use super::{contact_points, copies, session};
 use bytes::Bytes;
-use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Scan, Slot,
-    Ttl, Vacant, Version,
-};
+use ielections::{DocumentId, DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf, Scan, Slot, Vacant};
 use std::time::Duration;
 use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
@@ -21,12 +18,7 @@ async fn fresh(name: &str) -> (String, String) {
 }
 
 fn entry() -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(1).unwrap(),
-    }
+    ielections::testing::entry(7, 0, 1)
 }
 
 fn partition() -> Partition {

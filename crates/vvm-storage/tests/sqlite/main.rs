@@ -10,7 +10,7 @@ mod faults;
 mod opening;
 mod processes;
 
-use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
+use ielections::{Entry, Epoch, Slot, Vacant};
 use rusqlite::Connection;
 use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
 use tempfile::TempDir;
@@ -66,12 +66,7 @@ fn vacant(last_epoch: Option<u64>) -> Slot {
 }
 
 fn entry(epoch: u64) -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+    ielections::testing::entry(epoch as u8, 0, epoch)
 }
 
 /// Claims the slot, which must be vacant with the epoch before.

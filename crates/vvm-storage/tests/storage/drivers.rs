@@ -5,8 +5,8 @@
 //! other driver, that of `mem`.
 
 use ielections::{
-    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
-    Version, testing::Model,
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, ReadError, Slot, Swap, TtlStorage, Vacant,
+    testing::Model,
 };
 use proptest::{collection::vec, option, prelude::*};
 use std::{num::NonZeroU32, sync::Arc};
@@ -29,9 +29,7 @@ enum Operation {
 fn entries() -> impl Strategy<Value = Entry> {
     (0..2_u8, 0..2_u64, 1..4_u64).prop_map(|(incarnation, write, epoch)| Entry {
         holder: Holder::new(format!("{incarnation}/{write}/{epoch}")).unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([incarnation; 16]), write },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(epoch).unwrap(),
+        ..ielections::testing::entry(incarnation, write, epoch)
     })
 }
 

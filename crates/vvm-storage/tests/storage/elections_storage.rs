@@ -1,8 +1,6 @@
 //! Tests of what `ElectionsTtlStorage` adds to a driver: limits and settings. The suite tests the contract.
 
-use ielections::{
-    Entry, Epoch, Holder, Incarnation, ReadError, Ttl, TtlStorage, Vacant, Version, WriteError,
-};
+use ielections::{Entry, ReadError, Ttl, TtlStorage as _, Vacant, WriteError};
 use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
@@ -15,12 +13,7 @@ fn key(cluster: ClusterName) -> ElectionKey {
 }
 
 fn entry(ttl: Duration) -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-        ttl: Ttl::new(ttl).unwrap(),
-        epoch: Epoch::new(1).unwrap(),
-    }
+    Entry { ttl: Ttl::new(ttl).unwrap(), ..ielections::testing::entry(7, 0, 1) }
 }
 
 fn count(slots: u32) -> NonZeroU32 {

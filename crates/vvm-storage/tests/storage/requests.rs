@@ -1,9 +1,7 @@
 //! Requests of operators, on two drivers: their stages and their order, and that they change no leader
 //! record.
 
-use ielections::{
-    Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, Version, WriteError,
-};
+use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, WriteError};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
@@ -146,12 +144,7 @@ async fn later_step_down_replaces_an_earlier_one_for_good() {
 #[tokio::test]
 async fn leader_records_and_requests_do_not_change_each_other() {
     for (storage, _kept) in storages().await {
-        let entry = Entry {
-            holder: holder("leader"),
-            version: Version { incarnation: Incarnation::from_bytes([9; 16]), write: 0 },
-            ttl: Ttl::DEFAULT,
-            epoch: epoch(7),
-        };
+        let entry = ielections::testing::entry(9, 0, 7);
         let claimed = storage.insert_if_not_exist(&key(2), Vacant::default(), &entry).await.unwrap();
         assert_eq!(claimed, Claim::Claimed);
         let request = asked(&storage, None, 1).await;

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
-    Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage, Vacant, Version,
+    Entry, Holder, Slot, Ttl, TtlStorage, Vacant,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, path::Path, sync::Arc, time::Duration};
@@ -183,12 +183,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(2);
 pub(crate) const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
 pub(crate) fn entry(epoch: u64, write: u64, ttl: Duration) -> Entry {
-    Entry {
-        holder: Holder::new("host").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-        ttl: Ttl::new(ttl).unwrap(),
-        epoch: Epoch::new(epoch).unwrap(),
-    }
+    let holder = Holder::new("host").unwrap();
+    Entry { holder, ttl: Ttl::new(ttl).unwrap(), ..ielections::testing::entry(7, write, epoch) }
 }
 
 /// A slot whose key begins as those of leader records do.

@@ -2,17 +2,10 @@
 
 use super::*;
 use futures_util::future::join_all;
-use ielections::{
-    DocumentReadError, DocumentWriteError, Entry, Epoch, Holder, Incarnation, Loss, Scan, Ttl, Version,
-};
+use ielections::{DocumentReadError, DocumentWriteError, Entry, Loss, Scan};
 
 fn successor() -> Entry {
-    Entry {
-        holder: Holder::new("another").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(u64::from(u32::MAX) << 16).unwrap(),
-    }
+    ielections::testing::entry(7, 0, u64::from(u32::MAX) << 16)
 }
 
 #[test]

@@ -23,8 +23,8 @@ use aws_credential_types::{
 };
 use bytes::Bytes;
 use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, ReadError,
-    Scan, Slot, Ttl, Vacant, Version, WriteError,
+    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, OnlyIf, ReadError, Scan, Slot, Vacant,
+    WriteError,
 };
 use server::{Answer, Server, ok, refusal};
 use vvm_clock::SystemClock;
@@ -91,12 +91,7 @@ async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
 }
 
 fn entry() -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(1).unwrap(),
-    }
+    ielections::testing::entry(7, 0, 1)
 }
 
 fn partition() -> Partition {

@@ -404,21 +404,14 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::{Holder, Ttl, Version};
     use proptest::prelude::*;
-    use std::time::Duration;
 
     fn pair(value: &[u8]) -> KeyValue {
         KeyValue { key: Bytes::new(), value: Bytes::copy_from_slice(value) }
     }
 
     fn entry(write: u64) -> Entry {
-        Entry {
-            holder: Holder::new("a").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write },
-            ttl: Ttl::new(Duration::from_secs(1)).unwrap(),
-            epoch: Epoch::new(5).unwrap(),
-        }
+        ielections::testing::entry(7, write, 5)
     }
 
     #[test]

@@ -325,12 +325,8 @@ mod tests {
     }
 
     fn entry(epoch: u64) -> Entry {
-        Entry {
-            holder: Holder::new("").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: 1 },
-            ttl: Ttl::new(Duration::from_millis(2_001)).unwrap(),
-            epoch: Epoch::new(epoch).unwrap(),
-        }
+        let (holder, ttl) = (Holder::new("").unwrap(), Ttl::new(Duration::from_millis(2_001)).unwrap());
+        Entry { holder, ttl, ..ielections::testing::entry(7, 1, epoch) }
     }
 
     fn held(epoch: u64) -> Bytes {

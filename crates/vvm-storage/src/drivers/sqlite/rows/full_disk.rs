@@ -5,10 +5,7 @@ use super::{
     *,
 };
 use crate::{step::Done, sysvvm::SysVvmStorage};
-use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Epoch, Fence, Holder, Incarnation, OnlyIf, Scan, Ttl,
-    Version, WriteError,
-};
+use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan, WriteError};
 
 /// The temporary folder of a test may be on overlayfs.
 const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
@@ -16,12 +13,7 @@ const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
 const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
 fn entry() -> Entry {
-    Entry {
-        holder: Holder::new("leader").unwrap(),
-        version: Version { incarnation: Incarnation::from_bytes([1; 16]), write: 0 },
-        ttl: Ttl::DEFAULT,
-        epoch: Epoch::new(1).unwrap(),
-    }
+    ielections::testing::entry(1, 0, 1)
 }
 
 fn partition(number: u32) -> Partition {

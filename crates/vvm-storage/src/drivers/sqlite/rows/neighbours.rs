@@ -91,7 +91,7 @@ impl Rows<'_> {
 mod tests {
     use super::*;
     use crate::{drivers::sqlite::rows::SCHEMA, step::Step};
-    use ielections::{Entry, Epoch, Holder, Incarnation, Ttl, Version};
+    use ielections::Entry;
     use rusqlite::Connection;
     use vvm_clock::Instant;
 
@@ -100,12 +100,7 @@ mod tests {
     }
 
     fn entry(number: u16) -> Entry {
-        Entry {
-            holder: Holder::new("leader").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([7; 16]), write: number.into() },
-            ttl: Ttl::DEFAULT,
-            epoch: Epoch::new(1).unwrap(),
-        }
+        ielections::testing::entry(7, number.into(), 1)
     }
 
     #[test]
