@@ -5,7 +5,7 @@
 //! - [`elections_suite`]: tests elections on a storage.
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
-//! - [`entry`], [`held`]: records to write.
+//! - [`entry`], [`held`]: records to write; [`id`], [`put`], [`put_if`]: documents.
 //! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case is a test, and fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
@@ -18,7 +18,8 @@ mod model;
 
 pub use model::{Model, ModelStorage};
 
-use crate::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version};
+use crate::{DocumentId, DocumentWrite, Entry, Epoch, Holder, Incarnation, OnlyIf, Slot, Ttl, Version};
+use bytes::Bytes;
 use std::time::Duration;
 use testing_time::MockClock;
 use vvm_clock::Clock as _;
@@ -39,6 +40,30 @@ pub fn entry(incarnation: u8, write: u64, epoch: u64) -> Entry {
 /// Returns a slot that `entry` holds.
 pub fn held(entry: Entry) -> Slot {
     Slot::Held { entry, proven_age: None }
+}
+
+/// Returns the id of a document.
+///
+/// # Panics
+/// If there are no bytes.
+pub fn id(bytes: impl AsRef<[u8]>) -> DocumentId {
+    DocumentId::new(bytes.as_ref().to_vec()).unwrap()
+}
+
+/// Returns a write without a condition.
+///
+/// # Panics
+/// As [`id`].
+pub fn put(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>) -> DocumentWrite {
+    put_if(name, body, OnlyIf::Always)
+}
+
+/// Returns a write.
+///
+/// # Panics
+/// As [`id`].
+pub fn put_if(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
+    DocumentWrite::Put { id: id(name), body: Bytes::copy_from_slice(body.as_ref()), only_if }
 }
 
 /// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.

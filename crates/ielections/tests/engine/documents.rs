@@ -5,12 +5,13 @@ mod settling;
 mod writer;
 
 use crate::{Bench, TTL, on};
-use bytes::Bytes;
 use ielections::{
-    DocumentId, DocumentWrite, Documents, Leadership, OnlyIf,
+    DocumentWrite, Documents, Leadership, OnlyIf,
     testing::{
         elections_suite::Process,
+        id,
         mock::{Fault, Verb},
+        put, put_if,
     },
 };
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
@@ -75,18 +76,6 @@ fn led(test: impl AsyncFnOnce(Led)) {
 
 fn documents(leadership: &Leadership) -> Documents {
     leadership.standing().documents().unwrap()
-}
-
-fn id(name: &str) -> DocumentId {
-    DocumentId::new(name.to_owned()).unwrap()
-}
-
-fn put_if(name: &str, body: &str, only_if: OnlyIf) -> DocumentWrite {
-    DocumentWrite::Put { id: id(name), body: Bytes::from(body.to_owned()), only_if }
-}
-
-fn put(name: &str, body: &str) -> DocumentWrite {
-    put_if(name, body, OnlyIf::Always)
 }
 
 /// The bodies that a batch puts, which identify it.

@@ -4,9 +4,12 @@ use crate::tasks::{Change, CountingSpawn, Journal, Seeded, run_on};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
-    Candidacy, Document, DocumentId, DocumentVersion, DocumentWrite, Elections, Env, Holder, Leadership,
-    OnlyIf, Scan, Slot, Spawn, Standing, Terms, Ttl, TtlStorage as _,
-    testing::mock::{FaultyStorage, Verb},
+    Candidacy, Document, DocumentVersion, Elections, Env, Holder, Leadership, Scan, Slot, Spawn, Standing,
+    Terms, Ttl, TtlStorage as _,
+    testing::{
+        mock::{FaultyStorage, Verb},
+        put,
+    },
 };
 use primary_only::{
     BoxError, Handle, Interrupted, LeadError, Others, PrepareContext, Registry, RegistryBuilder,
@@ -185,9 +188,7 @@ impl Process {
 
     /// Writes a document past its instance, as this leader.
     pub(crate) async fn put(&self, standing: &Standing, id: &[u8], body: &[u8]) -> DocumentVersion {
-        let (id, body) = (DocumentId::new(id.to_vec()).unwrap(), body.to_vec().into());
-        let write = DocumentWrite::Put { id, body, only_if: OnlyIf::Always };
-        standing.documents().unwrap().write(vec![write]).await.unwrap()
+        standing.documents().unwrap().write(vec![put(id, body)]).await.unwrap()
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::VVM;
 use harness::Finished;
 use ielections::{
-    BatchOutcome, Claim, DocumentId, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Slot,
-    Ttl, TtlStorage as _, Version,
+    BatchOutcome, Claim, Entry, Epoch, Fence, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version,
+    testing::put,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -140,11 +140,6 @@ fn document(storage: &str, name: &str) -> u64 {
             epoch,
         };
         assert_eq!(storage.insert_if_not_exist(&key, vacant, &entry).await.unwrap(), Claim::Claimed);
-        let put = |id: &'static str, body: &'static [u8]| DocumentWrite::Put {
-            id: DocumentId::new(id).unwrap(),
-            body: body.into(),
-            only_if: OnlyIf::Always,
-        };
         let batch = [
             put("primary-only/copies\0first", b"\x01\0\0\0\x02{\"done\":3}"),
             put("primary-only/copies\0second", b"nonsense"),

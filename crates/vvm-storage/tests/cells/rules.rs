@@ -1,10 +1,9 @@
 //! The rules of `Cells` that the suites can't see.
 
 use super::{Database, Forged, MemCells};
-use bytes::Bytes;
 use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, OnlyIf, ReadError, Slot, Ttl,
-    TtlStorage as _, Vacant, WriteError,
+    DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, ReadError, Slot, Ttl, TtlStorage as _,
+    Vacant, WriteError, testing,
 };
 use std::{
     num::NonZeroU32,
@@ -74,8 +73,7 @@ fn fence(after: u64) -> Fence {
 }
 
 fn put(id: &str, bytes: usize) -> DocumentWrite {
-    let id = DocumentId::new(id.to_owned()).unwrap();
-    DocumentWrite::Put { id, body: Bytes::from(vec![b'x'; bytes]), only_if: OnlyIf::Always }
+    testing::put(id, vec![b'x'; bytes])
 }
 
 #[tokio::test]
@@ -200,8 +198,10 @@ async fn renewal_beside_a_batch_of_another_handle_is_composed_anew() {
     let batch = scene.another();
     assert_eq!(batch.commit(slot(), Step::batch(&fence(0), &[put("a", 1)])).await.unwrap(), Done::Applied);
     assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
-    let id = DocumentId::new("a").unwrap();
-    assert!(scene.cells.document(&slot(), &id).await.unwrap().is_some(), "the renewal keeps the documents");
+    assert!(
+        scene.cells.document(&slot(), &testing::id("a")).await.unwrap().is_some(),
+        "the renewal keeps the documents"
+    );
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use super::{fresh, kubectl, open, try_kubectl, url};
 use ielections::{
-    DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, Incarnation, OnlyIf, Slot, Ttl,
-    Vacant, Version, WriteError,
+    DocumentVersion, Entry, Epoch, Fence, Holder, Incarnation, Slot, Ttl, Vacant, Version, WriteError,
+    testing::{id, put},
 };
 use serde_json::Value;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -138,9 +138,7 @@ async fn documents_of_any_bytes_fit_up_to_the_limit() {
     let mut after = DocumentVersion::NONE;
     for at in 0_u8..4 {
         let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after };
-        let id = DocumentId::new(vec![at]).unwrap();
-        let body = vec![0xff - at; limits.max_body_bytes].into();
-        let batch = [DocumentWrite::Put { id: id.clone(), body, only_if: OnlyIf::Always }];
+        let batch = [put([at], vec![0xff - at; limits.max_body_bytes])];
         match scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &batch)).await {
             Ok(outcome) => assert_eq!(outcome, Done::Applied),
             // The cell is full: refused before it was sent.
@@ -149,7 +147,7 @@ async fn documents_of_any_bytes_fit_up_to_the_limit() {
         after = scene.storage.fence_state(&scene.slot).await.unwrap().last;
     }
     assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Applied);
-    let read = scene.storage.document(&scene.slot, &DocumentId::new(vec![1]).unwrap()).await.unwrap();
+    let read = scene.storage.document(&scene.slot, &id([1_u8])).await.unwrap();
     assert!(read.unwrap().body.iter().all(|byte| *byte == 0xfe));
 }
 

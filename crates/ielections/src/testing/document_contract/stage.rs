@@ -2,6 +2,8 @@
 //! are repeated until they are answered; [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) bounds the
 //! attempts.
 
+pub(super) use crate::testing::{id, put, put_if};
+
 use super::StorageUnderTest;
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence,
@@ -125,18 +127,6 @@ pub(super) fn fence(entry: &Entry, after: u64) -> Fence {
 
 pub(super) const fn version(number: u64) -> DocumentVersion {
     DocumentVersion::from_stored(number)
-}
-
-pub(super) fn id(bytes: impl AsRef<[u8]>) -> DocumentId {
-    DocumentId::new(bytes.as_ref().to_vec()).unwrap()
-}
-
-pub(super) fn put(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>) -> DocumentWrite {
-    put_if(name, body, OnlyIf::Always)
-}
-
-pub(super) fn put_if(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
-    DocumentWrite::Put { id: id(name), body: Bytes::copy_from_slice(body.as_ref()), only_if }
 }
 
 pub(super) fn delete(name: impl AsRef<[u8]>) -> DocumentWrite {

@@ -4,9 +4,12 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership, Loss,
-    OnlyIf, ReleaseOutcome, Scan,
-    testing::mock::{Fault, Verb},
+    Document, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership, Loss, OnlyIf,
+    ReleaseOutcome, Scan,
+    testing::{
+        self, id,
+        mock::{Fault, Verb},
+    },
 };
 use bytes::Bytes;
 use futures_util::future::join;
@@ -39,12 +42,8 @@ fn documents(leadership: &Leadership) -> Documents {
     leadership.standing().documents().expect("a storage with documents")
 }
 
-fn id(name: &'static str) -> DocumentId {
-    DocumentId::new(name).unwrap()
-}
-
-fn put(name: &'static str, body: impl Into<Bytes>) -> Vec<DocumentWrite> {
-    vec![DocumentWrite::Put { id: id(name), body: body.into(), only_if: OnlyIf::Always }]
+fn put(name: &str, body: impl AsRef<[u8]>) -> Vec<DocumentWrite> {
+    vec![testing::put(name, body)]
 }
 
 /// Reads all documents, each with its batch.

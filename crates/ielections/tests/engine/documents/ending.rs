@@ -119,7 +119,7 @@ fn every_wait_ends_while_the_storage_hangs() {
             }
             bench.always(Fault::Hang);
             let since = bench.clock.now();
-            let writes = join_all((0..30).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
+            let writes = join_all((0..30).map(|n| documents.write(vec![put(n.to_string(), "x")])));
             let id = id("a");
             let (answers, read) = tokio::join!(writes, documents.get(&id));
             for answer in answers {
@@ -149,7 +149,7 @@ fn waits_end_with_the_loss_of_the_leadership() {
         bench.faulty.fail_always(Verb::Get, Fault::LostRequest);
         bench.clock.sleep(TTL * 6 / 10).await;
         bench.always(Fault::Hang);
-        let writes = join_all((0..30).map(|n| documents.write(vec![put(&n.to_string(), "x")])));
+        let writes = join_all((0..30).map(|n| documents.write(vec![put(n.to_string(), "x")])));
         for answer in writes.await {
             let failed = answer.unwrap_err();
             assert!(matches!(failed, DocumentWriteError::Lost(_)), "{failed:?}");

@@ -25,7 +25,7 @@ fn shared_batch_keeps_the_limits_of_the_storage() {
     led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch, max_batch_bytes, max_body_bytes, .. } = documents.limits();
         let batches =
-            |count: usize, body: &str| (0..count).map(|n| vec![put(&format!("{n:2}"), body)]).collect();
+            |count: usize, body: &str| (0..count).map(|n| vec![put(format!("{n:2}"), body)]).collect();
         // By number.
         write_behind(&documents, &bench, batches(2 * max_batch + 3, "x")).await;
         let sizes = |from: usize| bench.landed()[from..].iter().map(Vec::len).collect::<Vec<_>>();
@@ -37,7 +37,7 @@ fn shared_batch_keeps_the_limits_of_the_storage() {
         assert_eq!(sizes(4), [1, most, 2]);
         // The batch of a caller is never split.
         let large = max_batch / 2 + 1;
-        let of = |from: usize| (from..from + large).map(|n| put(&format!("{n}"), "x")).collect::<Vec<_>>();
+        let of = |from: usize| (from..from + large).map(|n| put(format!("{n}"), "x")).collect::<Vec<_>>();
         write_behind(&documents, &bench, vec![of(0), of(large), of(2 * large)]).await;
         assert_eq!(sizes(7), [1, large, large, large]);
     });
@@ -57,11 +57,11 @@ fn two_writes_of_one_document_are_two_batches_in_their_order() {
 fn batch_beyond_the_limits_is_refused_without_a_call() {
     led(async |Led { bench, documents, .. }| {
         let DocumentLimits { max_batch: most, max_id_bytes, .. } = documents.limits();
-        let too_many = (0..=most).map(|n| put(&format!("{n}"), "x")).collect();
+        let too_many = (0..=most).map(|n| put(format!("{n}"), "x")).collect();
         let refused = documents.write(too_many).await.unwrap_err();
         let beyond = BeyondDocumentLimits::Batch { writes: most + 1, most };
         assert_eq!(refused, DocumentWriteError::TooLarge(beyond));
-        documents.get(&id(&"x".repeat(max_id_bytes + 1))).await.unwrap_err();
+        documents.get(&id("x".repeat(max_id_bytes + 1))).await.unwrap_err();
         assert_eq!(bench.asked(), []);
     });
 }

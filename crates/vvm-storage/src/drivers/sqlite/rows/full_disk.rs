@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{step::Done, sysvvm::SysVvmStorage};
-use ielections::{DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Scan, WriteError};
+use ielections::{DocumentVersion, Fence, Scan, WriteError, testing::put};
 
 /// The temporary folder of a test may be on overlayfs.
 const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
@@ -71,11 +71,7 @@ async fn batch_without_room_is_undone_and_other_writes_stand() {
     storage.commit(other.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     limit_pages(&storage, 12).await;
     let fence = |after| Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
-    let put = |number: u16| DocumentWrite::Put {
-        id: DocumentId::new(number.to_be_bytes().to_vec()).unwrap(),
-        body: vec![1; 1000].into(),
-        only_if: OnlyIf::Always,
-    };
+    let put = |number: u16| put(number.to_be_bytes(), [1_u8; 1000]);
     let large: Vec<_> = (0..100).map(put).collect();
     let (none, small, renewed) =
         (fence(DocumentVersion::NONE), [put(1)], entry.renewed(entry.version.next()));
@@ -111,11 +107,7 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
         Ok(Done::Applied)
     };
     storage.queue.write(refuse).await.unwrap();
-    let put = |number: u8| DocumentWrite::Put {
-        id: DocumentId::new(vec![number]).unwrap(),
-        body: vec![number].into(),
-        only_if: OnlyIf::Always,
-    };
+    let put = |number: u8| put([number], [number]);
     let (failing, fine): (Vec<_>, Vec<_>) = ((1..9).map(put).collect(), (1..3).map(put).collect());
     let renewed = entry.renewed(entry.version.next());
     let after = DocumentVersion::NONE;
@@ -140,11 +132,7 @@ async fn page_ends_at_its_size_and_the_scan_continues() {
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
     let (at, entry) = (partition(1), entry());
     storage.commit(at.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
-    let put = |number: u8| DocumentWrite::Put {
-        id: DocumentId::new(vec![number]).unwrap(),
-        body: vec![number; 400 << 10].into(),
-        only_if: OnlyIf::Always,
-    };
+    let put = |number: u8| put([number], vec![number; 400 << 10]);
     for number in 0..4 {
         let after = DocumentVersion::from_stored(number.into());
         let fence = Fence { epoch: entry.epoch, incarnation: entry.incarnation(), after };
