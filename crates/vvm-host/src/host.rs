@@ -9,7 +9,7 @@ mod ended;
 mod opening;
 mod settings;
 
-pub use ended::{Ended, HostError, Next, exit_status};
+pub use ended::{Ended, HostError, Next};
 pub use settings::{HostSettings, OnLoss, or_own_name};
 
 use crate::{

@@ -32,6 +32,7 @@
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 #![forbid(unsafe_code)]
 
+pub mod exit_status;
 mod history;
 mod host;
 mod host_storage;
@@ -46,7 +47,6 @@ mod storage_inspector;
 
 pub use host::{
     Ended, Host, HostError, HostSettings, Next, NotReady, OnLoss, Services, Signals, StopRequested,
-    exit_status,
 };
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};

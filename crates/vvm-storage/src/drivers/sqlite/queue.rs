@@ -206,9 +206,12 @@ impl<T, W> PendingRead<T, W> {
     }
 }
 
+/// What a write does within a transaction.
+type Statements = dyn Fn(&Rows<'_>) -> Result<Done, DriverError> + Send;
+
 /// A write that is not answered yet.
 struct Write {
-    work: Box<dyn Fn(&Rows<'_>) -> Result<Done, DriverError> + Send>,
+    work: Box<Statements>,
     answer: oneshot::Sender<Result<Done, WriteError>>,
     room: Room,
 }
