@@ -6,12 +6,21 @@ use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use vvm_clock::SystemClock;
 
 /// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
 /// burst of a thousand slots fits.
 const ROOM: usize = 1024;
+
+/// How long a drop waits for the thread, which waits for locks for a second at most. It takes longer only if it hangs in the
+/// kernel, as on a failing disk.
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause before a drop looks at the thread again.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A job's place in the queue. Dropping it makes room for another call.
 pub(super) type Room = OwnedSemaphorePermit;
@@ -31,7 +40,7 @@ impl<Job: Send + 'static> DatabaseThread<Job> {
     /// Also returns the database's location.
     ///
     /// # Cancel safety
-    /// Dropped, it joins the thread. So an `open` that waits ends when its argument returns true: then no
+    /// Dropped, it joins the thread, or leaves it behind after [`DROP_TIMEOUT`]. So an `open` that waits ends when its argument returns true: then no
     /// caller is left (I10).
     pub(super) async fn start(
         open: impl FnOnce(&dyn Fn() -> bool) -> Result<(Database, Location), OpenError> + Send + 'static,
@@ -112,9 +121,21 @@ impl<Job> DatabaseThread<Job> {
 
 impl<Job> Drop for DatabaseThread<Job> {
     /// Joins the thread (I9). That takes as long as the jobs in the queue: without
-    /// [`close`](DatabaseThread::close), up to a second if the database is locked.
+    /// [`close`](DatabaseThread::close), up to a second if the database is locked. A thread that hangs is left behind, and
+    /// ends with its system call or the process: this one has signals and renewals to handle (I10).
     fn drop(&mut self) {
         self.hang_up();
+        let give_up_at = SystemClock::read().after(DROP_TIMEOUT);
+        let has_ended = |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while !has_ended(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner)) {
+            if SystemClock::read() >= give_up_at {
+                tracing::error!(
+                    "the thread that owns the database hangs, and is left behind: check its disk"
+                );
+                return;
+            }
+            SystemClock::block_for(LOOK);
+        }
         self.join();
     }
 }
@@ -126,5 +147,31 @@ impl<Job> fmt::Debug for DatabaseThread<Job> {
             .field("waiting", &waiting)
             .field("closed", &self.room.is_closed())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{future::poll_fn, pin::pin, task::Poll};
+
+    /// Shows I10.
+    #[tokio::test]
+    async fn dropped_opening_leaves_a_thread_behind_that_hangs() {
+        let (release, released) = mpsc::channel::<()>();
+        let (ending, ended) = mpsc::channel::<()>();
+        {
+            let open = move |_: &dyn Fn() -> bool| {
+                let _ending = ending;
+                let _ = released.recv();
+                Err(OpenError::ThreadEnded)
+            };
+            let mut starting = pin!(DatabaseThread::<()>::start(open, |_, _| {}));
+            let polled = poll_fn(|context| Poll::Ready(starting.as_mut().poll(context).is_pending()));
+            assert!(polled.await);
+        }
+        assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Empty), "it hangs");
+        drop(release);
+        assert_eq!(ended.recv(), Err(mpsc::RecvError));
     }
 }
