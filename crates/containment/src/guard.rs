@@ -13,7 +13,7 @@ use crate::{
     link::{self, Link},
     messages::{FromShim, Note, ToGuardian, ToShim, ToSupervisor},
     namespace,
-    processes::{self, Family, ForeignProcFs, Reap, Reaped, reap},
+    processes::{self, Family, ForeignProcFs, Reap, Reaped, has_ended, reap},
     refusal::NamespaceRefusal,
     rules::{ENDS_WITHIN, GuardianRules},
     signals::{Signals, Terminal},
@@ -196,17 +196,20 @@ impl Guarding {
     fn end_others(&self, mut on_reaped: impl FnMut(Reaped)) -> bool {
         let leave_at = SystemClock::read().after(ENDS_WITHIN);
         while sweep(&self.containment, &mut on_reaped) != Sweep::Clear {
-            let is_alone = || {
-                let left = self.containment.family.descendants();
-                left.iter().all(|member| member.pid == self.supervisor)
-            };
-            if has_passed(Some(leave_at)) && is_alone() {
+            if has_passed(Some(leave_at)) && self.is_supervisor_alone() {
                 return true;
             }
-            let pause = Timespec::try_from(LOOK).ok();
-            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], pause.as_ref());
+            SystemClock::block_for(LOOK);
         }
         false
+    }
+
+    /// Whether all other descendants have ended. Children of a supervisor that hangs are not reaped.
+    fn is_supervisor_alone(&self) -> bool {
+        let family = self.containment.family;
+        family.descendants().into_iter().all(|member| {
+            member.pid == self.supervisor || family.pin(member).is_ok_and(|process| has_ended(&process))
+        })
     }
 
     fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::Ended, Instant)> {

@@ -336,6 +336,12 @@ impl Freezer {
         self.turn("FROZEN");
     }
 
+    /// Has one thread stand still: its process can't end, as if the thread hung in a system call.
+    pub fn freeze_thread(&self, thread: Pid) {
+        fs::write(self.0.join("tasks"), thread.to_string()).unwrap();
+        self.turn("FROZEN");
+    }
+
     fn turn(&self, state: &str) {
         let file = self.0.join("freezer.state");
         fs::write(&file, state).unwrap();

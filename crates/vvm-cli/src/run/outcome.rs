@@ -307,11 +307,16 @@ impl Reporter {
     /// Reports `cause` and ends this process at once, without a release (I6): the guardian kills what is left
     /// of the command. After the keeper's death the guardian releases the record, else it expires.
     pub(super) fn end_process(&self, run: &LeadershipRun, cause: &Cause) -> ! {
-        if matches!(cause, Cause::Unproven(_)) {
+        let is_unproven = matches!(cause, Cause::Unproven(_));
+        if is_unproven {
             // Before the farewell, which says that nothing is left to release.
             self.guardian.note(ToGuardian::Unproven.into());
         }
         self.part(self.campaign_ended(run, cause).farewell);
+        if !is_unproven {
+            // No process of the command is left, and this one can't end while a thread of it hangs in the kernel.
+            self.finished();
+        }
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::SYSTEM.into())
     }

@@ -25,7 +25,7 @@ use std::{
     collections::{HashMap, HashSet},
     ffi::OsString,
     fs,
-    future::pending,
+    future::{pending, ready},
     io,
     pin::pin,
     sync::Arc,
@@ -41,6 +41,7 @@ use vvm_clock::{Instant, Span};
 use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
 use vvm_host::{
     Host, NotReady,
+    operate::ResourceLimit,
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -178,7 +179,12 @@ impl WarmApp {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
         host.campaign_while(is_ready);
-        let app = Self { runner: runner.clone(), socket: Socket::listen()?, requests, ready };
+        let app = Self {
+            runner: runner.clone(),
+            socket: Socket::listen(Arc::clone(&runner.clock))?,
+            requests,
+            ready,
+        };
         Ok((app, WarmHandle(requesting)))
     }
 
@@ -299,6 +305,7 @@ impl WarmApp {
         let mut is_warned = false;
         // When the slot that was won last is given up, unless its deadline is in force before.
         let mut armed = (None, Instant::NEVER);
+        let mut in_a_row = 0;
         let ended = loop {
             let standing = tree.led.as_ref().map(|led| led.standing.clone());
             let at_risk = async {
@@ -340,10 +347,13 @@ impl WarmApp {
                     }
                     Request::Stop(reason) => Event::Stop(reason),
                 },
-                heard = tree.socket.next(keeper) => match tree.read(heard) {
-                    Some(event) => event,
-                    None => continue,
-                },
+                heard = tree.socket.next(keeper), if in_a_row < MOST_IN_A_ROW => {
+                    in_a_row += 1;
+                    match tree.read(heard) {
+                        Some(event) => event,
+                        None => continue,
+                    }
+                }
                 // The deadline of an earlier leadership was earlier.
                 Ok(_) = in_force.wait_for(|at| at.is_some() && *at >= armed.0), if is_arming => Event::InForce,
                 () = clock.sleep_until(armed.1), if is_arming => Event::NotInForce,
@@ -357,6 +367,10 @@ impl WarmApp {
                     Event::AtRisk
                 }
                 () = clock.sleep_until(tree.machine.due()) => Event::Tick,
+                () = ready(()), if in_a_row == MOST_IN_A_ROW => {
+                    in_a_row = 0;
+                    continue;
+                }
             };
             tree.on(event);
         };
@@ -391,6 +405,10 @@ impl WarmApp {
         Limits { start: args.start_timeout, alive: args.alive_within, stop: args.stop_timeout, least_to_stop }
     }
 }
+
+/// So many messages are handled before all else is looked at again. An app that sends without a pause must not keep a
+/// time limit of its own from ending it.
+const MOST_IN_A_ROW: u32 = 64;
 
 /// How a tree ended.
 struct TreeEnd {
@@ -504,8 +522,7 @@ impl Tree<'_> {
                 let is_replaceable = matches!(message, ToApp::Renewed { .. });
                 self.socket.send(connection, message.to_line(), is_replaceable);
                 if let ToApp::Refused { reason } = message {
-                    say_text!("{name}: a connection of the app is refused: {reason}");
-                    tracing::warn!(target: "vvm", event = "warm_refused", name, holder, reason);
+                    self.refused(&reason);
                 }
             }
             Effect::Close(connection) => self.socket.close(connection),
@@ -527,6 +544,12 @@ impl Tree<'_> {
             Effect::TermTree => self.stop.cancel(),
             Effect::KillTree => self.kill.cancel(),
         }
+    }
+
+    fn refused(&self, reason: &str) {
+        let (name, holder) = (self.runner.reporter.name.as_str(), self.runner.reporter.holder.as_str());
+        say_text!("{name}: a connection of the app is refused: {reason}");
+        tracing::warn!(target: "vvm", event = "warm_refused", name, holder, reason);
     }
 
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
@@ -623,6 +646,14 @@ impl Tree<'_> {
                      `vvm run --warm -- PROGRAM`, and not through another service"
                 );
                 tracing::warn!(target: "vvm", event = "warm_uncontained", name, holder, pid);
+                return None;
+            }
+            Heard::Refused(reason) => {
+                self.refused(&reason);
+                return None;
+            }
+            Heard::NotAccepted(errno) => {
+                self.refused(&format!("{}; it waits until that is over", ResourceLimit::from(errno)));
                 return None;
             }
             Heard::Foreign(_, pid) => {

@@ -1,9 +1,10 @@
 //! What `vvm run` and `vvm elect` tell the operator, and what they accept.
 
 use crate::{VVM, cases::elect::Elect};
-use harness::{Finished, command_line, eventually, state};
-use rustix::process::Signal;
+use harness::{Finished, Freezer, Run, Trial, command_line, eventually, has_ended, state};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use std::fs::{self, DirEntry};
 
 #[test]
 fn log_filter_that_is_no_level_is_refused() {
@@ -167,9 +168,71 @@ fn candidate_with_the_holder_of_a_leader_is_warned() {
     second.stderr.wait_for("waiting for leadership");
 }
 
+fn until_opening(host: u32) {
+    eventually("the host handles signals and opens the storage", || {
+        catches(host, Signal::TERM) && !opening_threads(host).is_empty()
+    });
+}
+
+/// Whether a process has a handler for `signal`.
+fn catches(process: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// The threads that open the database of a process.
+fn opening_threads(process: u32) -> Vec<Pid> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let opens =
+        |task: &DirEntry| fs::read(task.path().join("comm")).is_ok_and(|name| name == b"vvm-sqlite\n");
+    let number = |task: DirEntry| Pid::from_raw(task.file_name().to_str()?.parse().ok()?);
+    tasks.filter(opens).filter_map(number).collect()
+}
+
+/// Has the thread that opens the storage hang, as on a disk that hangs: it can't be killed, and its process can't end.
+/// Checks that `run` ends at a stop, made when so many threads have begun to open it.
+fn ends_while_opening_hangs(trial: &Trial, run: Run, threads: usize) {
+    let freezer = match Freezer::of(trial.mark()) {
+        Ok(freezer) => freezer,
+        Err(cause) => return println!("not tested: no thread can be kept from ending: {cause}"),
+    };
+    let lock = trial.lock_storage();
+    // Not even a look is possible.
+    lock.execute_batch("COMMIT; BEGIN EXCLUSIVE").unwrap();
+    let mut run = run.start();
+    let host = run.host().as_raw_nonzero().get() as u32;
+    until_opening(host);
+    let thread = opening_threads(host)[0];
+    freezer.freeze_thread(thread);
+    eventually("it is tried again", || opening_threads(host).len() == threads);
+    run.signal(Signal::TERM);
+    run.stderr.wait_for("a thread of it hangs in the kernel");
+    eventually("vvm has ended", || has_ended(run.guardian));
+    assert!(!has_ended(thread), "it could be killed");
+    drop((freezer, lock));
+    let finished = run.finish();
+    assert_eq!((finished.signal(), finished.stdout), (15, Vec::new()));
+}
+
+#[test]
+fn run_ends_at_a_stop_while_the_thread_that_opens_the_storage_hangs() {
+    let trial = VVM.trial();
+    ends_while_opening_hangs(&trial, trial.run(["echo", "never"]), 1);
+}
+
+/// It gives up its first look after a TTL, and campaigns.
+#[test]
+fn once_ends_at_a_stop_while_the_thread_of_its_first_look_hangs() {
+    let trial = VVM.trial();
+    let once = trial.run(["echo", "never"]).once("2026-11-24").with(["--ttl", "1s"]);
+    ends_while_opening_hangs(&trial, once, 2);
+}
+
 mod timed {
     use super::*;
-    use std::{fs, time::Duration};
+    use std::time::Duration;
 
     /// The file is locked before it has the format of a storage, so opening waits for the lock, for 5 s.
     #[test]
@@ -194,26 +257,5 @@ mod timed {
             drop(lock);
             Ok(())
         });
-    }
-
-    fn until_opening(host: u32) {
-        eventually("the host handles signals and opens the storage", || {
-            catches(host, Signal::TERM) && threads(host).contains(&"vvm-sqlite".to_owned())
-        });
-    }
-
-    /// Whether a process has a handler for `signal`.
-    fn catches(process: u32, signal: Signal) -> bool {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
-        mask & (1 << (signal.as_raw() - 1)) != 0
-    }
-
-    /// The names of a process's threads.
-    fn threads(process: u32) -> Vec<String> {
-        let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-        names.map(|name| name.trim().to_owned()).collect()
     }
 }

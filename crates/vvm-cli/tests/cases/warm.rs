@@ -90,6 +90,11 @@ fn app() {
                             thread::park();
                         }
                     }
+                    "talks on" => {
+                        println!("\nhangs");
+                        let lines = format!("{}\n", json!({ "type": "alive", "epoch": "1" })).repeat(2000);
+                        while (&connection).write_all(lines.as_bytes()).is_ok() {}
+                    }
                     "says too much" => {
                         for word in ["stopped", "resign", "alive", "leading"] {
                             say(json!({ "type": word, "epoch": "1" }));

@@ -137,6 +137,13 @@ fn app_that_works_and_stops_reading_is_killed_when_it_is_asked_to_stop() {
     hangs_at_a_step_down(&trial, warm(&trial, "reads no more"));
 }
 
+/// Its messages come faster than the host reads them.
+#[test]
+fn app_that_talks_without_a_pause_is_killed_when_it_is_asked_to_stop() {
+    let trial = VVM.trial();
+    hangs_at_a_step_down(&trial, warm(&trial, "talks on"));
+}
+
 #[test]
 fn app_that_spins_or_blocks_is_killed_for_its_silence_with_alive_within() {
     for mode in ["spins", "blocks"] {

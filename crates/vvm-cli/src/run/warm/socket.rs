@@ -17,7 +17,7 @@ use rustix::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
         SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with, sockopt,
     },
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open},
     time::Timespec,
 };
 use std::{
@@ -30,13 +30,31 @@ use std::{
         unix::fs::PermissionsExt as _,
     },
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 use tempfile::TempDir;
-use vvm_cli::warm::{machine::Connection, protocol::LONGEST_LINE};
+use vvm_cli::warm::{
+    machine::Connection,
+    protocol::{LONGEST_LINE, ToApp},
+};
+use vvm_clock::{Clock, Instant};
 use vvm_containment::{Family, Readable};
+use vvm_host::operate::ResourceLimit;
 
 /// An address of a socket has 107 bytes (unix(7)).
 const LONGEST_PATH: usize = 107;
+
+/// The pause after the system did not accept a connection, mostly for want of descriptors. The listener stays readable
+/// meanwhile: without a pause, the host would do nothing else.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection takes two of the host's descriptors. Half of them are left for the storage and the rest.
+const LIMIT_PER_CONNECTION: u64 = 4;
+
+/// How often the stream of a process that has ended is read, because a child may go on to send. What the process has sent
+/// needs fewer reads: a socket buffers 208 KiB (`net.core.wmem_default`), and even a piece of one byte counts as 768.
+const LAST_READS: usize = 1024;
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +79,10 @@ pub(super) enum Heard {
     Uncontained(Pid),
     /// A process that did not connect has sent something over an inherited socket. It was dropped.
     Foreign(Connection, Pid),
+    /// A descendant of the keeper was refused for this reason, and got it as an answer.
+    Refused(String),
+    /// The system does not accept connections. They wait, and this is said once.
+    NotAccepted(Errno),
 }
 
 #[derive(Debug)]
@@ -75,7 +97,14 @@ pub(super) struct Socket {
     readable: Readable,
     peers: BTreeMap<Connection, Peer>,
     next: Connection,
+    /// How many connections there may be.
+    most: usize,
     heard: VecDeque<Heard>,
+    clock: Arc<dyn Clock>,
+    /// When the listener is watched again. `NEVER` if it is.
+    accepts_at: Instant,
+    /// Whether [`Heard::NotAccepted`] was said, and no connection was accepted since.
+    is_short: bool,
 }
 
 #[derive(Debug)]
@@ -104,11 +133,11 @@ impl Socket {
     ///
     /// # Errors
     /// [`NoSocket`].
-    pub(super) fn listen() -> Result<Self, NoSocket> {
-        Self::listen_below(&std::env::temp_dir())
+    pub(super) fn listen(clock: Arc<dyn Clock>) -> Result<Self, NoSocket> {
+        Self::listen_below(&std::env::temp_dir(), clock)
     }
 
-    fn listen_below(parent: &Path) -> Result<Self, NoSocket> {
+    fn listen_below(parent: &Path, clock: Arc<dyn Clock>) -> Result<Self, NoSocket> {
         let refused = |cause: io::Error| NoSocket::Refused { path: parent.into(), cause };
         // Others may pass, because processes of the app may have changed their user, and may not list it.
         let mode = Permissions::from_mode(0o711);
@@ -136,7 +165,24 @@ impl Socket {
         let readable =
             Readable::of(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
         let (peers, heard) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { path, _folder: folder, _lock: lock, listener, epoll, readable, peers, next: 1, heard })
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = usize::try_from(descriptors / LIMIT_PER_CONNECTION).unwrap_or(usize::MAX);
+        let (next, accepts_at, is_short) = (1, Instant::NEVER, false);
+        Ok(Self {
+            path,
+            _folder: folder,
+            _lock: lock,
+            listener,
+            epoll,
+            readable,
+            peers,
+            next,
+            most,
+            heard,
+            clock,
+            accepts_at,
+            is_short,
+        })
     }
 
     /// Returns the path, for `VVM_SOCKET`.
@@ -152,7 +198,35 @@ impl Socket {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<Heard> {
-        let Self { readable, epoll, listener, peers, next, heard, .. } = self;
+        let clock = Arc::clone(&self.clock);
+        loop {
+            let accepts_at = self.accepts_at;
+            let heard = tokio::select! {
+                biased;
+                heard = self.find(keeper) => heard?,
+                () = clock.sleep_until(accepts_at) => {
+                    self.watch_listener(EventFlags::IN, Instant::NEVER);
+                    continue;
+                }
+            };
+            match heard {
+                Heard::NotAccepted(_) => {
+                    self.watch_listener(EventFlags::empty(), clock.now().after(PAUSE));
+                    if std::mem::replace(&mut self.is_short, true) {
+                        continue;
+                    }
+                }
+                Heard::Connected(..) => self.is_short = false,
+                _ => {}
+            }
+            return Ok(heard);
+        }
+    }
+
+    /// Waits until something happens, and handles little at a time: what a peer sends without a pause must not keep this
+    /// process from renewing.
+    async fn find(&mut self, keeper: Pid) -> io::Result<Heard> {
+        let Self { readable, epoll, listener, peers, next, most, heard, .. } = self;
         readable
             .find(|| {
                 while heard.is_empty() {
@@ -165,7 +239,7 @@ impl Socket {
                     for event in ready {
                         let (data, flags) = (event.data, event.flags);
                         match data.u64() {
-                            LISTENER => accept(listener, epoll, peers, next, heard, keeper),
+                            LISTENER => heard.extend(accept(listener, epoll, peers, next, *most, keeper)),
                             number => serve(epoll, peers, number / 2, flags, heard),
                         }
                     }
@@ -173,6 +247,12 @@ impl Socket {
                 heard.pop_front()
             })
             .await
+    }
+
+    fn watch_listener(&mut self, flags: EventFlags, accepts_at: Instant) {
+        self.accepts_at = accepts_at;
+        // It was added, so the kernel does not refuse.
+        let _ = epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), flags);
     }
 
     /// Sends a line as soon as the peer takes it. Only the newest of lines that are `replaceable` waits.
@@ -229,45 +309,65 @@ impl Heard {
             | Self::TooLong(connection)
             | Self::Closed(connection)
             | Self::Foreign(connection, _) => Some(*connection),
-            Self::Uncontained(_) => None,
+            Self::Uncontained(_) | Self::Refused(_) | Self::NotAccepted(_) => None,
         }
     }
 }
 
-/// Accepts one connection.
+/// Accepts one connection. Returns what its owner has to know.
 fn accept(
     listener: &OwnedFd,
     epoll: &OwnedFd,
     peers: &mut BTreeMap<Connection, Peer>,
     next: &mut Connection,
-    heard: &mut VecDeque<Heard>,
+    most: usize,
     keeper: Pid,
-) {
-    let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+) -> Option<Heard> {
+    let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        Ok(socket) => socket,
+        // The peer has left.
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return None,
+        Err(errno) => return Some(Heard::NotAccepted(errno)),
+    };
     // Without a number in this namespace the process can't be a descendant.
-    let Ok(pid) = sockopt::socket_peercred(&socket).map(|peer| peer.pid) else { return };
-    // A process that has ended leads nothing.
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if !is_below(keeper, pid) {
-        const ANSWER: &[u8] =
-            b"{\"type\":\"refused\",\"reason\":\"this process was not started by vvm run --warm, or \
-            has left its containment: only descendants of the app may connect to VVM_SOCKET. Start it by \
-            `vvm run --warm -- PROGRAM`, and not through another service\"}\n";
+    let pid = sockopt::socket_peercred(&socket).ok()?.pid;
+    let refuse = |reason: String| {
+        let answer = ToApp::Refused { reason: reason.clone() }.to_line();
         // A peer that does not read it gets the end of the stream.
-        let _ = send(&socket, ANSWER, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        heard.push_back(Heard::Uncontained(pid));
-        return;
+        let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        Some(Heard::Refused(reason))
+    };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        // A process that has ended leads nothing.
+        Err(Errno::SRCH) => return None,
+        Err(errno) => return refuse(ResourceLimit::from(errno).to_string()),
+    };
+    if !is_below(keeper, pid) {
+        let _ = refuse(
+            "this process was not started by vvm run --warm, or has left its containment: only descendants of the app \
+             may connect to VVM_SOCKET. Start it by `vvm run --warm -- PROGRAM`, and not through another service"
+                .into(),
+        );
+        return Some(Heard::Uncontained(pid));
+    }
+    if peers.len() >= most {
+        return refuse(format!(
+            "{most} connections are open, one for four files that vvm may open: close those that are not needed, or let \
+             vvm open more files (ulimit -n, LimitNOFILE=)"
+        ));
     }
     let number = *next;
     *next += 1;
     let watched = sockopt::set_socket_passcred(&socket, true)
         .and_then(|()| epoll::add(epoll, &socket, EventData::new_u64(2 * number), EventFlags::IN))
         .and_then(|()| epoll::add(epoll, &process, EventData::new_u64(2 * number + 1), EventFlags::IN));
-    if watched.is_ok() {
-        let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
-        peers.insert(number, Peer { socket, process, pid, line, unsent, newest });
-        heard.push_back(Heard::Connected(number, pid));
+    if let Err(errno) = watched {
+        return refuse(ResourceLimit::from(errno).to_string());
     }
+    let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
+    peers.insert(number, Peer { socket, process, pid, line, unsent, newest });
+    Some(Heard::Connected(number, pid))
 }
 
 /// How often a process is looked for. A walk of a tree that changes may miss some.
@@ -292,14 +392,11 @@ fn serve(
     if flags.contains(EventFlags::OUT) {
         peer.flush(epoll, number);
     }
-    // Before its end, because what was sent before counts.
-    let mut is_closed = peer.receive(number, heard);
-    is_closed |= has_ended(&peer.process) && {
-        // The last messages may have come after that look.
-        peer.receive(number, heard);
-        true
-    };
-    if is_closed {
+    // Before it reads, because what was sent before the end counts.
+    let has_ended = has_ended(&peer.process);
+    let reads = if has_ended { LAST_READS } else { 1 };
+    let last = (0..reads).map(|_| peer.receive(number, heard)).find(|read| *read != Read::Something);
+    if has_ended || last == Some(Read::End) {
         let _ = epoll::delete(epoll, &peer.socket);
         let _ = epoll::delete(epoll, &peer.process);
         peers.remove(&number);
@@ -313,48 +410,56 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
+/// What a read has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Read {
+    Something,
+    Nothing,
+    /// Nothing follows.
+    End,
+}
+
 impl Peer {
-    /// Reads what has arrived. Returns whether nothing follows.
-    fn receive(&mut self, number: Connection, heard: &mut VecDeque<Heard>) -> bool {
-        loop {
-            let mut bytes = [0; LONGEST_LINE];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let received = {
-                let into = &mut [IoSliceMut::new(&mut bytes)];
-                recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
-            };
-            let length = match received {
-                Ok(message) if message.bytes > 0 => message.bytes,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return false,
-                Ok(_) | Err(_) => return true,
-            };
-            // The kernel does not join what several processes have sent (unix(7)). Descriptors are closed.
-            let sender = ancillary.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
-                _ => None,
-            });
-            match sender {
-                Some(sender) if sender == self.pid => {}
-                Some(sender) => {
-                    heard.push_back(Heard::Foreign(number, sender));
-                    continue;
-                }
-                None => continue,
+    /// Reads once.
+    fn receive(&mut self, number: Connection, heard: &mut VecDeque<Heard>) -> Read {
+        let mut bytes = [0; LONGEST_LINE];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = {
+            let into = &mut [IoSliceMut::new(&mut bytes)];
+            recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        };
+        let length = match received {
+            Ok(message) if message.bytes > 0 => message.bytes,
+            Err(Errno::INTR) => return Read::Something,
+            Err(Errno::AGAIN) => return Read::Nothing,
+            Ok(_) | Err(_) => return Read::End,
+        };
+        // The kernel does not join what several processes have sent (unix(7)). Descriptors are closed.
+        let sender = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
+            _ => None,
+        });
+        match sender {
+            Some(sender) if sender == self.pid => {}
+            Some(sender) => {
+                heard.push_back(Heard::Foreign(number, sender));
+                return Read::Something;
             }
-            for byte in &bytes[..length] {
-                match byte {
-                    b'\n' => heard.push_back(Heard::Line(number, std::mem::take(&mut self.line))),
-                    byte => self.line.push(*byte),
-                }
-                if self.line.len() >= LONGEST_LINE {
-                    self.line.clear();
-                    heard.push_back(Heard::TooLong(number));
-                    return false;
-                }
+            None => return Read::Something,
+        }
+        for byte in &bytes[..length] {
+            match byte {
+                b'\n' => heard.push_back(Heard::Line(number, std::mem::take(&mut self.line))),
+                byte => self.line.push(*byte),
+            }
+            if self.line.len() >= LONGEST_LINE {
+                self.line.clear();
+                heard.push_back(Heard::TooLong(number));
+                break;
             }
         }
+        Read::Something
     }
 
     fn send(&mut self, epoll: &OwnedFd, number: Connection, line: Vec<u8>, replaceable: bool) {

@@ -30,6 +30,13 @@ use vvm_clock::{Instant, SystemClock};
 /// burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
+/// How long a drop waits for the thread, which waits for locks for a second at most. It takes longer only if it
+/// hangs in the kernel, as on a failing disk.
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause before a drop looks at the thread again.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// The thread that owns the connection, and the bounded queue of its jobs.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -45,7 +52,8 @@ impl Queue {
     /// Starts the thread, which opens and closes the database. Also returns the database's location.
     ///
     /// # Cancel safety
-    /// Dropped, it joins the thread. So waiting for a locked database ends when no caller is left (I10).
+    /// Dropped, it joins the thread, or leaves it behind after [`DROP_TIMEOUT`]. So waiting for a locked database ends
+    /// when no caller is left (I10).
     pub(super) async fn start(
         open: impl Fn() -> Result<Database, Obstacle> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
@@ -144,9 +152,21 @@ impl Queue {
 
 impl Drop for Queue {
     /// Joins the thread (I9). That takes as long as the jobs in the queue: without [`close`](Queue::close), up to a
-    /// second if the database is locked.
+    /// second if the database is locked. A thread that hangs is left behind, and ends with its system call or the
+    /// process: this one has signals and renewals to handle (I10).
     fn drop(&mut self) {
         self.hang_up();
+        let give_up_at = SystemClock::read().after(DROP_TIMEOUT);
+        let has_ended = |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while !has_ended(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner)) {
+            if SystemClock::read() >= give_up_at {
+                tracing::error!(
+                    "the thread that owns the database hangs, and is left behind: check its disk"
+                );
+                return;
+            }
+            SystemClock::block_for(LOOK);
+        }
         self.join();
     }
 }
@@ -343,5 +363,31 @@ impl Writer {
             write.send(outcome.clone().map(|()| done).map_err(DriverError::at_commit));
         }
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{future::poll_fn, pin::pin, task::Poll};
+
+    /// Shows I10.
+    #[tokio::test]
+    async fn dropped_opening_leaves_a_thread_behind_that_hangs() {
+        let (release, released) = mpsc::channel::<()>();
+        let (ending, ended) = mpsc::channel::<()>();
+        {
+            let open = move || {
+                let _ending = &ending;
+                let _ = released.recv();
+                Err(Obstacle::Other(OpenError::refused("let go")))
+            };
+            let mut starting = pin!(Queue::start(open));
+            let polled = poll_fn(|context| Poll::Ready(starting.as_mut().poll(context).is_pending()));
+            assert!(polled.await);
+        }
+        assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Empty), "it hangs");
+        drop(release);
+        assert_eq!(ended.recv(), Err(mpsc::RecvError));
     }
 }

@@ -1,13 +1,16 @@
 //! Connections of real processes. This test program is the host; a shell is the keeper.
 
 use super::*;
-use rustix::net::socketpair;
+use rustix::{
+    net::socketpair,
+    process::{Rlimit, setrlimit},
+};
 use std::{
     io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::{fd::AsRawFd as _, unix::net::UnixStream},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
+use vvm_clock::SystemClock;
 
 /// Set in a process that connects: the path of the socket.
 const PATH: &str = "WARM_SOCKET_OF_TEST";
@@ -82,10 +85,18 @@ fn run(test: impl AsyncFnOnce()) {
     runtime.block_on(test());
 }
 
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::start().unwrap())
+}
+
+fn listen() -> Socket {
+    Socket::listen(clock()).unwrap()
+}
+
 #[test]
 fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
     run(async || {
-        let mut socket = Socket::listen().unwrap();
+        let mut socket = listen();
         let keeper = keeper(&socket, "speaks");
         let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
         assert_ne!(process, keeper.pid());
@@ -100,7 +111,7 @@ fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
 #[test]
 fn line_that_is_too_long_gets_an_answer_before_the_connection_is_closed() {
     run(async || {
-        let mut socket = Socket::listen().unwrap();
+        let mut socket = listen();
         let answered = socket.path().with_file_name("answered");
         let keeper = keeper(&socket, "speaks long");
         assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
@@ -108,7 +119,7 @@ fn line_that_is_too_long_gets_an_answer_before_the_connection_is_closed() {
         socket.send(1, b"\n".into(), false);
         socket.close(1);
         while !answered.exists() {
-            vvm_clock::SystemClock::block_for(Duration::from_millis(1));
+            SystemClock::block_for(Duration::from_millis(1));
         }
         std::fs::remove_file(answered).unwrap();
     });
@@ -117,7 +128,7 @@ fn line_that_is_too_long_gets_an_answer_before_the_connection_is_closed() {
 #[test]
 fn forked_child_is_not_believed_and_does_not_hide_the_end_of_its_parent() {
     run(async || {
-        let mut socket = Socket::listen().unwrap();
+        let mut socket = listen();
         let keeper = keeper(&socket, "forks");
         let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
         assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, b"before".into()));
@@ -132,7 +143,7 @@ fn forked_child_is_not_believed_and_does_not_hide_the_end_of_its_parent() {
 #[test]
 fn process_that_is_not_contained_is_refused_with_the_reason() {
     run(async || {
-        let mut socket = Socket::listen().unwrap();
+        let mut socket = listen();
         let keeper = keeper(&socket, "speaks");
         assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
         let mut stream = UnixStream::connect(socket.path()).unwrap();
@@ -151,14 +162,97 @@ fn process_that_is_not_contained_is_refused_with_the_reason() {
 }
 
 #[test]
+fn connection_beyond_the_limit_is_refused_with_the_way_out() {
+    run(async || {
+        let mut socket = listen();
+        socket.most = 1;
+        let first = keeper(&socket, "speaks");
+        assert!(matches!(socket.next(first.pid()).await.unwrap(), Heard::Connected(1, _)));
+        let second = keeper(&socket, "speaks");
+        loop {
+            match socket.next(second.pid()).await.unwrap() {
+                Heard::Refused(reason) => {
+                    break assert!(
+                        reason.starts_with("1 connections are open") && reason.contains("ulimit -n")
+                    );
+                }
+                Heard::Line(1, _) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+/// Set in the process that runs out of descriptors.
+const ALONE: &str = "WARM_SHORT_OF_DESCRIPTORS";
+
+/// Shows I10.
+#[test]
+fn connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing() {
+    if std::env::var_os(ALONE).is_none() {
+        // A process of its own, because a limit is that of all threads.
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let name = "run::warm::socket::tests::\
+                    connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing";
+        alone.args(["--exact", name, "--nocapture"]).env(ALONE, "").stdout(Stdio::null());
+        return assert!(alone.status().unwrap().success());
+    }
+    run(async || {
+        let (mut socket, clock) = (listen(), clock());
+        let keeper = keeper(&socket, "speaks");
+        let usual = getrlimit(Resource::Nofile);
+        let next_descriptor = socket.epoll.try_clone().unwrap().as_raw_fd();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(next_descriptor as u64), ..usual }).unwrap();
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::NotAccepted(Errno::MFILE));
+        tokio::select! {
+            biased;
+            heard = socket.next(keeper.pid()) => panic!("{heard:?}"),
+            () = clock.sleep(3 * PAUSE) => {}
+        }
+        setrlimit(Resource::Nofile, usual).unwrap();
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+    });
+}
+
+/// The peer is this process, with `process` for its end.
+fn peer(near: OwnedFd, process: OwnedFd) -> Peer {
+    let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
+    Peer { socket: near, process, pid: rustix::process::getpid(), line, unsent, newest }
+}
+
+#[test]
+fn little_is_read_at_a_time_and_all_after_the_end_of_the_process() {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    sockopt::set_socket_passcred(&near, true).unwrap();
+    let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+    let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+    let mut peers = BTreeMap::from([(1, peer(near, process))]);
+    let mut far = UnixStream::from(far);
+    let mut sent = 0;
+    while let Ok(more) = far.write(&[b'\n'; LONGEST_LINE]) {
+        sent += more;
+    }
+    let mut heard = VecDeque::new();
+    serve(&epoll, &mut peers, 1, EventFlags::IN, &mut heard);
+    assert!((1..=LONGEST_LINE).contains(&heard.len()), "{}", heard.len());
+    let mut ended = Command::new("true").spawn().unwrap();
+    peers.get_mut(&1).unwrap().process = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty()).unwrap();
+    ended.wait().unwrap();
+    serve(&epoll, &mut peers, 1, EventFlags::IN, &mut heard);
+    assert_eq!(heard.pop_back(), Some(Heard::Closed(1)));
+    assert_eq!(heard.len(), sent);
+    assert!(peers.is_empty());
+}
+
+#[test]
 fn only_the_newest_replaceable_line_waits_for_a_peer_that_does_not_read() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
     let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
     epoll::add(&epoll, &near, EventData::new_u64(2), EventFlags::IN).unwrap();
     let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
-    let pid = rustix::process::getpid();
-    let mut peer = Peer { socket: near, process, pid, line: Vec::new(), unsent: Vec::new(), newest: None };
+    let mut peer = peer(near, process);
     let mut sent = 0_u32;
     while peer.unsent.is_empty() {
         peer.send(&epoll, 1, format!("{sent:0999}\n").into_bytes(), true);
@@ -189,7 +283,7 @@ fn path_that_is_too_long_for_a_socket_is_refused_with_the_way_out() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("x".repeat(100));
         std::fs::create_dir(&deep).unwrap();
-        let refusal = Socket::listen_below(&deep).unwrap_err().to_string();
+        let refusal = Socket::listen_below(&deep, clock()).unwrap_err().to_string();
         assert!(refusal.contains("at most 107") && refusal.contains("TMPDIR"), "{refusal}");
         assert!(std::fs::read_dir(&deep).unwrap().next().is_none(), "it leaves nothing behind");
     });
@@ -200,7 +294,7 @@ fn socket_of_a_killed_host_is_removed_by_the_next_one() {
     let parent = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _entered = runtime.enter();
-    let listen = || Socket::listen_below(parent.path()).unwrap();
+    let listen = || Socket::listen_below(parent.path(), clock()).unwrap();
     let (living, killed) = (listen(), listen());
     // The end of a process closes its descriptors, and removes nothing.
     let Socket { path, _folder, _lock, .. } = killed;
