@@ -4,7 +4,10 @@
 //! A child and no guardian: a guardian ends all that descends from it, and what a hook has started is not for
 //! `vvm` to kill.
 
-use super::ElectArgs;
+use super::{
+    ElectArgs,
+    hooks::{KILLED, kill},
+};
 use crate::{
     announce::{self, say},
     args::STAGE_DEMOTE,
@@ -65,9 +68,7 @@ impl Demoter {
     pub(super) fn dismiss(&self) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut child) = child {
-            // It may have ended already. A killed process without children ends at once.
-            let _ = child.kill();
-            let _ = child.wait();
+            kill(&mut child);
         }
     }
 }
@@ -177,7 +178,7 @@ enum Running {
 /// Why no record is released.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum NotDemoted {
-    #[error("a hook was being started and may still run")]
+    #[error("a hook may still run: it was just being started, or hangs in the kernel")]
     HookUnknown,
     #[error("the on-loss hook had failed")]
     Failed,
@@ -240,26 +241,28 @@ impl Demotion {
     }
 
     /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being
-    /// started can't be ended, so the demotion attests nothing then.
+    /// started, or hangs in the kernel, can't be ended, so the demotion attests nothing then.
     fn demote(&mut self, args: &ElectArgs, lease_ends: Instant) -> Result<(), NotDemoted> {
-        let hook_is_unknown = matches!(self.running, Running::Somewhere);
-        if let Running::Group(group, leader) = std::mem::take(&mut self.running) {
-            end(group, leader);
-        }
+        let hook_may_run = match std::mem::take(&mut self.running) {
+            Running::Nothing => false,
+            Running::Somewhere => true,
+            Running::Group(group, leader) => !end(group, leader),
+        };
         let demoted = match (self.told.leading, self.demoted) {
             (None, _) | (_, Some(true)) => Ok(()),
             (_, Some(false)) => Err(NotDemoted::Failed),
             (Some(led), None) => run_on_loss(args, led, lease_ends).map_err(NotDemoted::FailsNow),
         };
-        if hook_is_unknown { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
+        if hook_may_run { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
     }
 }
 
 /// Ends a hook whose shell still runs. A hook whose shell has ended is over, and its number may be another's.
-fn end(group: Pid, leader: Option<OwnedFd>) {
-    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return };
+/// Returns whether it has ended.
+fn end(group: Pid, leader: Option<OwnedFd>) -> bool {
+    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return true };
     let _ = kill_process_group(group, Signal::KILL);
-    ends_by(&leader, Instant::NEVER);
+    ends_by(&leader, SystemClock::read().after(KILLED))
 }
 
 /// Runs the on-loss hook. Returns why it is no attestation.
@@ -282,8 +285,7 @@ fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<()
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
     if !ends_by(&process, SystemClock::read().after(*hook_timeout).min(lease_ends)) {
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = child.wait();
+        kill(&mut child);
         return Err("took too long and was killed".into());
     }
     // Reaped, its number leads the group as long as a member is left.
@@ -368,6 +370,18 @@ mod tests {
         let runs = ToDemoter::Runs(Hook::OnLead, Pid::from_child(&hook));
         let line = format!("! test -e /proc/{}/exe", hook.id());
         assert_eq!(demoted(&line, &[runs], Duration::from_secs(60)), Ok(()));
+        assert!(!hook.wait().unwrap().success());
+    }
+
+    /// A process of state D can't be made here. This one is killed, and another stands for it that does not end.
+    #[test]
+    fn hook_that_hangs_in_the_kernel_is_not_waited_for_and_attests_nothing() {
+        let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let hangs = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        let running = Running::Group(Pid::from_child(&hook), Some(hangs));
+        let mut demotion = Demotion { running, demoted: Some(true), ..Demotion::default() };
+        let refused = demotion.demote(&args(":"), SystemClock::read().after(Duration::from_secs(60)));
+        assert_eq!(refused, Err(NotDemoted::HookUnknown));
         assert!(!hook.wait().unwrap().success());
     }
 }

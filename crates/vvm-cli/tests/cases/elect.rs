@@ -3,6 +3,7 @@
 
 use crate::VVM;
 use harness::{Lines, Trial, command_line, eventually};
+use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -247,6 +248,21 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
     assert_eq!((code, said.len()), (0, 2), "{said:?}");
     assert!(said[1].starts_with("loss"), "{said:?}");
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+}
+
+/// As if it hung in the kernel: a tracer keeps it from its parent after its death.
+#[test]
+fn killed_hook_that_can_not_be_reaped_delays_no_demotion() {
+    let trial = VVM.trial();
+    let on_lead = "echo lead $VVM_LEADER_EPOCH; exec sleep 1005";
+    let mut elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "1h"]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    let hook = nix::unistd::Pid::from_raw(trial.process("sleep 1005").as_raw_pid());
+    // This thread is the tracer until its end.
+    ptrace::seize(hook, ptrace::Options::empty()).unwrap();
+    elect.signal(Signal::TERM);
+    let (code, said, errors) = elect.finish();
+    assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))), "{errors:#?}");
 }
 
 #[test]
