@@ -226,7 +226,7 @@ impl Demotion {
         let name = candidate.name.as_str();
         let (ttl, reaped_at, deadline) = (candidate.ttl, SystemClock::read(), self.deadline);
         let end = HostEnd { proven: true, orderly: false, reaped_at, deadline };
-        if let Err(refusal) = self.demote(args, end.lease_ends(ttl)) {
+        if let Err(refusal) = self.demote(args) {
             say!("{name}: the record is not released and expires by its TTL: {refusal}");
             return;
         }
@@ -242,7 +242,7 @@ impl Demotion {
 
     /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being
     /// started, or hangs in the kernel, can't be ended, so the demotion attests nothing then.
-    fn demote(&mut self, args: &ElectArgs, lease_ends: Instant) -> Result<(), NotDemoted> {
+    fn demote(&mut self, args: &ElectArgs) -> Result<(), NotDemoted> {
         let hook_may_run = match std::mem::take(&mut self.running) {
             Running::Nothing => false,
             Running::Somewhere => true,
@@ -251,7 +251,7 @@ impl Demotion {
         let demoted = match (self.told.leading, self.demoted) {
             (None, _) | (_, Some(true)) => Ok(()),
             (_, Some(false)) => Err(NotDemoted::Failed),
-            (Some(led), None) => run_on_loss(args, led, lease_ends).map_err(NotDemoted::FailsNow),
+            (Some(led), None) => run_on_loss(args, led).map_err(NotDemoted::FailsNow),
         };
         if hook_may_run { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
     }
@@ -265,8 +265,9 @@ fn end(group: Pid, leader: Option<OwnedFd>) -> bool {
     ends_by(&leader, SystemClock::read().after(KILLED))
 }
 
-/// Runs the on-loss hook. Returns why it is no attestation.
-fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<(), String> {
+/// Runs the on-loss hook. Returns why it is no attestation. It has its time even past the end of the lease: a
+/// demotion that is cut off helps neither this machine nor the next leader.
+fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
     let ElectArgs { candidate, on_loss, hook_timeout, .. } = args;
     let name = candidate.name.as_str();
     say!("{name} slot {}: vvm elect is dead; running the on-loss hook", led.slot);
@@ -284,7 +285,7 @@ fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<()
     let mut child = started.map_err(|cause| format!("could not be started: {cause}"))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
-    if !ends_by(&process, SystemClock::read().after(*hook_timeout).min(lease_ends)) {
+    if !ends_by(&process, SystemClock::read().after(*hook_timeout)) {
         kill(&mut child);
         return Err("took too long and was killed".into());
     }
@@ -332,35 +333,41 @@ mod tests {
         ElectArgs::from_arg_matches(&described.get_matches_from(words)).unwrap()
     }
 
-    /// Returns why nothing is released after these messages of a leader that had run its on-lead hook.
-    fn demoted(on_loss: &str, messages: &[ToDemoter], lease: Duration) -> Result<(), NotDemoted> {
-        let epoch = Epoch::new(7).unwrap();
-        let led = Leading { slot: 1, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
+    fn led() -> Leading {
+        let incarnation = Incarnation::from_bytes([5; 16]);
+        Leading { slot: 1, epoch: Epoch::new(7).unwrap(), incarnation }
+    }
+
+    /// Returns what the demoter knows of a leader that has run its on-lead hook and then sent these messages.
+    fn after(messages: &[ToDemoter]) -> Demotion {
         let mut demotion = Demotion::default();
-        let [lead, _] = [Hook::OnLead, Hook::OnLoss];
-        for message in
-            [ToDemoter::Host(ToGuardian::Leading(led)), ToDemoter::Starts(lead), ToDemoter::Ended(lead, true)]
-        {
-            demotion.hear(message);
-        }
-        messages.iter().for_each(|message| demotion.hear(*message));
-        demotion.demote(&args(on_loss), SystemClock::read().after(lease))
+        let begun = [
+            ToDemoter::Host(ToGuardian::Leading(led())),
+            ToDemoter::Starts(Hook::OnLead),
+            ToDemoter::Ended(Hook::OnLead, true),
+        ];
+        begun.iter().chain(messages).for_each(|message| demotion.hear(*message));
+        demotion
+    }
+
+    /// Returns why nothing is released after these messages of a leader that had run its on-lead hook.
+    fn demoted(on_loss: &str, messages: &[ToDemoter]) -> Result<(), NotDemoted> {
+        after(messages).demote(&args(on_loss))
     }
 
     #[test]
     fn only_a_hook_that_succeeds_in_time_and_leaves_nothing_attests() {
-        const LONG: Duration = Duration::from_secs(60);
         let fails = |text: &str| Err(NotDemoted::FailsNow(text.into()));
-        assert_eq!(demoted("test $VVM_LEADER_EPOCH = 7", &[], LONG), Ok(()));
-        assert_eq!(demoted("exit 3", &[], LONG), fails("ended with exit status: 3"));
-        let late = demoted("sleep 1000", &[], Duration::from_millis(50));
-        assert_eq!(late, fails("took too long and was killed"));
+        assert_eq!(demoted("test $VVM_LEADER_EPOCH = 7", &[]), Ok(()));
+        assert_eq!(demoted("exit 3", &[]), fails("ended with exit status: 3"));
+        let short = ElectArgs { hook_timeout: Duration::from_millis(50), ..args("sleep 1000") };
+        assert_eq!(after(&[]).demote(&short), fails("took too long and was killed"));
         let daemon = "sleep 0.5 & exit 0";
-        assert_eq!(demoted(daemon, &[], LONG), fails("has left processes behind"));
-        assert_eq!(demoted("exit 3", &[ToDemoter::Ended(Hook::OnLoss, true)], LONG), Ok(()), "it is done");
-        let failed = demoted(":", &[ToDemoter::Ended(Hook::OnLoss, false)], LONG);
+        assert_eq!(demoted(daemon, &[]), fails("has left processes behind"));
+        assert_eq!(demoted("exit 3", &[ToDemoter::Ended(Hook::OnLoss, true)]), Ok(()), "it is done");
+        let failed = demoted(":", &[ToDemoter::Ended(Hook::OnLoss, false)]);
         assert_eq!(failed, Err(NotDemoted::Failed));
-        let started = demoted(":", &[ToDemoter::Starts(Hook::OnLoss)], LONG);
+        let started = demoted(":", &[ToDemoter::Starts(Hook::OnLoss)]);
         assert_eq!(started, Err(NotDemoted::HookUnknown));
     }
 
@@ -369,8 +376,19 @@ mod tests {
         let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let runs = ToDemoter::Runs(Hook::OnLead, Pid::from_child(&hook));
         let line = format!("! test -e /proc/{}/exe", hook.id());
-        assert_eq!(demoted(&line, &[runs], Duration::from_secs(60)), Ok(()));
+        assert_eq!(demoted(&line, &[runs]), Ok(()));
         assert!(!hook.wait().unwrap().success());
+    }
+
+    /// The leader was stopped until another process led, and then killed.
+    #[test]
+    fn on_loss_hook_runs_to_its_end_after_the_end_of_the_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = folder.path().join("done");
+        let claim = ToDemoter::Host(ToGuardian::Claim(Some(led())));
+        let past = ToDemoter::Deadline(Some(SystemClock::read().before(Duration::from_secs(60))));
+        after(&[claim, past]).act(&args(&format!("sleep 0.1; echo > {}", done.display())));
+        assert!(done.exists());
     }
 
     /// A process of state D can't be made here. This one is killed, and another stands for it that does not end.
@@ -380,8 +398,7 @@ mod tests {
         let hangs = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
         let running = Running::Group(Pid::from_child(&hook), Some(hangs));
         let mut demotion = Demotion { running, demoted: Some(true), ..Demotion::default() };
-        let refused = demotion.demote(&args(":"), SystemClock::read().after(Duration::from_secs(60)));
-        assert_eq!(refused, Err(NotDemoted::HookUnknown));
+        assert_eq!(demotion.demote(&args(":")), Err(NotDemoted::HookUnknown));
         assert!(!hook.wait().unwrap().success());
     }
 }
