@@ -25,7 +25,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::{Child, Command, ExitCode, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -36,38 +36,104 @@ use vvm_host::operate::HostEnd;
 /// A handle of the process. It notices the end of this one by the end of the link.
 #[derive(Debug)]
 pub(super) struct Demoter {
-    /// `None` once it is dismissed.
-    child: Mutex<Option<Child>>,
-    link: NoteLink,
+    name: String,
+    arguments: Vec<OsString>,
+    /// The variable with the settings of this command line.
+    settings: (&'static str, OsString),
+    process: Mutex<Process>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Runs(Child, NoteLink),
+    /// It ended, or missed a message. The next claim starts another.
+    Lost,
+    /// This process demotes by itself from here on, or ends without a demotion.
+    Dismissed,
 }
 
 impl Demoter {
-    /// Starts it with `arguments` and the `settings` of this command line.
+    /// Starts it for a candidate for `name`, with `arguments` and the `settings` of this command line.
     ///
     /// # Errors
     /// If the system refuses a process or a descriptor.
     pub(super) fn start(
+        name: String,
         arguments: impl Iterator<Item = OsString>,
-        (variable, settings): (&str, OsString),
+        settings: (&'static str, OsString),
     ) -> io::Result<Self> {
-        let (link, mut command) = NoteLink::to(STAGE_DEMOTE, arguments)?;
-        // A group of its own: the keys of a terminal are for the leader.
-        let child = command.env(variable, settings).process_group(0).spawn()?;
-        Ok(Self { child: Mutex::new(Some(child)), link })
+        let process = Mutex::new(Process::Lost);
+        let demoter = Self { name, arguments: arguments.collect(), settings, process };
+        *demoter.process() = demoter.spawn()?;
+        Ok(demoter)
     }
 
-    /// Sends a message. Never blocks. A demoter that misses one is dismissed: it might release the record
-    /// without a demotion: the record then expires by its TTL.
+    fn spawn(&self) -> io::Result<Process> {
+        let (link, mut command) = NoteLink::to(STAGE_DEMOTE, self.arguments.iter().cloned())?;
+        let (variable, settings) = &self.settings;
+        // A group of its own: the keys of a terminal are for the leader.
+        let child = command.env(variable, settings).process_group(0).spawn()?;
+        Ok(Process::Runs(child, link))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a message. Waits only for the end of a demoter that missed one, as [`kill`] does: such a demoter might
+    /// release the record without a demotion.
     pub(super) fn tell(&self, message: ToDemoter) {
-        if !self.link.tell(message.into()) {
-            self.dismiss();
+        let mut process = self.process();
+        let Process::Runs(child, link) = &mut *process else { return };
+        if link.tell(message.into()) {
+            return;
         }
+        kill(child);
+        *process = Process::Lost;
+        drop(process);
+        say!(
+            "{}: the demoter has ended or hangs: if vvm elect dies before it leads anew, nothing demotes this \
+             machine, and the record expires by its TTL. A demoter starts with the next claim: hand over by \
+             `vvm step-down`, or restart vvm elect",
+            self.name
+        );
+    }
+
+    /// Sends that a claim is about to be sent, or that no record stands. Starts another process before a claim
+    /// if the last one was lost: nothing is led yet, so it misses nothing.
+    pub(super) fn tell_claim(&self, claim: Option<Leading>) {
+        if claim.is_some() {
+            self.restart_if_lost();
+        }
+        self.tell(ToDemoter::Host(ToGuardian::Claim(claim)));
+    }
+
+    fn restart_if_lost(&self) {
+        let mut process = self.process();
+        let is_lost = match &mut *process {
+            Process::Runs(child, _) => !matches!(child.try_wait(), Ok(None)),
+            Process::Lost => true,
+            Process::Dismissed => false,
+        };
+        if !is_lost {
+            return;
+        }
+        let started = self.spawn();
+        let said = match &started {
+            Ok(_) => "the demoter had ended; another one was started".to_owned(),
+            Err(cause) => format!(
+                "the demoter has ended, and another one can't be started ({cause}): nothing demotes this \
+                 machine if vvm elect dies"
+            ),
+        };
+        *process = started.unwrap_or(Process::Lost);
+        drop(process);
+        say!("{}: {said}", self.name);
     }
 
     /// Ends it: this process demotes by itself from here on, or ends without a demotion.
     pub(super) fn dismiss(&self) {
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut child) = child {
+        if let Process::Runs(mut child, _) = std::mem::replace(&mut *self.process(), Process::Dismissed) {
             kill(&mut child);
         }
     }

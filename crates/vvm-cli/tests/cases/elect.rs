@@ -343,6 +343,28 @@ fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
 }
 
 #[test]
+fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
+    elect.stdout.wait_for("lead");
+    let demoters = || trial.processes().with("stage-demote");
+    let first = demoters();
+    kill_process(first[0], Signal::KILL).unwrap();
+    // The next renewal moves the deadline.
+    elect.stderr.wait_for("the demoter has ended or hangs");
+    for command in ["pause", "resume"] {
+        let (code, _, error) = trial.ask(command, &["--name", &trial.name()]);
+        assert_eq!(code, 0, "{error}");
+    }
+    elect.stderr.wait_for("another one was started");
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    assert_ne!(demoters(), first);
+    elect.signal(Signal::KILL);
+    elect.child.wait().unwrap();
+    assert_eq!(elect.stdout.rest().last(), Some(&format!("loss {led}")));
+}
+
+#[test]
 fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     let trial = VVM.trial();
     let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
