@@ -12,12 +12,12 @@ use crate::{
     announce::{self, say, say_text},
     args::{CandidateArgs, InvalidValue, parse_duration, parse_line},
     exit,
-    leadership::{Leading, ToGuardian},
+    leadership::Leading,
     runtime,
     settings::{HANDED_ON, Settled},
 };
 use clap::Args;
-use demoter::{Demoter, ToDemoter};
+use demoter::Demoter;
 use hooks::{HookLines, HookService, Hooks};
 use ielections::{AcquireError, Env, Holder};
 use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
@@ -44,7 +44,7 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, Host
     announce::start_events();
     let runtime = runtime::start()?;
     let arguments = settled.stage_arguments(&args.candidate, &holder);
-    let demoter = Arc::new(Demoter::start(arguments, (HANDED_ON, settled.handed_on()))?);
+    let demoter = Arc::new(Demoter::start(name.clone(), arguments, (HANDED_ON, settled.handed_on()))?);
     let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout, &demoter)?;
     let hooks = Arc::new(hooks);
     let outcome = runtime.block_on(campaign(args, name, holder, &hooks, &demoter));
@@ -70,9 +70,7 @@ async fn campaign(
     let deadman = Deadman::with_trigger(hooks.trigger());
     let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let informed = Arc::clone(demoter);
-    host.report_claims(move |claim| {
-        informed.tell(ToDemoter::Host(ToGuardian::Claim(claim.map(Leading::from))));
-    });
+    host.report_claims(move |claim| informed.tell_claim(claim.map(Leading::from)));
     let stop = host.stop();
     if let Some(address) = host.http() {
         let (event, name) = ("status_page", name.as_str());

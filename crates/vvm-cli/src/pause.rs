@@ -1,7 +1,8 @@
 //! `vvm pause` and `vvm resume`: no process leads a name in between.
 //!
 //! `requests::may_work` of `vvm-host` says what a successful pause guarantees, and why. The part of this
-//! command is the order: it writes the pause, and then sees by linearizable reads that each slot is clear.
+//! command is the order: it writes the pause, and then sees by linearizable reads that each slot is clear. A read
+//! that the storage does not answer is repeated: the pause stands meanwhile.
 
 use crate::{
     announce::say,
@@ -30,7 +31,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
 }
 
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
-    let StorageInspector { storage, name, cluster, clock, .. } = inspector;
+    let StorageInspector { name, clock, .. } = inspector;
     let by = by(args)?;
     inspector.slots().await?;
     let (pause, is_ours) = write(inspector, &by).await?;
@@ -41,22 +42,22 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         false => print(inspector, format_args!("paused already, by {}, since {since}", pause.by())),
     }
     let began = clock.now();
-    // Read after the pause was written: a candidate that settles the count later sees the pause.
-    let (settled, slots) = inspector.keys().await?;
-    if settled.is_none() {
-        say!(
-            "{name}: the slot count is not settled, so only slot 1 is checked: until now only programs \
-             led it that use elections without a vvm_host::Host, and these ignore a pause"
-        );
-    }
-    let Wait::For(timeout) = args.wait else { return Ok(()) };
+    let mut occupied = Occupied::default();
+    let Wait::For(timeout) = args.wait else {
+        // Only for what it says: the pause stands in any case.
+        let _ = occupied.find(inspector).await;
+        return Ok(());
+    };
     let give_up_at = began.after(timeout);
-    let mut occupied = Occupied::new(slots);
     let mut is_first = true;
     loop {
-        match occupied.look(storage, &**clock).await {
-            Ok(()) if occupied.is_clear() => break,
-            Ok(()) | Err(ReadError::Unavailable(_)) => {}
+        match progress(inspector, &pause, &mut occupied).await {
+            Ok(Progress::Clear) => break,
+            Ok(Progress::Resumed) => {
+                let why = format!("{name} was resumed by another operator meanwhile");
+                return Err(Refusal::Unfinished(why));
+            }
+            Ok(Progress::Occupied) | Err(ReadError::Unavailable(_)) => {}
             Err(refusal) => return Err(refusal.into()),
         }
         let leaders = occupied.leaders();
@@ -72,13 +73,36 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
-    // After a resume in between, what was seen proves nothing.
-    if storage.standing_pause(cluster).await? != Some(pause) {
-        return Err(Refusal::Unfinished(format!("{name} was resumed by another operator meanwhile")));
-    }
     let took = Span(began.until(clock.now()));
     print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
     Ok(())
+}
+
+/// What the reads after a pause show.
+enum Progress {
+    /// A leader may still work.
+    Occupied,
+    /// No leader works, and the pause stands.
+    Clear,
+    /// Another operator ended the pause.
+    Resumed,
+}
+
+/// Reads what is not known yet.
+async fn progress(
+    inspector: &StorageInspector,
+    pause: &Pause,
+    occupied: &mut Occupied,
+) -> Result<Progress, ReadError> {
+    let StorageInspector { storage, cluster, clock, .. } = inspector;
+    occupied.find(inspector).await?;
+    occupied.look(storage, &**clock).await?;
+    if !occupied.is_clear() {
+        return Ok(Progress::Occupied);
+    }
+    // After a resume in between, what was seen proves nothing.
+    let stands = storage.standing_pause(cluster).await?;
+    Ok(if stands.as_ref() == Some(pause) { Progress::Clear } else { Progress::Resumed })
 }
 
 async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<(), Refusal> {
@@ -164,7 +188,7 @@ fn user_name() -> Option<String> {
 Example:
   vvm pause --storage sqlite:/var/lib/payroll/leader.db --name payroll --reason 'new schema'
 
-Exit status: 0 no command runs; 76 paused, but a leader has not stopped yet;
+Exit status: 0 no command runs; 76 paused, but a leader may still work;
 64 wrong arguments; 66 no such storage or name; 69 the storage refused;
 71 the system refused")]
 pub(crate) struct PauseArgs {
@@ -209,13 +233,30 @@ fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
     if text == "no" { Ok(Wait::No) } else { parse_duration(text).map(Wait::For) }
 }
 
-/// Slots in which a leader may still work.
-struct Occupied(Vec<(ElectionKey, Observation)>);
+/// Slots in which a leader may still work. `None` until their number is known.
+#[derive(Default)]
+struct Occupied(Option<Vec<(ElectionKey, Observation)>>);
 
 impl Occupied {
-    /// Starts with all of `slots`.
-    fn new(slots: Vec<ElectionKey>) -> Self {
-        Self(slots.into_iter().map(|key| (key, Observation::default())).collect())
+    /// Starts with all slots, once.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn find(&mut self, inspector: &StorageInspector) -> Result<(), ReadError> {
+        if self.0.is_some() {
+            return Ok(());
+        }
+        // Read after the pause was written: a candidate that settles the count later sees the pause.
+        let (settled, slots) = inspector.keys().await?;
+        if settled.is_none() {
+            say!(
+                "{}: the slot count is not settled, so only slot 1 is checked: until now only programs \
+                 led it that use elections without a vvm_host::Host, and these ignore a pause",
+                inspector.name
+            );
+        }
+        self.0 = Some(slots.into_iter().map(|key| (key, Observation::default())).collect());
+        Ok(())
     }
 
     /// Reads each slot that is left, and drops those that are free or stale. The leader of a stale record is
@@ -228,11 +269,12 @@ impl Occupied {
         storage: &dyn TtlStorage<ElectionKey>,
         clock: &dyn Clock,
     ) -> Result<(), ReadError> {
+        let Some(slots) = &mut self.0 else { return Ok(()) };
         let mut place = 0;
-        while let Some((key, observation)) = self.0.get_mut(place) {
+        while let Some((key, observation)) = slots.get_mut(place) {
             let slot = storage.get(key).await?;
             match observation.add(&slot, clock.now()) {
-                Liveness::Free | Liveness::Stale => drop(self.0.swap_remove(place)),
+                Liveness::Free | Liveness::Stale => drop(slots.swap_remove(place)),
                 Liveness::Led | Liveness::Held => place += 1,
             }
         }
@@ -241,12 +283,12 @@ impl Occupied {
 
     /// Returns whether no leader works.
     fn is_clear(&self) -> bool {
-        self.0.is_empty()
+        self.0.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// Returns the leaders that were seen, for people.
     fn leaders(&self) -> String {
-        let leaders = self.0.iter().filter_map(|(key, observation)| {
+        let leaders = self.0.iter().flatten().filter_map(|(key, observation)| {
             let entry = observation.record()?;
             Some(format!("{} leads slot {} (epoch {})", entry.holder, key.slot, entry.epoch))
         });
@@ -258,10 +300,82 @@ impl Occupied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ielections::testing::mock::{Fault, FaultyStorage, Verb};
-    use std::{num::NonZeroU32, sync::Arc};
+    use async_trait::async_trait;
+    use clap::FromArgMatches as _;
+    use ielections::{
+        Slot,
+        testing::mock::{Fault, FaultyStorage, Verb},
+    };
+    use std::{
+        num::NonZeroU32,
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+    };
     use vvm_clock::SystemClock;
-    use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+    use vvm_storage::{
+        ClusterName, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase,
+        testing::Layer,
+    };
+
+    /// Does not answer one of the reads.
+    #[derive(Debug)]
+    struct Blip {
+        beneath: Arc<dyn SysVvmStorage>,
+        reads_until: AtomicU32,
+    }
+
+    impl Blip {
+        fn pass(&self) -> Result<(), ReadError> {
+            match self.reads_until.fetch_sub(1, Ordering::Relaxed) {
+                1 => Err(ReadError::Unavailable("no route".into())),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl Layer for Blip {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.beneath
+        }
+
+        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+            self.pass()?;
+            self.beneath.read(at).await
+        }
+
+        async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+            self.pass()?;
+            self.beneath.setting(at).await
+        }
+    }
+
+    #[tokio::test]
+    async fn pause_succeeds_if_any_one_read_after_it_is_not_answered() {
+        for wait in ["60s", "no"] {
+            let words =
+                ["vvm", "--storage", "sqlite:x.db", "--name", "a", "--local-dir", "none", "--wait", wait];
+            let described = PauseArgs::augment_args(clap::Command::new("pause"));
+            let args = PauseArgs::from_arg_matches(&described.get_matches_from(words)).unwrap();
+            // Slot count, former pause; then slot count, slot and pause.
+            for number in 1..=6 {
+                let clock = Arc::new(SystemClock::start().unwrap());
+                let beneath: Arc<dyn SysVvmStorage> = MemDatabase::new(clock.clone()).open();
+                let storage = ElectionsTtlStorage::new(Arc::clone(&beneath));
+                let cluster = ClusterName::from("a");
+                storage.settle_slot_count(&cluster, NonZeroU32::MIN).await.unwrap();
+                let blip = Arc::new(Blip { beneath, reads_until: AtomicU32::new(number) });
+                let faulty = ElectionsTtlStorage::new(Arc::clone(&blip).into_storage());
+                let inspector = StorageInspector::on_storage(faulty, "a", clock);
+                let outcome = pause_and_wait(&inspector, &args).await;
+                let is_paused = storage.standing_pause(&cluster).await.unwrap().is_some();
+                assert_eq!(outcome.is_ok(), is_paused, "{wait}, read {number}: {outcome:?}");
+                assert_eq!(is_paused, number > 1, "{wait}, read {number}");
+            }
+        }
+    }
 
     #[tokio::test]
     async fn slot_that_could_not_be_read_stays_occupied() {
@@ -270,7 +384,7 @@ mod tests {
         let storage = FaultyStorage::new(beneath, clock.clone());
         let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
         storage.fail_next(Verb::Get, Fault::NotApplied);
-        let mut occupied = Occupied::new(vec![key]);
+        let mut occupied = Occupied(Some(vec![(key, Observation::default())]));
         occupied.look(&storage, &*clock).await.unwrap_err();
         assert!(!occupied.is_clear());
         occupied.look(&storage, &*clock).await.unwrap();

@@ -12,7 +12,7 @@ use crate::{
     shown::Span,
 };
 use clap::Args;
-use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, TtlStorage as _, WriteError};
+use ielections::{Entry, Epoch, Holder, ReadError, Slot, Terms, Timing, Ttl, TtlStorage as _, WriteError};
 use std::{
     cell::{Cell, RefCell},
     error::Error,
@@ -25,12 +25,18 @@ use vvm_host::operate::{Purpose, StorageInspector};
 use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, SlotNumber, Stage, StepDown};
 
 /// How long other candidates hold back for the named standby: five polls of a standby that polls once a
-/// second, the longest interval.
+/// second.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
-/// How long a standby has to accept, and then the leader to begin. Each polls once a second or more
-/// often.
+/// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// Returns how long a standby has to accept a request to a leader with this TTL: as long as the leader, from
+/// its next look. A standby that hears of releases and requests at once reads less often than once a second. If
+/// it hears nothing any more, without a sign of that, the longest of these intervals passes before it looks.
+fn answer_of_standby(ttl: Ttl) -> Duration {
+    Timing::of(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER
+}
 
 pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
@@ -137,8 +143,8 @@ impl Requested<'_> {
     async fn until_begun(&self, request: &StepDown) -> Result<(), Refusal> {
         let StorageInspector { storage, clock, .. } = self.inspector;
         let leader = &self.leader;
-        let answer_by = || clock.now().after(ANSWER).min(self.give_up_at);
-        let (mut deadline, mut stands) = (answer_by(), request.clone());
+        let within = |answer| clock.now().after(answer).min(self.give_up_at);
+        let (mut deadline, mut stands) = (within(answer_of_standby(leader.ttl)), request.clone());
         loop {
             match self.passing(progress(storage, &self.key, leader.epoch, request).await)? {
                 Some(Progress::Begun) => return Ok(()),
@@ -152,7 +158,7 @@ impl Requested<'_> {
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
-                        deadline = answer_by();
+                        deadline = within(ANSWER);
                     }
                     stands = found;
                 }
@@ -320,13 +326,15 @@ mod tests {
     use super::*;
     use crate::liveness::tests::record;
     use async_trait::async_trait;
+    use clap::FromArgMatches as _;
     use futures_util::future::BoxFuture;
     use std::{
         fmt,
         num::NonZeroU32,
         sync::{Arc, Mutex},
     };
-    use vvm_clock::SystemClock;
+    use testing_time::MockClock;
+    use vvm_clock::{Clock, SystemClock};
     use vvm_storage::{ClusterName, Partition, SysVvmStorage, mem::MemDatabase, testing::Layer};
 
     /// Runs a future before one of the reads.
@@ -385,6 +393,54 @@ mod tests {
             // Three reads: a hand-over after them is seen by the next look.
             let expected = if number < 4 { Progress::Begun } else { Progress::Stands(request) };
             assert_eq!(found, expected, "before read {number}");
+        }
+    }
+
+    /// It hears of nothing any more, so its next look shows it the request.
+    #[tokio::test]
+    async fn standby_that_looks_after_the_longest_interval_answers_in_time() {
+        let clock = MockClock::new();
+        let time: Arc<dyn Clock> = Arc::new(clock.clone());
+        let storage = ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&time)).open());
+        let inspector = StorageInspector::on_storage(storage, "a", time);
+        let StorageInspector { storage, cluster, .. } = &inspector;
+        let key = ElectionKey { cluster: cluster.clone(), slot: SlotNumber::FIRST };
+        let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
+        let leader = Entry { ttl, ..record("former", 1, 1) };
+        storage.insert_if_not_exist(&key, Default::default(), &leader).await.unwrap();
+        let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
+        let Ok(Advanced::Done(request)) = asked else { panic!("{asked:?}") };
+        let words = ["vvm", "--storage", "sqlite:x.db", "--name", "a"];
+        let described = StepDownArgs::augment_args(clap::Command::new("step-down"));
+        let args = StepDownArgs::from_arg_matches(&described.get_matches_from(words)).unwrap();
+        let (began, signals) = (clock.now(), RefCell::new(Signals::of_children().unwrap()));
+        let (give_up_at, interrupted) = (began.after(args.timeout), Cell::new(false));
+        let requested = Requested {
+            inspector: &inspector,
+            args: &args,
+            key,
+            leader,
+            began,
+            give_up_at,
+            signals,
+            interrupted,
+        };
+        let answering = async {
+            clock.sleep(Terms::LONGEST_QUIET).await;
+            let accepted = storage.advance_step_down(cluster, &request, Stage::Accepted).await;
+            let Ok(Advanced::Done(accepted)) = accepted else { panic!("{accepted:?}") };
+            storage.advance_step_down(cluster, &accepted, Stage::Begun).await.unwrap();
+        };
+        let time_passes = async {
+            loop {
+                tokio::task::yield_now().await;
+                clock.advance(INTERVAL);
+            }
+        };
+        tokio::select! {
+            biased;
+            (begun, ()) = async { tokio::join!(requested.until_begun(&request), answering) } => begun.unwrap(),
+            () = time_passes => {}
         }
     }
 }

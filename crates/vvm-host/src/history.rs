@@ -10,9 +10,9 @@ use ielections::{
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
-use vvm_storage::ElectionKey;
+use vvm_storage::{ElectionKey, SlotNumber};
 
 /// How many leaderships are kept.
 const KEPT: usize = 64;
@@ -51,6 +51,7 @@ pub struct PastLeadership {
 /// Writes the history of a slot for its leader.
 pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
+    slot: SlotNumber,
     own: PastLeadership,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -58,12 +59,13 @@ pub(crate) struct HistoryWriter {
 }
 
 /// Leaderships of this process whose ends could not be written: the storage did not answer, or another
-/// process led already. They are written with the next start.
-pub(crate) type UnwrittenEnds = Arc<Mutex<Vec<PastLeadership>>>;
+/// process led already. They are written with the next start in their slot, as each slot has its own history.
+pub(crate) type UnwrittenEnds = Arc<Mutex<BTreeMap<SlotNumber, Vec<PastLeadership>>>>;
 
 impl HistoryWriter {
-    /// Writes under `standing`. Writes nothing if the storage has no documents.
+    /// Writes under `standing`, which leads `slot`. Writes nothing if the storage has no documents.
     pub(crate) fn new(
+        slot: SlotNumber,
         standing: &Standing,
         holder: &str,
         clock: &Arc<dyn Clock>,
@@ -72,7 +74,7 @@ impl HistoryWriter {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
         let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
         let (documents, unwritten) = (standing.documents(), Arc::clone(unwritten));
-        Self { documents, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
+        Self { documents, slot, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
     }
 
     /// Writes the start, and completes earlier entries that have no end.
@@ -83,8 +85,8 @@ impl HistoryWriter {
         self.write(self.own.clone()).await;
     }
 
-    /// Writes the end, or gives up after `timeout`: then the next start of this process writes it. Must come
-    /// before the release: afterwards the fence refuses the write.
+    /// Writes the end, or gives up after `timeout`: then the next start of this process in this slot writes it.
+    /// Must come before the release: afterwards the fence refuses the write.
     ///
     /// # Cancel safety
     /// Dropped, the entry is written or not.
@@ -102,6 +104,7 @@ impl HistoryWriter {
             return;
         }
         let mut unwritten = self.unwritten.lock();
+        let unwritten = unwritten.entry(self.slot).or_default();
         unwritten.push(ended);
         let surplus = unwritten.len().saturating_sub(KEPT);
         unwritten.drain(..surplus);
@@ -130,13 +133,13 @@ impl HistoryWriter {
             tracing::debug!(%refusal, "the history can't be written");
             return false;
         }
-        self.unwritten.lock().clear();
+        self.unwritten.lock().remove(&self.slot);
         true
     }
 
     /// Returns the history with this leadership, `own`, as its last entry.
     fn with(&self, mut history: Vec<PastLeadership>, own: PastLeadership) -> Vec<PastLeadership> {
-        let unwritten = self.unwritten.lock().clone();
+        let unwritten = self.unwritten.lock().get(&self.slot).cloned().unwrap_or_default();
         history
             .retain(|past| past.epoch < own.epoch && unwritten.iter().all(|known| known.epoch != past.epoch));
         history.extend(unwritten);
@@ -236,14 +239,18 @@ pub(crate) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::tests::env;
+    use ielections::{Candidacy, Elections, Holder, Terms, TtlStorage as _};
+    use std::num::NonZeroU32;
     use testing_time::MockClock;
+    use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
 
     fn writer(epoch: u64) -> HistoryWriter {
         let (holder, started_ms) = (format!("holder {epoch}"), epoch * 10);
         let own = PastLeadership { holder, epoch, started_ms, ended_ms: None, end: None };
         let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
         let unwritten = UnwrittenEnds::default();
-        HistoryWriter { documents: None, own, began: clock.now(), clock, unwritten }
+        HistoryWriter { documents: None, slot: SlotNumber::FIRST, own, began: clock.now(), clock, unwritten }
     }
 
     fn led(writer: &HistoryWriter, history: Vec<PastLeadership>) -> Vec<PastLeadership> {
@@ -281,11 +288,36 @@ mod tests {
     fn end_that_could_not_be_written_is_written_with_the_next_start() {
         let history = led(&writer(3), led(&writer(1), Vec::new()));
         let next = writer(4);
-        next.unwritten.lock().extend([writer(1).ended("lost"), writer(2).ended("lost at once")]);
+        let ends = vec![writer(1).ended("lost"), writer(2).ended("lost at once")];
+        next.unwritten.lock().insert(next.slot, ends);
         let ends = led(&next, history).into_iter().map(|past| past.end).collect::<Vec<_>>();
         let unknown = "its end was not recorded; followed by holder 4";
         let expected = [Some("lost"), Some("lost at once"), Some(unknown), None];
         assert_eq!(ends, expected.map(|end| end.map(str::to_owned)));
+    }
+
+    /// It lost slot 1 in an outage, and wins slot 2 before slot 1.
+    #[tokio::test]
+    async fn end_that_could_not_be_written_is_kept_for_the_history_of_its_slot() {
+        let time: Arc<dyn Clock> = Arc::new(MockClock::new());
+        let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&time)).open()));
+        let elections = Elections::new(Arc::clone(&storage) as _, env(&time));
+        let unwritten = UnwrittenEnds::default();
+        unwritten.lock().insert(SlotNumber::FIRST, vec![writer(1).ended("lost")]);
+        let mut found = Vec::new();
+        for number in [2, 1] {
+            let slot = SlotNumber::new(NonZeroU32::new(number).unwrap());
+            let key = ElectionKey { cluster: "payroll".into(), slot };
+            let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
+            let candidacy = Candidacy { slots: vec![key.clone()], terms };
+            let (_, leadership) = elections.acquire(candidacy).await.unwrap();
+            HistoryWriter::new(slot, leadership.standing(), "here", &time, &unwritten).write_start().await;
+            let history = read(storage.documents().unwrap(), &key).await.unwrap();
+            found.push(history.into_iter().map(|past| past.end).collect::<Vec<_>>());
+            leadership.release().await;
+        }
+        assert_eq!(found, [vec![None], vec![Some("lost".into()), None]]);
+        assert!(unwritten.lock().is_empty());
     }
 
     #[test]

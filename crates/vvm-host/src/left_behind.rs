@@ -110,7 +110,7 @@ impl HostEnd {
 
     /// Returns when the lease ends: later another process may lead. From the kill deadline it lasts for a fifth of
     /// the TTL.
-    pub fn lease_ends(&self, ttl: Ttl) -> Instant {
+    fn lease_ends(&self, ttl: Ttl) -> Instant {
         self.deadline.map_or(Instant::NEVER, |deadline| deadline.after(ttl.get() / 5))
     }
 }

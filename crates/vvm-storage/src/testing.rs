@@ -56,6 +56,11 @@ pub trait Layer: Debug + Send + Sync + 'static {
         self.beneath().read(at).await
     }
 
+    /// See [`SysVvmStorage::setting`].
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.beneath().setting(at).await
+    }
+
     /// See [`SysVvmStorage::peek_some`].
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         self.beneath().peek_some(at, seen).await
@@ -101,7 +106,7 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        self.0.beneath().setting(at).await
+        self.0.setting(at).await
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {

@@ -4,7 +4,10 @@
 //! A child and no guardian: a guardian ends all that descends from it, and what a hook has started is not for
 //! `vvm` to kill.
 
-use super::ElectArgs;
+use super::{
+    ElectArgs,
+    hooks::{KILLED, kill},
+};
 use crate::{
     announce::{self, say},
     args::STAGE_DEMOTE,
@@ -22,7 +25,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::{Child, Command, ExitCode, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -33,41 +36,105 @@ use vvm_host::operate::HostEnd;
 /// A handle of the process. It notices the end of this one by the end of the link.
 #[derive(Debug)]
 pub(super) struct Demoter {
-    /// `None` once it is dismissed.
-    child: Mutex<Option<Child>>,
-    link: NoteLink,
+    name: String,
+    arguments: Vec<OsString>,
+    /// The variable with the settings of this command line.
+    settings: (&'static str, OsString),
+    process: Mutex<Process>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Runs(Child, NoteLink),
+    /// It ended, or missed a message. The next claim starts another.
+    Lost,
+    /// This process demotes by itself from here on, or ends without a demotion.
+    Dismissed,
 }
 
 impl Demoter {
-    /// Starts it with `arguments` and the `settings` of this command line.
+    /// Starts it for a candidate for `name`, with `arguments` and the `settings` of this command line.
     ///
     /// # Errors
     /// If the system refuses a process or a descriptor.
     pub(super) fn start(
+        name: String,
         arguments: impl Iterator<Item = OsString>,
-        (variable, settings): (&str, OsString),
+        settings: (&'static str, OsString),
     ) -> io::Result<Self> {
-        let (link, mut command) = NoteLink::to(STAGE_DEMOTE, arguments)?;
-        // A group of its own: the keys of a terminal are for the leader.
-        let child = command.env(variable, settings).process_group(0).spawn()?;
-        Ok(Self { child: Mutex::new(Some(child)), link })
+        let process = Mutex::new(Process::Lost);
+        let demoter = Self { name, arguments: arguments.collect(), settings, process };
+        *demoter.process() = demoter.spawn()?;
+        Ok(demoter)
     }
 
-    /// Sends a message. Never blocks. A demoter that misses one is dismissed: it might release the record
-    /// without a demotion: the record then expires by its TTL.
+    fn spawn(&self) -> io::Result<Process> {
+        let (link, mut command) = NoteLink::to(STAGE_DEMOTE, self.arguments.iter().cloned())?;
+        let (variable, settings) = &self.settings;
+        // A group of its own: the keys of a terminal are for the leader.
+        let child = command.env(variable, settings).process_group(0).spawn()?;
+        Ok(Process::Runs(child, link))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a message. Waits only for the end of a demoter that missed one, as [`kill`] does: such a demoter might
+    /// release the record without a demotion.
     pub(super) fn tell(&self, message: ToDemoter) {
-        if !self.link.tell(message.into()) {
-            self.dismiss();
+        let mut process = self.process();
+        let Process::Runs(child, link) = &mut *process else { return };
+        if link.tell(message.into()) {
+            return;
         }
+        kill(child);
+        *process = Process::Lost;
+        drop(process);
+        say!(
+            "{}: the demoter has ended or hangs: if vvm elect dies before it leads anew, nothing demotes this \
+             machine, and the record expires by its TTL. A demoter starts with the next claim: hand over by \
+             `vvm step-down`, or restart vvm elect",
+            self.name
+        );
+    }
+
+    /// Sends that a claim is about to be sent, or that no record stands. Starts another process before a claim
+    /// if the last one was lost: nothing is led yet, so it misses nothing.
+    pub(super) fn tell_claim(&self, claim: Option<Leading>) {
+        if claim.is_some() {
+            self.restart_if_lost();
+        }
+        self.tell(ToDemoter::Host(ToGuardian::Claim(claim)));
+    }
+
+    fn restart_if_lost(&self) {
+        let mut process = self.process();
+        let is_lost = match &mut *process {
+            Process::Runs(child, _) => !matches!(child.try_wait(), Ok(None)),
+            Process::Lost => true,
+            Process::Dismissed => false,
+        };
+        if !is_lost {
+            return;
+        }
+        let started = self.spawn();
+        let said = match &started {
+            Ok(_) => "the demoter had ended; another one was started".to_owned(),
+            Err(cause) => format!(
+                "the demoter has ended, and another one can't be started ({cause}): nothing demotes this \
+                 machine if vvm elect dies"
+            ),
+        };
+        *process = started.unwrap_or(Process::Lost);
+        drop(process);
+        say!("{}: {said}", self.name);
     }
 
     /// Ends it: this process demotes by itself from here on, or ends without a demotion.
     pub(super) fn dismiss(&self) {
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut child) = child {
-            // It may have ended already. A killed process without children ends at once.
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Process::Runs(mut child, _) = std::mem::replace(&mut *self.process(), Process::Dismissed) {
+            kill(&mut child);
         }
     }
 }
@@ -177,7 +244,7 @@ enum Running {
 /// Why no record is released.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum NotDemoted {
-    #[error("a hook was being started and may still run")]
+    #[error("a hook may still run: it was just being started, or hangs in the kernel")]
     HookUnknown,
     #[error("the on-loss hook had failed")]
     Failed,
@@ -225,7 +292,7 @@ impl Demotion {
         let name = candidate.name.as_str();
         let (ttl, reaped_at, deadline) = (candidate.ttl, SystemClock::read(), self.deadline);
         let end = HostEnd { proven: true, orderly: false, reaped_at, deadline };
-        if let Err(refusal) = self.demote(args, end.lease_ends(ttl)) {
+        if let Err(refusal) = self.demote(args) {
             say!("{name}: the record is not released and expires by its TTL: {refusal}");
             return;
         }
@@ -240,30 +307,33 @@ impl Demotion {
     }
 
     /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being
-    /// started can't be ended, so the demotion attests nothing then.
-    fn demote(&mut self, args: &ElectArgs, lease_ends: Instant) -> Result<(), NotDemoted> {
-        let hook_is_unknown = matches!(self.running, Running::Somewhere);
-        if let Running::Group(group, leader) = std::mem::take(&mut self.running) {
-            end(group, leader);
-        }
+    /// started, or hangs in the kernel, can't be ended, so the demotion attests nothing then.
+    fn demote(&mut self, args: &ElectArgs) -> Result<(), NotDemoted> {
+        let hook_may_run = match std::mem::take(&mut self.running) {
+            Running::Nothing => false,
+            Running::Somewhere => true,
+            Running::Group(group, leader) => !end(group, leader),
+        };
         let demoted = match (self.told.leading, self.demoted) {
             (None, _) | (_, Some(true)) => Ok(()),
             (_, Some(false)) => Err(NotDemoted::Failed),
-            (Some(led), None) => run_on_loss(args, led, lease_ends).map_err(NotDemoted::FailsNow),
+            (Some(led), None) => run_on_loss(args, led).map_err(NotDemoted::FailsNow),
         };
-        if hook_is_unknown { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
+        if hook_may_run { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
     }
 }
 
 /// Ends a hook whose shell still runs. A hook whose shell has ended is over, and its number may be another's.
-fn end(group: Pid, leader: Option<OwnedFd>) {
-    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return };
+/// Returns whether it has ended.
+fn end(group: Pid, leader: Option<OwnedFd>) -> bool {
+    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return true };
     let _ = kill_process_group(group, Signal::KILL);
-    ends_by(&leader, Instant::NEVER);
+    ends_by(&leader, SystemClock::read().after(KILLED))
 }
 
-/// Runs the on-loss hook. Returns why it is no attestation.
-fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<(), String> {
+/// Runs the on-loss hook. Returns why it is no attestation. It has its time even past the end of the lease: a
+/// demotion that is cut off helps neither this machine nor the next leader.
+fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
     let ElectArgs { candidate, on_loss, hook_timeout, .. } = args;
     let name = candidate.name.as_str();
     say!("{name} slot {}: vvm elect is dead; running the on-loss hook", led.slot);
@@ -281,9 +351,8 @@ fn run_on_loss(args: &ElectArgs, led: Leading, lease_ends: Instant) -> Result<()
     let mut child = started.map_err(|cause| format!("could not be started: {cause}"))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
-    if !ends_by(&process, SystemClock::read().after(*hook_timeout).min(lease_ends)) {
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = child.wait();
+    if !ends_by(&process, SystemClock::read().after(*hook_timeout)) {
+        kill(&mut child);
         return Err("took too long and was killed".into());
     }
     // Reaped, its number leads the group as long as a member is left.
@@ -330,35 +399,41 @@ mod tests {
         ElectArgs::from_arg_matches(&described.get_matches_from(words)).unwrap()
     }
 
-    /// Returns why nothing is released after these messages of a leader that had run its on-lead hook.
-    fn demoted(on_loss: &str, messages: &[ToDemoter], lease: Duration) -> Result<(), NotDemoted> {
-        let epoch = Epoch::new(7).unwrap();
-        let led = Leading { slot: 1, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
+    fn led() -> Leading {
+        let incarnation = Incarnation::from_bytes([5; 16]);
+        Leading { slot: 1, epoch: Epoch::new(7).unwrap(), incarnation }
+    }
+
+    /// Returns what the demoter knows of a leader that has run its on-lead hook and then sent these messages.
+    fn after(messages: &[ToDemoter]) -> Demotion {
         let mut demotion = Demotion::default();
-        let [lead, _] = [Hook::OnLead, Hook::OnLoss];
-        for message in
-            [ToDemoter::Host(ToGuardian::Leading(led)), ToDemoter::Starts(lead), ToDemoter::Ended(lead, true)]
-        {
-            demotion.hear(message);
-        }
-        messages.iter().for_each(|message| demotion.hear(*message));
-        demotion.demote(&args(on_loss), SystemClock::read().after(lease))
+        let begun = [
+            ToDemoter::Host(ToGuardian::Leading(led())),
+            ToDemoter::Starts(Hook::OnLead),
+            ToDemoter::Ended(Hook::OnLead, true),
+        ];
+        begun.iter().chain(messages).for_each(|message| demotion.hear(*message));
+        demotion
+    }
+
+    /// Returns why nothing is released after these messages of a leader that had run its on-lead hook.
+    fn demoted(on_loss: &str, messages: &[ToDemoter]) -> Result<(), NotDemoted> {
+        after(messages).demote(&args(on_loss))
     }
 
     #[test]
     fn only_a_hook_that_succeeds_in_time_and_leaves_nothing_attests() {
-        const LONG: Duration = Duration::from_secs(60);
         let fails = |text: &str| Err(NotDemoted::FailsNow(text.into()));
-        assert_eq!(demoted("test $VVM_LEADER_EPOCH = 7", &[], LONG), Ok(()));
-        assert_eq!(demoted("exit 3", &[], LONG), fails("ended with exit status: 3"));
-        let late = demoted("sleep 1000", &[], Duration::from_millis(50));
-        assert_eq!(late, fails("took too long and was killed"));
+        assert_eq!(demoted("test $VVM_LEADER_EPOCH = 7", &[]), Ok(()));
+        assert_eq!(demoted("exit 3", &[]), fails("ended with exit status: 3"));
+        let short = ElectArgs { hook_timeout: Duration::from_millis(50), ..args("sleep 1000") };
+        assert_eq!(after(&[]).demote(&short), fails("took too long and was killed"));
         let daemon = "sleep 0.5 & exit 0";
-        assert_eq!(demoted(daemon, &[], LONG), fails("has left processes behind"));
-        assert_eq!(demoted("exit 3", &[ToDemoter::Ended(Hook::OnLoss, true)], LONG), Ok(()), "it is done");
-        let failed = demoted(":", &[ToDemoter::Ended(Hook::OnLoss, false)], LONG);
+        assert_eq!(demoted(daemon, &[]), fails("has left processes behind"));
+        assert_eq!(demoted("exit 3", &[ToDemoter::Ended(Hook::OnLoss, true)]), Ok(()), "it is done");
+        let failed = demoted(":", &[ToDemoter::Ended(Hook::OnLoss, false)]);
         assert_eq!(failed, Err(NotDemoted::Failed));
-        let started = demoted(":", &[ToDemoter::Starts(Hook::OnLoss)], LONG);
+        let started = demoted(":", &[ToDemoter::Starts(Hook::OnLoss)]);
         assert_eq!(started, Err(NotDemoted::HookUnknown));
     }
 
@@ -367,7 +442,29 @@ mod tests {
         let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let runs = ToDemoter::Runs(Hook::OnLead, Pid::from_child(&hook));
         let line = format!("! test -e /proc/{}/exe", hook.id());
-        assert_eq!(demoted(&line, &[runs], Duration::from_secs(60)), Ok(()));
+        assert_eq!(demoted(&line, &[runs]), Ok(()));
+        assert!(!hook.wait().unwrap().success());
+    }
+
+    /// The leader was stopped until another process led, and then killed.
+    #[test]
+    fn on_loss_hook_runs_to_its_end_after_the_end_of_the_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = folder.path().join("done");
+        let claim = ToDemoter::Host(ToGuardian::Claim(Some(led())));
+        let past = ToDemoter::Deadline(Some(SystemClock::read().before(Duration::from_secs(60))));
+        after(&[claim, past]).act(&args(&format!("sleep 0.1; echo > {}", done.display())));
+        assert!(done.exists());
+    }
+
+    /// A process of state D can't be made here. This one is killed, and another stands for it that does not end.
+    #[test]
+    fn hook_that_hangs_in_the_kernel_is_not_waited_for_and_attests_nothing() {
+        let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let hangs = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        let running = Running::Group(Pid::from_child(&hook), Some(hangs));
+        let mut demotion = Demotion { running, demoted: Some(true), ..Demotion::default() };
+        assert_eq!(demotion.demote(&args(":")), Err(NotDemoted::HookUnknown));
         assert!(!hook.wait().unwrap().success());
     }
 }

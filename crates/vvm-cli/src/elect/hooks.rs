@@ -27,7 +27,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 use vvm_clock::{Instant, Span, SystemClock};
-use vvm_containment::Countdown;
+use vvm_containment::{Countdown, ends_by};
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -298,14 +298,26 @@ impl HookThread {
             }
             let now = SystemClock::read();
             if gives_way && (self.inbox.is_impatient() || self.inbox.is_overdue(now)) {
-                kill(&mut child);
+                self.kill(&mut child);
                 return Err(HookError::Overtaken);
             }
             if now >= limit {
-                kill(&mut child);
+                self.kill(&mut child);
                 return Err(HookError::TooLong(self.timeout));
             }
             self.wait(Some((&child, now.until(limit))), Some(gives_way));
+        }
+    }
+
+    fn kill(&self, hook: &mut Child) {
+        if !kill(hook) {
+            say!(
+                "{}: a hook was killed, but its process {} has not ended after {}: it hangs in the kernel (state \
+                 D), as in a file system whose server does not answer. vvm elect continues without it",
+                self.name,
+                hook.id(),
+                Span(KILLED)
+            );
         }
     }
 
@@ -326,11 +338,24 @@ impl HookThread {
     }
 }
 
-/// Kills and reaps a hook, with its process group.
-fn kill(child: &mut Child) {
+/// How long a killed process is waited for. It ends at once, unless it hangs in the kernel.
+pub(super) const KILLED: Duration = Duration::from_secs(1);
+
+/// Kills a child and its process group. Returns whether the child has ended within [`KILLED`]: the thread of the
+/// hooks is the deadman's only trigger, so it must not wait for a process that hangs in the kernel (I10).
+pub(super) fn kill(child: &mut Child) -> bool {
     // Fails if it has ended already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    let _ = child.wait();
+    ends(child)
+}
+
+/// Reaps a child that was killed.
+fn ends(child: &mut Child) -> bool {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILLED)));
+    // Waits for nothing: a tracer keeps a process from its parent until it has reaped it itself.
+    let _ = child.try_wait();
+    has_ended
 }
 
 /// A hook that failed.
@@ -441,5 +466,17 @@ impl Trigger for HookTrigger {
 
     fn now(&self) -> Instant {
         SystemClock::read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn child_that_does_not_end_is_not_waited_for_without_limit() {
+        let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        assert!(!ends(&mut child), "it was not killed");
+        assert!(kill(&mut child));
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::VVM;
 use harness::{Lines, Trial, command_line, eventually};
+use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -249,6 +250,21 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
+/// As if it hung in the kernel: a tracer keeps it from its parent after its death.
+#[test]
+fn killed_hook_that_can_not_be_reaped_delays_no_demotion() {
+    let trial = VVM.trial();
+    let on_lead = "echo lead $VVM_LEADER_EPOCH; exec sleep 1005";
+    let mut elect = Elect::start(&trial, on_lead, ON_LOSS, &["--hook-timeout", "1h"]);
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    let hook = nix::unistd::Pid::from_raw(trial.process("sleep 1005").as_raw_pid());
+    // This thread is the tracer until its end.
+    ptrace::seize(hook, ptrace::Options::empty()).unwrap();
+    elect.signal(Signal::TERM);
+    let (code, said, errors) = elect.finish();
+    assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))), "{errors:#?}");
+}
+
 #[test]
 fn failing_on_lead_hook_releases_the_leadership() {
     let hooks =
@@ -324,6 +340,28 @@ fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
     let refusal = "expires by its TTL: the on-loss hook ended with exit status: 7";
     assert!(said.iter().any(|line| line.contains(refusal)), "{said:#?}");
     assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
+}
+
+#[test]
+fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
+    let trial = VVM.trial();
+    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
+    elect.stdout.wait_for("lead");
+    let demoters = || trial.processes().with("stage-demote");
+    let first = demoters();
+    kill_process(first[0], Signal::KILL).unwrap();
+    // The next renewal moves the deadline.
+    elect.stderr.wait_for("the demoter has ended or hangs");
+    for command in ["pause", "resume"] {
+        let (code, _, error) = trial.ask(command, &["--name", &trial.name()]);
+        assert_eq!(code, 0, "{error}");
+    }
+    elect.stderr.wait_for("another one was started");
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    assert_ne!(demoters(), first);
+    elect.signal(Signal::KILL);
+    elect.child.wait().unwrap();
+    assert_eq!(elect.stdout.rest().last(), Some(&format!("loss {led}")));
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Service<ElectionKey> for Preface {
         }
         let history = {
             let holder = status.candidate.holder.as_str();
-            HistoryWriter::new(&cx.standing, holder, &clock, &status.unwritten_ends)
+            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &clock, &status.unwritten_ends)
         };
         Ok(Box::pin(async move {
             // The other services do not wait for this write.
