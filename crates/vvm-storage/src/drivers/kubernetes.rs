@@ -67,10 +67,10 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: certificate, or a file of the login | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network, certificate, a file of the login, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
 //! | 401 | `NotApplied` | `Unavailable` | refused before anything else; a token may be replaced |
-//! | 403, 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
+//! | 403 with a reason | `NotApplied` | `Unavailable` | refused before anything else; a server that has just started may not have read all Roles |
+//! | 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
 //! | 404 of the namespace | `Fatal` | – | nothing can be created there |
 //! | 404 of a Lease | refused, or `Replaced` if it was held | absent | |
 //! | 409 | refused, or `Replaced` if another object has the name of one that was held | – | |
@@ -78,6 +78,8 @@
 //! | 5xx, 504 above all; any answer that no API server writes | `Unknown` | `Unavailable` | 9 of 15 writes that were answered by 504 had been applied |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
+//!
+//! Opening fails for good at 401, 403, and a certificate or file that can't be used.
 //!
 //! **Limits.** Annotations of an object take 256 KiB, so record and documents of a slot take 176 KiB
 //! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd

@@ -64,7 +64,7 @@
 //! | `Unprepared` (prepared again by the library, and forgotten again) | `NotApplied` | `Unavailable` | a node looks up a statement before it begins |
 //! | a value that doesn't fit the column | `Fatal` | `Fatal` | nothing was sent, and the table is another program's |
 //! | `SyntaxError`, `Invalid`, `ConfigError`, `AlreadyExists`, `ProtocolError` | `Fatal` | `Fatal` | checked before the statement begins: keyspace or table were dropped or altered |
-//! | `AuthenticationError`, `Unauthorized` | `Fatal` | `Fatal` | checked before the statement begins |
+//! | `AuthenticationError`, `Unauthorized` | `NotApplied` | `Unavailable` | checked before the statement begins; Cassandra also answers so if it can't read the rights from other nodes. Opening fails for good |
 //! | the statement's id changed when it was prepared again | `Fatal` | `Fatal` | the table was altered; nothing was executed |
 //! | no answer within the request timeout | `Unknown` | `Unavailable` | the request may still arrive; tests saw it applied later |
 //! | connection broken before the answer | `Unknown` | `Unavailable` | the node may have begun |

@@ -179,13 +179,15 @@ async fn ambiguous_answers_are_unknown_and_no_write_is_sent_twice() {
 
 #[tokio::test]
 async fn refusals_are_not_applied_and_not_sent_twice() {
-    for (code, reason) in [(429, "TooManyRequests"), (401, "Unauthorized"), (409, "StorageError")] {
+    for (code, reason) in
+        [(429, "TooManyRequests"), (401, "Unauthorized"), (403, "Forbidden"), (409, "StorageError")]
+    {
         let server = Server::start().await;
         let outcome = swap(&server, status(code, reason)).await;
         assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{code}: {outcome:?}");
         assert_eq!(server.requests().len(), 1, "{code}");
     }
-    for (code, reason) in [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")] {
+    for (code, reason) in [(422, "Invalid"), (413, "RequestEntityTooLarge")] {
         let server = Server::start().await;
         let outcome = swap(&server, status(code, reason)).await;
         assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{code}: {outcome:?}");

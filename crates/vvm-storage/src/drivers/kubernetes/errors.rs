@@ -128,19 +128,18 @@ impl DriverError {
 
     pub(super) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
-            // A server without its own storage may not know a valid token for a moment.
-            Self::Credentials(_) | Self::Throttled(_) | Self::Conflict(_) => {
-                WriteError::NotApplied(self.into())
-            }
+            // A server without its own storage may not know a valid token for a moment. One that has just started
+            // denies what a Role allows until it has read all Roles.
+            Self::NotConnected(_)
+            | Self::Credentials(_)
+            | Self::Denied(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
             Self::Gone(_) => WriteError::Replaced(self.into()),
-            Self::NotConnected(_)
-            | Self::Denied(_)
-            | Self::NoNamespace(_)
-            | Self::Refused(_)
-            | Self::Damaged(_)
-            | Self::Closed(_) => WriteError::Fatal(self.into()),
+            Self::NoNamespace(_) | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
+                WriteError::Fatal(self.into())
+            }
         }
     }
 
@@ -166,13 +165,13 @@ mod tests {
 
     #[test]
     fn answers_are_errors_of_the_contract() {
-        let fatal: [(u16, &str); 4] =
-            [(403, "Forbidden"), (404, "NotFound"), (422, "Invalid"), (413, "RequestEntityTooLarge")];
-        for (code, reason) in fatal {
+        for (code, reason) in [(404, "NotFound"), (422, "Invalid"), (413, "RequestEntityTooLarge")] {
             let error = DriverError::of(&status(code, reason, "namespaces")).of_write();
             assert!(matches!(error, WriteError::Fatal(_)), "{code}: {error:?}");
         }
-        for (code, reason) in [(401, "Unauthorized"), (429, "TooManyRequests"), (409, "Conflict")] {
+        for (code, reason) in
+            [(401, "Unauthorized"), (403, "Forbidden"), (429, "TooManyRequests"), (409, "Conflict")]
+        {
             let error = DriverError::of(&status(code, reason, "leases")).of_write();
             assert!(matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
         }
@@ -180,6 +179,23 @@ mod tests {
             let error = DriverError::of(&status(code, reason, "leases")).of_write();
             assert!(matches!(error, WriteError::Unknown(_)), "{code}: {error:?}");
         }
+    }
+
+    /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
+    #[test]
+    fn denial_ends_an_opening_and_is_tried_again_later() {
+        for (code, reason, part) in
+            [(401, "Unauthorized", "renew the token"), (403, "Forbidden", "bind a Role")]
+        {
+            let denied = || DriverError::of(&status(code, reason, "leases"));
+            let error = denied().of_opening("https://a");
+            assert!(!error.is_passing() && error.to_string().contains(part), "{code}: {error:?}");
+            let error = denied().of_read();
+            assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains(part)));
+        }
+        // A file of the login that is being replaced.
+        let error = DriverError::from(OpenError::refused("the token can't be used")).of_write();
+        assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
     }
 
     #[test]
