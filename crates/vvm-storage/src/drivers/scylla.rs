@@ -53,7 +53,8 @@
 //! needs `SELECT` and `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority
 //! that signs only nodes: any other holder of its certificates could pose as a node. The client knows nodes
 //! only by address, so a host name of the URL can't replace `tls_name`. Whether a certificate is valid
-//! depends on the machine's wall clock.
+//! depends on the machine's wall clock. The library keeps the certificates and the password that opening reads:
+//! a process that outlives them has to be restarted.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it did not
 //! begin.

@@ -195,6 +195,21 @@ async fn refusals_are_not_applied_and_not_sent_twice() {
     }
 }
 
+/// The certificate of a connection may have expired.
+#[tokio::test]
+async fn request_after_a_refused_login_has_a_connection_of_its_own() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    for (code, reason, connections) in
+        [(403, "Forbidden", 1), (401, "Unauthorized", 1), (401, "Unauthorized", 2), (404, "NotFound", 3)]
+    {
+        server.will(status(code, reason));
+        // Only the last answer is one of a Lease.
+        let _answer = storage.read(&slot()).await;
+        assert_eq!(server.connections(), connections, "{code}");
+    }
+}
+
 #[tokio::test]
 async fn held_lease_that_is_gone_is_replaced() {
     let server = Server::start().await;

@@ -26,7 +26,7 @@ pub(super) enum DriverError {
     /// The token or certificate is not accepted, at this moment.
     #[error(
         "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
-         or service account ({0})"
+         or service account; if it stands in the kubeconfig itself, restart this process, too ({0})"
     )]
     Credentials(String),
     /// No Role allows it.

@@ -20,7 +20,6 @@ use crate::{
 use rustls::pki_types::ServerName;
 use std::{collections::HashMap, fmt, future::poll_fn, io, task::Poll};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -64,15 +63,7 @@ const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_fl
 
 /// MariaDB or MySQL.
 pub struct MySql {
-    place: Place,
-    tls: Option<TlsConnector>,
-}
-
-impl MySql {
-    /// Reads the files of TLS.
-    pub(super) fn at(place: Place) -> Result<Self, OpenError> {
-        Ok(Self { tls: place.connector()?, place })
-    }
+    pub(super) place: Place,
 }
 
 impl fmt::Debug for MySql {
@@ -104,7 +95,9 @@ impl Server for MySql {
 }
 
 impl MySql {
+    /// Reads password and certificates anew, so that they can be replaced.
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
+        let tls = self.place.connector()?;
         let stream = async {
             let stream = TcpStream::connect((&*host.name, host.port)).await?;
             // A request is one message, whose answer is waited for.
@@ -115,7 +108,7 @@ impl MySql {
         let failed = |error| self.of_login(host, error);
         let mut wire = Wire::new(Box::new(stream));
         let greeting = wire.greeting().await.map_err(failed)?;
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &tls {
             if !greeting.offers_tls {
                 return Err(OpenError::refused(format!(
                     "no TLS with {host}: it has none. Give it a certificate (ssl_cert, ssl_key), or write tls=off"
@@ -129,7 +122,7 @@ impl MySql {
         }
         let Address { user, database, .. } = self.address();
         let password = self.address().password()?.unwrap_or_default();
-        wire.log_in(&greeting, user, &password, database, self.tls.is_some()).await.map_err(failed)?;
+        wire.log_in(&greeting, user, &password, database, tls.is_some()).await.map_err(failed)?;
         Ok((wire, greeting))
     }
 

@@ -30,7 +30,7 @@ impl MySqlStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Self::connected(MySql::at(Place::parse(url)?)?).await
+        Self::connected(MySql { place: Place::parse(url)? }).await
     }
 }
 
@@ -39,7 +39,7 @@ impl MySqlStorage {
 /// # Errors
 /// See [`OpenError`]: also if tables with these names belong to another program.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    open::init(MySql::at(Place::parse(url)?)?).await
+    open::init(MySql { place: Place::parse(url)? }).await
 }
 
 impl Driver for MySql {

@@ -23,19 +23,10 @@ use tokio_postgres::{
     config::{SslMode, TargetSessionAttrs},
     error::SqlState,
 };
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// PostgreSQL.
 pub struct Postgres {
-    place: Place,
-    tls: MakeRustlsConnect,
-}
-
-impl Postgres {
-    /// Reads the files of TLS.
-    pub(super) fn at(place: Place) -> Result<Self, OpenError> {
-        Ok(Self { tls: place.tls.read()?, place })
-    }
+    pub(super) place: Place,
 }
 
 impl fmt::Debug for Postgres {
@@ -58,8 +49,9 @@ impl Server for Postgres {
         self.place.unencrypted()
     }
 
+    /// Reads password and certificates anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let connected = configuration(host, &self.place)?.connect(self.tls.clone()).await;
+        let connected = configuration(host, &self.place)?.connect(self.place.tls.read()?).await;
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.place, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;

@@ -30,7 +30,7 @@ impl PostgresStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Self::connected(Postgres::at(Place::parse(url)?)?).await
+        Self::connected(Postgres { place: Place::parse(url)? }).await
     }
 }
 
@@ -39,7 +39,7 @@ impl PostgresStorage {
 /// # Errors
 /// See [`OpenError`]: also if the schema belongs to another program.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    open::init(Postgres::at(Place::parse(url)?)?).await
+    open::init(Postgres { place: Place::parse(url)? }).await
 }
 
 impl Driver for Postgres {

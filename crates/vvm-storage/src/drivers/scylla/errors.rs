@@ -60,7 +60,11 @@ impl fmt::Display for Failed {
                 write!(out, "no answer within {after}: nodes hang, are overloaded, or can't reach each other")
             }
             ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
-                write!(out, "no node can be reached: start the nodes, or check the network ({cause})")
+                write!(
+                    out,
+                    "no node can be reached: start the nodes, check the network, or restart this process if its \
+                     certificate or password was renewed since its start ({cause})"
+                )
             }
             _ => write!(out, "{cause}"),
         }
