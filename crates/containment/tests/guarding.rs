@@ -109,6 +109,7 @@ fn freezer() -> Option<PathBuf> {
 /// How long a supervisor that has finished may take to end, and as long again after it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
+#[allow(clippy::zombie_processes, reason = "a zombie is what is wanted")]
 fn finish_and_hang() {
     let guardian = Supervisor::accept().unwrap().guardian;
     // A daemon, which the guardian must not leave behind, too.

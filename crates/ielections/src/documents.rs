@@ -228,8 +228,7 @@ pub enum DocumentWriteError {
         /// The last failure.
         cause: Arc<str>,
     },
-    /// Not written. Retrying is pointless until the operator corrects the cause, such as credentials or
-    /// schema.
+    /// Not written. Retrying is pointless until the operator corrects the cause, such as the schema.
     #[error("the storage refused for good: {cause}")]
     Refused {
         /// The storage's reason.

@@ -107,10 +107,12 @@ pub enum Delete {
 ///    Everything ambiguous, such as a time-out, is [`WriteError::Unknown`].
 /// 10. No write of one key changes another key, whatever bytes the keys have.
 ///
-/// `Fatal` concerns this process alone, such as credentials or schema. A leader continues to renew, since no
-/// other candidate can claim by that. `Replaced` is for a driver that finds itself cut off from the storage
-/// that the others use, for example because its file was replaced: a leader has lost at once. A driver that
-/// can't find out needs neither, since an epoch that went back shows it.
+/// `Fatal` ends a candidacy, so it is for what only an operator corrects, such as the schema. Credentials, rights
+/// and clocks may be in order a moment later: when a storage is opened they are refused for good, and later they
+/// are `NotApplied` or `Unavailable`, with a cause that says what to do. `Fatal` concerns this process alone: a
+/// leader continues to renew, since no other candidate can claim by that. `Replaced` is for a driver that finds
+/// itself cut off from the storage that the others use, for example because its file was replaced: a leader has
+/// lost at once. A driver that can't find out needs neither, since an epoch that went back shows it.
 ///
 /// # Cancel safety
 /// Dropping the future of a write is the same as [`WriteError::Unknown`]: it may still be applied, even
@@ -190,11 +192,11 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 /// A read failed. Reads have no `Unknown`: the compiler keeps I7 out of the read paths.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The storage did not answer. Try again.
+    /// The storage did not answer, or denied the read. Try again.
     #[error("the storage did not answer: {0}")]
     Unavailable(#[source] Cause),
-    /// Credentials, schema or configuration are wrong. Retrying is pointless until the operator corrects
-    /// them. It says nothing about the record: no other candidate can have claimed it by that.
+    /// Schema or configuration are wrong. Retrying is pointless until the operator corrects them. It says nothing
+    /// about the record: no other candidate can have claimed it by that.
     #[error("the storage refused for good: {0}")]
     Fatal(#[source] Cause),
     /// The storage was deleted, replaced or restored since it was opened. **Another process may lead
@@ -213,8 +215,8 @@ pub enum WriteError {
     /// the same leader, whether it succeeds or is refused (I7).
     #[error("unknown whether applied: {0}")]
     Unknown(#[source] Cause),
-    /// Not applied. Retrying is pointless until the operator corrects credentials, schema or configuration.
-    /// It says nothing about the record: no other candidate can have claimed it by that.
+    /// Not applied. Retrying is pointless until the operator corrects schema or configuration. It says nothing
+    /// about the record: no other candidate can have claimed it by that.
     #[error("refused for good: {0}")]
     Fatal(#[source] Cause),
     /// The storage was deleted, replaced or restored since it was opened. **Another process may lead already**

@@ -236,7 +236,7 @@ pub struct Once {
 }
 
 /// Reads and writes the periods for the leader. Each call goes on until it has succeeded, the leadership is over,
-/// or the storage refuses for good (I10).
+/// or the storage refuses for good (I10). The mark of a success is tried again after a refusal, too.
 pub struct PeriodWriter {
     documents: Documents,
     id: DocumentId,
@@ -433,15 +433,23 @@ impl PeriodWriter {
     }
 
     /// Marks the period as done. To be called after the work has succeeded and nothing of it runs, and before the
-    /// release: afterwards the fence refuses it.
+    /// release: afterwards the fence refuses it. Goes on while this process leads, also if the storage refuses.
     ///
     /// # Errors
-    /// [`PeriodError`]. The period may have been marked.
+    /// [`PeriodError::Over`]. The period may have been marked.
     ///
     /// # Cancel safety
     /// Dropped, the period is marked or not.
     async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
-        self.write(&self.ended(attempt, None)).await
+        let (marked, mut is_logged) = (self.ended(attempt, None), false);
+        loop {
+            match self.write(&marked).await {
+                // An operator may correct it in time. To give up early has no advantage: the next leader would run
+                // the work again.
+                Err(PeriodError::Refused(cause)) => self.pause(&cause, &mut is_logged).await,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Notes how an attempt ended that did not succeed, or gives up after as long as the history may delay a
@@ -512,6 +520,14 @@ impl std::fmt::Debug for PeriodWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::tests::{env, in_steps, key};
+    use async_trait::async_trait;
+    use ielections::{Candidacy, Elections, Holder, Terms, TtlStorage as _, WriteError};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use testing_time::MockClock;
+    use vvm_storage::{
+        Done, ElectionsTtlStorage, Partition, Step, SysVvmStorage, mem::MemDatabase, testing::Layer,
+    };
 
     const ATTEMPTS: NonZeroU32 = NonZeroU32::new(3).unwrap();
     const BYTES: usize = 64 << 10;
@@ -648,5 +664,80 @@ mod tests {
         assert_eq!(past("p", 1).state(leading), "running");
         assert_eq!(past("p", 1).state(None), "interrupted");
         assert_eq!(past("p", 1).state(Epoch::new(8).ok()), "interrupted");
+    }
+    /// A storage that refuses so many batches of documents for good.
+    #[derive(Debug)]
+    struct Refusing {
+        storage: Arc<dyn SysVvmStorage>,
+        refusals: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Layer for Refusing {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.storage
+        }
+
+        async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+            let refuses = || self.refusals.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            if matches!(step, Step::Batch { .. }) && refuses() {
+                return Err(WriteError::Fatal("no right to write".into()));
+            }
+            self.storage.commit(at, step).await
+        }
+    }
+
+    /// Work that succeeds, after which the storage refuses batches.
+    struct Refused<'a> {
+        storage: &'a Refusing,
+        refusals: u32,
+        clock: &'a MockClock,
+    }
+
+    /// How long the leader waits for the mark.
+    const LEFT: Duration = Duration::from_secs(10);
+
+    impl OnceWork for Refused<'_> {
+        async fn pause_after(&self, _last: &PastPeriod) {}
+
+        async fn attempt(&self, _number: u32) -> Result<AttemptEnd, BoxError> {
+            self.storage.refusals.store(self.refusals, Relaxed);
+            Ok(AttemptEnd { by_itself: true, succeeded: true, how: None })
+        }
+
+        async fn no_time_is_left(&self) {
+            self.clock.sleep(LEFT).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn mark_of_a_success_is_tried_again_after_refusals_while_time_is_left() {
+        let ttl = Ttl::DEFAULT;
+        // Pauses lie between the attempts.
+        let many = (LEFT.as_nanos() / Timing::of(ttl).retry_pause().as_nanos()) as u32 / 2;
+        for (refusals, is_marked) in [(0, true), (1, true), (many, true), (u32::MAX, false)] {
+            let mock = MockClock::new();
+            let clock: Arc<dyn Clock> = Arc::new(mock.clone());
+            let storage = MemDatabase::new(Arc::clone(&clock)).open();
+            let refusing = Arc::new(Refusing { storage, refusals: AtomicU32::new(0) });
+            let elections = Arc::new(ElectionsTtlStorage::new(Arc::clone(&refusing).into_storage()));
+            let terms = Terms::new(Holder::new("web1").unwrap(), ttl);
+            let process = Elections::new(Arc::clone(&elections) as _, env(&clock));
+            let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
+            let step = Duration::from_millis(100);
+            let (_, leadership) = in_steps(&mock, step, campaign).await.unwrap();
+            let once = Once { period: "p".into(), attempts: ATTEMPTS, keep: LEAST_KEPT.try_into().unwrap() };
+            let writer = PeriodWriter::new(leadership.standing(), "web1", &clock, ttl, &once).unwrap();
+            let work = Refused { storage: &refusing, refusals, clock: &mock };
+            let settled = in_steps(&mock, step, writer.run(&work, &CancellationToken::new())).await.unwrap();
+            let is_right = match &settled {
+                Settled::Marked => is_marked,
+                Settled::NotMarked { .. } => !is_marked,
+                _ => false,
+            };
+            assert!(is_right, "{refusals}: {settled:?}");
+            let kept = read(elections.documents(), &key()).await.unwrap();
+            assert_eq!(kept.list()[0].done, is_marked, "{refusals}");
+        }
     }
 }

@@ -4,10 +4,7 @@
 //! A child and no guardian: a guardian ends all that descends from it, and what a hook has started is not for
 //! `vvm` to kill.
 
-use super::{
-    ElectArgs,
-    hooks::{KILLED, kill},
-};
+use super::ElectArgs;
 use crate::{
     announce::{self, say},
     args::STAGE_DEMOTE,
@@ -366,6 +363,26 @@ fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
     }
 }
 
+/// How long a killed process is waited for. It ends at once, unless it hangs in the kernel.
+pub(super) const KILLED: Duration = Duration::from_secs(1);
+
+/// Kills a child and its process group. Returns whether the child has ended within [`KILLED`]: the thread of the
+/// hooks is the deadman's only trigger, so it must not wait for a process that hangs in the kernel (I10).
+pub(super) fn kill(child: &mut Child) -> bool {
+    // Fails if it has ended already.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    ends(child)
+}
+
+/// Reaps a child that was killed.
+fn ends(child: &mut Child) -> bool {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILLED)));
+    // Waits for nothing: a tracer keeps a process from its parent until it has reaped it itself.
+    let _ = child.try_wait();
+    has_ended
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,5 +483,12 @@ mod tests {
         let mut demotion = Demotion { running, demoted: Some(true), ..Demotion::default() };
         assert_eq!(demotion.demote(&args(":")), Err(NotDemoted::HookUnknown));
         assert!(!hook.wait().unwrap().success());
+    }
+
+    #[test]
+    fn child_that_does_not_end_is_not_waited_for_without_limit() {
+        let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        assert!(!ends(&mut child), "it was not killed");
+        assert!(kill(&mut child));
     }
 }

@@ -1,6 +1,6 @@
 //! [`HookService`]: the hooks of one leadership. The record is released when the on-loss hook has ended.
 
-use super::demoter::{Demoter, Hook, ToDemoter};
+use super::demoter::{Demoter, Hook, KILLED, ToDemoter, kill};
 use crate::{
     announce::{say, say_text},
     exit,
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 use vvm_clock::{Instant, Span, SystemClock};
-use vvm_containment::{Countdown, ends_by};
+use vvm_containment::Countdown;
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -338,26 +338,6 @@ impl HookThread {
     }
 }
 
-/// How long a killed process is waited for. It ends at once, unless it hangs in the kernel.
-pub(super) const KILLED: Duration = Duration::from_secs(1);
-
-/// Kills a child and its process group. Returns whether the child has ended within [`KILLED`]: the thread of the
-/// hooks is the deadman's only trigger, so it must not wait for a process that hangs in the kernel (I10).
-pub(super) fn kill(child: &mut Child) -> bool {
-    // Fails if it has ended already.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    ends(child)
-}
-
-/// Reaps a child that was killed.
-fn ends(child: &mut Child) -> bool {
-    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
-    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILLED)));
-    // Waits for nothing: a tracer keeps a process from its parent until it has reaped it itself.
-    let _ = child.try_wait();
-    has_ended
-}
-
 /// A hook that failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum HookError {
@@ -466,17 +446,5 @@ impl Trigger for HookTrigger {
 
     fn now(&self) -> Instant {
         SystemClock::read()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn child_that_does_not_end_is_not_waited_for_without_limit() {
-        let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        assert!(!ends(&mut child), "it was not killed");
-        assert!(kill(&mut child));
     }
 }

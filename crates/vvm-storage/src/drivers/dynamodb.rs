@@ -57,16 +57,15 @@
 //! | error | of a write | of a read |
 //! |---|---|---|
 //! | no connection within half the request timeout: name, network or TLS | `NotApplied` | `Unavailable` |
-//! | credentials: their provider fails or takes too long | `NotApplied` | `Unavailable` |
-//! | credentials: none, or wrong configuration | `Fatal` | `Fatal` |
+//! | no credentials: wrong configuration, or their provider fails, takes too long or can't be reached | `NotApplied` | `Unavailable` |
 //! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
 //! | `TransactionConflict` | `NotApplied` | – |
 //! | `TransactionCanceled` with the reason `ConditionalCheckFailed` | refused | – |
-//! | … with `AccessDenied`, `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
-//! | … with `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
+//! | … with `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
+//! | … with `AccessDenied`, `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
 //! | … with no known reason | `Unknown` | `Unavailable` |
-//! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `Fatal` | `Fatal` |
-//! | `UnrecognizedClient`, `InvalidSignature` (also of a wrong clock), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `Fatal` | `Fatal` |
+//! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `NotApplied` | `Unavailable` |
+//! | `UnrecognizedClient`, `InvalidSignature` (also of a wrong clock), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `NotApplied` | `Unavailable` |
 //! | `Validation`, `Serialization`, `UnknownOperation`, `InvalidEndpoint`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
 //! | `ResourceNotFound`: the table was deleted | `Replaced` | `Replaced` |
 //! | `ReplicatedWriteConflict`: the table became a global table | `Replaced` | – |
@@ -75,6 +74,8 @@
 //! | connection broken before the answer, or an answer that can't be read | `Unknown` | `Unavailable` |
 //! | any other | `Unknown` | `Unavailable` |
 //! | a malformed item, or a refusal whose item meets the condition | `Fatal` | `Fatal` |
+//!
+//! Opening fails for good without credentials, and with those that AWS rejects or denies.
 //!
 //! **Limits.** A global table is refused, because each region takes its own writes. A table that becomes
 //! global later is noticed when two regions collide, or when it is opened again. A table that is restored

@@ -47,8 +47,7 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection, or the login was not answered | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: certificate, user or password refused, no etcd | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network; the login was not answered; certificate, user or password refused, no etcd | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | 3 invalid argument, 7 permission denied, 12 unimplemented | `Fatal` | `Fatal` | refused before it is proposed or instead of being applied, and will be again |
 //! | 3 revision of auth store is old, 16 unauthenticated | `NotApplied` | `Unavailable` | the same; the next request logs in again |
 //! | 8 too many requests, 9 not supported for learner | `NotApplied` | `Unavailable` | refused before it is proposed |

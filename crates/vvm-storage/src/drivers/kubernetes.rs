@@ -59,6 +59,9 @@
 //! | `service_account=path` | a folder with `token` and `ca.crt`. Default: where Kubernetes mounts the service account. A token is read again after a minute, and after it was refused |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting |
 //!
+//! The kubeconfig is read once, because it may name another cluster later. The files that it names are read for
+//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request.
+//!
 //! **Rights.** `get`, `create`, `update` and `watch` on leases of `coordination.k8s.io` in the namespace:
 //! `packaging/kubernetes/base/rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks
 //! the rights, and by a dry run that a Lease can be created.
@@ -67,10 +70,10 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: certificate, or a file of the login | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network, certificate, a file of the login, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
 //! | 401 | `NotApplied` | `Unavailable` | refused before anything else; a token may be replaced |
-//! | 403, 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
+//! | 403 with a reason | `NotApplied` | `Unavailable` | refused before anything else; a server that has just started may not have read all Roles |
+//! | 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
 //! | 404 of the namespace | `Fatal` | – | nothing can be created there |
 //! | 404 of a Lease | refused, or `Replaced` if it was held | absent | |
 //! | 409 | refused, or `Replaced` if another object has the name of one that was held | – | |
@@ -78,6 +81,8 @@
 //! | 5xx, 504 above all; any answer that no API server writes | `Unknown` | `Unavailable` | 9 of 15 writes that were answered by 504 had been applied |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
+//!
+//! Opening fails for good at 401, 403, and a certificate or file that can't be used.
 //!
 //! **Limits.** Annotations of an object take 256 KiB, so record and documents of a slot take 176 KiB
 //! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd

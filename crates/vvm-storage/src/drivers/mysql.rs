@@ -63,8 +63,7 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, a server that is read-only, too many connections, not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: what is refused above, certificate, user, password, database | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network, a server that is read-only, too many connections, not within half the request timeout; what is refused above, certificate, user, password, database | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | 1205 lock wait timeout, 1213 deadlock, 1290, 1792 and 1836 read-only, 1021, 1114 and 1637 full, 1203 and 1226 limits | `NotApplied` | `Unavailable` | rolled back, at the latest with the connection |
 //! | 1044, 1045, 1142, 1143, 1227 no permission; 1054, 1064, 1264, 1406, 1153, 1665 statement, data, length, log format | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | 1049, 1146: database or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
@@ -73,7 +72,7 @@
 //! | the server became read-only, or begins to lose commits | `NotApplied` | `Unavailable` | nothing was written |
 //! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
-//! | this machine's clock 12 h or more from the server's, at a claim | `Fatal` | – | nothing was written |
+//! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the tables |
 //!
 //! **What it can't do.** While an old primary still accepts writes, its clients notice nothing, and each server may have a leader:

@@ -56,7 +56,7 @@
 //! | 404 `NoSuchBucket`, `ContainerNotFound` | `Replaced` | `Replaced` |
 //! | any other 409, 429 | `NotApplied` | `Unavailable` |
 //! | 303, 408, 400 `RequestTimeout`, 500 and above | `Unknown` | `Unavailable` |
-//! | 401, 403 | `Fatal` | `Fatal` |
+//! | 401, 403, also of a wrong clock; 400 `ExpiredToken`, `InvalidToken`, `TokenRefreshRequired`. Opening fails for good | `NotApplied` | `Unavailable` |
 //! | any other, redirects among them: none is followed | `Fatal` | `Fatal` |
 //! | no connection, or no credentials: nothing was sent | `NotApplied` | `Unavailable` |
 //! | no answer within the request timeout, a broken connection | `Unknown` | `Unavailable` |

@@ -86,8 +86,7 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, a server that starts or is a standby, not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
-//! | no connection: certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `Fatal` | `Fatal` | nothing was sent |
+//! | no connection: network, a server that starts or is a standby, not within half the request timeout; certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
@@ -96,7 +95,7 @@
 //! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
-//! | this machine's clock 12 h or more from the server's, at a claim | `Fatal` | – | nothing was written |
+//! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |
 //!

@@ -53,7 +53,8 @@
 //! needs `SELECT` and `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority
 //! that signs only nodes: any other holder of its certificates could pose as a node. The client knows nodes
 //! only by address, so a host name of the URL can't replace `tls_name`. Whether a certificate is valid
-//! depends on the machine's wall clock.
+//! depends on the machine's wall clock. The library keeps the certificates and the password that opening reads:
+//! a process that outlives them has to be restarted.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it did not
 //! begin.
@@ -64,7 +65,7 @@
 //! | `Unprepared` (prepared again by the library, and forgotten again) | `NotApplied` | `Unavailable` | a node looks up a statement before it begins |
 //! | a value that doesn't fit the column | `Fatal` | `Fatal` | nothing was sent, and the table is another program's |
 //! | `SyntaxError`, `Invalid`, `ConfigError`, `AlreadyExists`, `ProtocolError` | `Fatal` | `Fatal` | checked before the statement begins: keyspace or table were dropped or altered |
-//! | `AuthenticationError`, `Unauthorized` | `Fatal` | `Fatal` | checked before the statement begins |
+//! | `AuthenticationError`, `Unauthorized` | `NotApplied` | `Unavailable` | checked before the statement begins; Cassandra also answers so if it can't read the rights from other nodes. Opening fails for good |
 //! | the statement's id changed when it was prepared again | `Fatal` | `Fatal` | the table was altered; nothing was executed |
 //! | no answer within the request timeout | `Unknown` | `Unavailable` | the request may still arrive; tests saw it applied later |
 //! | connection broken before the answer | `Unknown` | `Unavailable` | the node may have begun |

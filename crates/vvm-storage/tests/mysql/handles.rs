@@ -326,6 +326,33 @@ async fn tls_is_used_with_a_server_that_is_who_it_says() {
         let error = refused(&url).await;
         assert!(error.to_string().contains(part) && !error.is_passing(), "{error}");
     }
+    // An authority that is replaced is used by the next connection.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("authority");
+    let replace = |by: &str| fs::copy(server.certificate(by), &file).unwrap();
+    replace("authority.pem");
+    let at = slot_of("slot");
+    let port = server.address().port();
+    let replaced = format!("mysql://root@localhost:{port}/elections?tls_ca={}", file.display());
+    let storage = MySqlStorage::open(&replaced).await.unwrap();
+    let mut read = async || {
+        // The server ends the connections that there are. The first read may still have one of them.
+        let there = "SELECT id FROM information_schema.processlist WHERE db = 'elections'";
+        for row in other.ask(there).unwrap() {
+            let _gone = other.ask(&format!("KILL {}", row[0]));
+        }
+        let _broken = storage.read(at.clone()).await;
+        storage.read(at.clone()).await
+    };
+    read().await.unwrap();
+    replace("stranger.pem");
+    let failed = read().await;
+    assert!(
+        matches!(&failed, Err(ReadError::Unavailable(cause)) if cause.to_string().contains("tls_ca")),
+        "{failed:?}"
+    );
+    replace("authority.pem");
+    read().await.unwrap();
     let plain = started(&[]);
     let authority = server.certificate("authority.pem");
     let error = refused(&format!("{}?tls_ca={}", plain.url("elections"), authority.display())).await;

@@ -1,6 +1,7 @@
 //! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
 
 use super::{TTL, VACANT, client_at, entry, refused, slot_of};
+use ielections::ReadError;
 use servers::postgres::Postgres;
 use std::path::Path;
 use vvm_storage::{Done, OpenError, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
@@ -114,6 +115,52 @@ async fn client_is_known_by_its_certificate() {
     } else {
         says(&error, &["refuses our certificate", "ssl_ca_file"]);
     }
+}
+
+/// Files are replaced one after the other, while processes run.
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_certificate_is_used_by_the_next_connection() {
+    let server = Encrypted::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let replace = |from: &str, suffix: &str| {
+        let file = format!("{from}.{suffix}");
+        std::fs::copy(server.0.certificate(&file), folder.path().join(format!("own.{suffix}"))).unwrap();
+    };
+    for suffix in ["pem", "key"] {
+        replace("strange-client", suffix);
+    }
+    let own = ["sslcert", "sslkey"].into_iter().zip(["pem", "key"]);
+    let own = own.map(|(option, suffix)| {
+        format!("{option}={}", folder.path().join(format!("own.{suffix}")).display())
+    });
+    let options = [server.verifying("verify-full"), own.collect()].concat();
+    let url = server.url("client", "localhost", &options);
+    refused(&url).await;
+    for suffix in ["pem", "key"] {
+        replace("client", suffix);
+    }
+    let storage = PostgresStorage::open(&url).await.unwrap();
+    let read = async || {
+        // The server ends the connections that there are. The first read may still have one of them.
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'vvm'";
+        client_at(&server.0.url("postgres")).await.batch_execute(end).await.unwrap();
+        let _broken = storage.read(slot_of("slot")).await;
+        storage.read(slot_of("slot")).await
+    };
+    read().await.unwrap();
+    for (suffix, part) in [("pem", "one of PEM"), ("key", "certificate")] {
+        replace("strange-client", suffix);
+        // The handle goes on, and says what to do.
+        let failed = read().await;
+        assert!(
+            matches!(&failed, Err(ReadError::Unavailable(cause)) if cause.to_string().contains(part)),
+            "{failed:?}"
+        );
+    }
+    for suffix in ["pem", "key"] {
+        replace("client", suffix);
+    }
+    read().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

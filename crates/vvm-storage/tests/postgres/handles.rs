@@ -105,7 +105,7 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
         let storage = PostgresStorage::open(&url(&database)).await.unwrap();
         let slot = at.next().unwrap();
         let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
-        let Err(WriteError::Fatal(cause)) = claim else { panic!("{shift}: {claim:?}") };
+        let Err(WriteError::NotApplied(cause)) = claim else { panic!("{shift}: {claim:?}") };
         assert!(cause.to_string().contains(difference), "{cause}");
         // Corrected, or close enough, it needs no new handle.
         set("-11 hours").await;

@@ -179,13 +179,15 @@ async fn ambiguous_answers_are_unknown_and_no_write_is_sent_twice() {
 
 #[tokio::test]
 async fn refusals_are_not_applied_and_not_sent_twice() {
-    for (code, reason) in [(429, "TooManyRequests"), (401, "Unauthorized"), (409, "StorageError")] {
+    for (code, reason) in
+        [(429, "TooManyRequests"), (401, "Unauthorized"), (403, "Forbidden"), (409, "StorageError")]
+    {
         let server = Server::start().await;
         let outcome = swap(&server, status(code, reason)).await;
         assert!(matches!(outcome, Err(WriteError::NotApplied(_))), "{code}: {outcome:?}");
         assert_eq!(server.requests().len(), 1, "{code}");
     }
-    for (code, reason) in [(403, "Forbidden"), (422, "Invalid"), (413, "RequestEntityTooLarge")] {
+    for (code, reason) in [(422, "Invalid"), (413, "RequestEntityTooLarge")] {
         let server = Server::start().await;
         let outcome = swap(&server, status(code, reason)).await;
         assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{code}: {outcome:?}");
@@ -194,6 +196,21 @@ async fn refusals_are_not_applied_and_not_sent_twice() {
     let no_namespace = r#"{"kind":"Status","reason":"NotFound","details":{"kind":"namespaces"}}"#;
     let outcome = swap(&Server::start().await, Reply::Answer(404, no_namespace.into())).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
+}
+
+/// The certificate of a connection may have expired.
+#[tokio::test]
+async fn request_after_a_refused_login_has_a_connection_of_its_own() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    for (code, reason, connections) in
+        [(403, "Forbidden", 1), (401, "Unauthorized", 1), (401, "Unauthorized", 2), (404, "NotFound", 3)]
+    {
+        server.will(status(code, reason));
+        // Only the last answer is one of a Lease.
+        let _answer = storage.read(&slot()).await;
+        assert_eq!(server.connections(), connections, "{code}");
+    }
 }
 
 #[tokio::test]

@@ -122,10 +122,15 @@ impl DriverError {
 impl Failure {
     fn into_write_error(self) -> WriteError {
         match self {
-            Self::NotSent(_) | Self::Throttled(_) | Self::Conflict(_) => WriteError::NotApplied(self.into()),
-            Self::NoCredentials(_) | Self::Credentials(_) | Self::Denied(_) | Self::Refused(_) => {
-                WriteError::Fatal(self.into())
-            }
+            // Credentials are fetched anew, a clock and a policy are corrected. A provider that can't be reached
+            // looks like one that is not there.
+            Self::NotSent(_)
+            | Self::NoCredentials(_)
+            | Self::Credentials(_)
+            | Self::Denied(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
+            Self::Refused(_) => WriteError::Fatal(self.into()),
             // The table existed when it was opened. Another table may replace it, or another region may write
             // beside this one (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
@@ -285,7 +290,7 @@ mod tests {
             (&["None", "ProvisionedThroughputExceeded"], "NotApplied"),
             (&["None", "ValidationError"], "Fatal"),
             (&["ItemCollectionSizeLimitExceeded"], "Fatal"),
-            (&["AccessDenied"], "Fatal"),
+            (&["AccessDenied"], "NotApplied"),
             (&["SomethingNew"], "Unknown"),
             (&["None"], "Unknown"),
             (&[], "Unknown"),
@@ -324,18 +329,19 @@ mod tests {
                     "RequestLimitExceeded",
                     "ThrottlingException",
                     "TransactionConflictException",
-                ],
-                "NotApplied",
-                "Unavailable",
-            ),
-            (
-                &[
                     "AccessDeniedException",
                     "UnrecognizedClientException",
                     "InvalidSignatureException",
                     "IncompleteSignatureException",
                     "MissingAuthenticationTokenException",
                     "ExpiredTokenException",
+                    "RequestExpired",
+                ],
+                "NotApplied",
+                "Unavailable",
+            ),
+            (
+                &[
                     "ValidationException",
                     "SerializationException",
                     "UnknownOperationException",
@@ -396,10 +402,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_credentials_are_fatal_and_a_failed_provider_is_not_applied() {
+    fn request_without_credentials_is_not_applied() {
         let none = || dispatch(CredentialsError::not_loaded("none"));
-        assert_eq!(both(none), ("Fatal", "Fatal"));
-        assert_eq!(both(|| dispatch(CredentialsError::invalid_configuration("a loop"))), ("Fatal", "Fatal"));
+        assert_eq!(both(none), ("NotApplied", "Unavailable"));
+        let wrong = || dispatch(CredentialsError::invalid_configuration("a loop"));
+        assert_eq!(both(wrong), ("NotApplied", "Unavailable"));
         // The provider fails, or hangs.
         assert_eq!(both(|| dispatch(CredentialsError::provider_error("503"))), ("NotApplied", "Unavailable"));
         let hangs = || dispatch(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1)));

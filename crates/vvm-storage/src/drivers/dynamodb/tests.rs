@@ -252,12 +252,14 @@ async fn reads_are_consistent_and_peeks_are_not() {
 
 #[tokio::test]
 async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
-    let table: [(fn() -> Answer, _); 5] = [
+    let table: [(fn() -> Answer, _); 7] = [
         (|| refusal(400, "ProvisionedThroughputExceededException"), "NotApplied"),
         (|| refusal(500, "InternalServerError"), "Unknown"),
         (|| refusal(503, "ServiceUnavailable"), "Unknown"),
         (|| None, "Unknown"),
-        (|| refusal(400, "ExpiredTokenException"), "Fatal"),
+        (|| refusal(400, "ExpiredTokenException"), "NotApplied"),
+        (|| refusal(400, "InvalidSignatureException"), "NotApplied"),
+        (|| refusal(400, "ValidationException"), "Fatal"),
     ];
     for (answer, expected) in table {
         let (server, storage) = opened(move |operation, _| match operation {

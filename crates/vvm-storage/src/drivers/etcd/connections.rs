@@ -15,7 +15,7 @@ use crate::{
         address::{Host, PASSWORD, missing_password, password, unreachable},
         connections::{Next, Room, Stream, tcp},
         errors::Closed,
-        tls,
+        tls::{self, Tls},
     },
     opening::OpenError,
 };
@@ -54,7 +54,6 @@ struct History {
 /// The connections of one handle.
 pub(super) struct Connections {
     address: Address,
-    tls: Option<TlsConnector>,
     room: Room,
     idle: Mutex<Vec<Session>>,
     next: Next,
@@ -63,18 +62,13 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Reads the files of TLS. Connects at the first request.
+    /// Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
-        let tls = address.tls.as_ref().map(|tls| tls.read()).transpose()?;
-        let tls = tls.map(|mut tls| {
-            tls.alpn_protocols = vec![b"h2".to_vec()];
-            TlsConnector::from(Arc::new(tls))
-        });
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
         let room = Room::new(address.request_timeout, MOST)
             .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
         let (idle, next, history) = (Mutex::default(), Next::default(), Mutex::default());
-        Ok(Self { address, tls, room, idle, next, tokens, history })
+        Ok(Self { address, room, idle, next, tokens, history })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -350,7 +344,7 @@ impl Connections {
         // There are a few members, and this is one of them.
         let parts = u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX);
         let host = &hosts[endpoint];
-        let started = start(endpoint, host, self.tls.as_ref());
+        let started = start(endpoint, host, self.address.tls.as_ref());
         let started = self.room.within(*request_timeout / parts, started).await;
         started.unwrap_or_else(|silence| Err(unreachable(ETCD, host, &silence)))
     }
@@ -359,7 +353,8 @@ impl Connections {
 /// The name of what does not answer.
 const ETCD: &str = "etcd";
 
-async fn start(endpoint: usize, host: &Host, tls: Option<&TlsConnector>) -> Result<Session, OpenError> {
+async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Session, OpenError> {
+    let tls = tls.map(connector).transpose()?;
     let stream = tcp(&host.name, host.port).await.map_err(|cause| unreachable(ETCD, host, &cause))?;
     let (stream, scheme): (Box<dyn Stream>, _) = match tls {
         None => (Box::new(stream), "http"),
@@ -380,6 +375,13 @@ async fn start(endpoint: usize, host: &Host, tls: Option<&TlsConnector>) -> Resu
             described(&error)
         )),
     })
+}
+
+/// Reads the files anew for each connection, so that certificates can be replaced.
+fn connector(tls: &Tls) -> Result<TlsConnector, OpenError> {
+    let mut tls = tls.read()?;
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsConnector::from(Arc::new(tls)))
 }
 
 /// Nothing was sent but a greeting.

@@ -114,14 +114,15 @@ impl DriverError {
 
     pub(super) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
-            Self::NotBegun(_) | Self::LoginExpired(_) => WriteError::NotApplied(self.into()),
+            // The members were accepted when the storage was opened. A password or a certificate is replaced on
+            // both sides, one after the other.
+            Self::NotConnected(_) | Self::NotBegun(_) | Self::LoginExpired(_) => {
+                WriteError::NotApplied(self.into())
+            }
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
             Self::Replaced(_) => WriteError::Replaced(self.into()),
             // A damaged value comes with a refusal alone.
-            Self::NotConnected(_) | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
-                WriteError::Fatal(self.into())
-            }
+            Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => WriteError::Fatal(self.into()),
         }
     }
 

@@ -14,10 +14,8 @@ use rustls::pki_types::ServerName;
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
-use tokio_rustls::TlsConnector;
 
 const SCHEME: &str = "k8s://";
 
@@ -78,7 +76,8 @@ fn parse(url: &str) -> Result<Address, String> {
     Ok(address)
 }
 
-/// Where an API server is, and who we are.
+/// Where an API server is, and who we are. The kubeconfig is read once, because it may name another cluster later; the
+/// files that it names are read again.
 pub(super) struct Cluster {
     /// For display: `https://host:port`.
     pub(super) server: String,
@@ -87,7 +86,7 @@ pub(super) struct Cluster {
     /// What paths begin with, without a slash at the end: a proxy for several clusters has one.
     pub(super) path: String,
     /// `None` for plain HTTP, which is accepted on loopback alone.
-    pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub(super) tls: Option<(Tls, ServerName<'static>)>,
     pub(super) token: Token,
     pub(super) namespace: String,
     /// For display.
@@ -109,7 +108,7 @@ pub(super) fn find(address: &Address) -> Result<Cluster, OpenError> {
             let found = found.map_err(|why| unusable(&path, why))?;
             let place = (found.server.as_str(), found.server_name.as_deref());
             let credentials = format!("context {} of {}", found.context, path.display());
-            cluster(place, &found.tls, found.token, address, credentials, |why| unusable(&path, why))
+            cluster(place, found.tls, found.token, address, credentials, |why| unusable(&path, why))
         }
     }
 }
@@ -143,14 +142,14 @@ fn in_pod(address: &Address, host: &str, port: &str, token: PathBuf) -> Result<C
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let credentials = format!("service account of {}", address.service_account.display());
     let server = format!("https://{host}:{port}");
-    cluster((&server, None), &tls, Token::File(token.into()), address, credentials, |why| {
+    cluster((&server, None), tls, Token::File(token.into()), address, credentials, |why| {
         OpenError::refused(format!("KUBERNETES_SERVICE_HOST or _PORT is wrong: {why} [{server}]"))
     })
 }
 
 fn cluster(
     (server, server_name): (&str, Option<&str>),
-    tls: &Tls,
+    tls: Tls,
     token: Token,
     address: &Address,
     credentials: String,
@@ -165,8 +164,7 @@ fn cluster(
         Some("https") => {
             let name = server_name.unwrap_or(&host).to_owned();
             let name = ServerName::try_from(name).map_err(|cause| wrong(&cause.to_string()))?;
-            let tls = tls.read()?;
-            (Some((TlsConnector::from(Arc::new(tls)), name)), 443)
+            (Some((tls, name)), 443)
         }
         Some("http") if is_loopback(&host) => (None, 80),
         _ => return Err(wrong("write https://HOST; plain http is accepted on loopback alone")),

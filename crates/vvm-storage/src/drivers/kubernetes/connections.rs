@@ -29,10 +29,11 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
+use tokio_rustls::TlsConnector;
 use vvm_clock::{Span, SystemClock};
 
 /// How many requests may be under way at once; further ones wait.
@@ -128,9 +129,10 @@ impl Connections {
         let answer = self.room.in_time(session.ask(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         if answer.status == 401 {
+            // The certificate of a connection is as old as the connection.
             self.cluster.token.was_refused();
-        }
-        if !self.room.is_closed() {
+            self.idle().clear();
+        } else if !self.room.is_closed() {
             self.idle().push(session);
         }
         Ok(answer)
@@ -292,12 +294,17 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects. Sends no request.
+    /// Connects. Sends no request. Reads the files of TLS anew, so that certificates can be replaced.
     pub(super) async fn connect(cluster: &Cluster) -> Result<Self, OpenError> {
         let server = &cluster.server;
+        let tls = cluster
+            .tls
+            .as_ref()
+            .map(|(tls, name)| Ok::<_, OpenError>((TlsConnector::from(Arc::new(tls.read()?)), name)));
+        let tls = tls.transpose()?;
         let stream = tcp(&cluster.host, cluster.port).await;
         let stream = stream.map_err(|cause| unreachable(API_SERVER, server, &cause))?;
-        let stream: Box<dyn Stream> = match &cluster.tls {
+        let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some((connector, name)) => {
                 let shaken = connector.connect(name.clone(), stream).await;

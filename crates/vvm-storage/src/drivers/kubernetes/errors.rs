@@ -26,7 +26,7 @@ pub(super) enum DriverError {
     /// The token or certificate is not accepted, at this moment.
     #[error(
         "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
-         or service account ({0})"
+         or service account; if it stands in the kubeconfig itself, restart this process, too ({0})"
     )]
     Credentials(String),
     /// No Role allows it.
@@ -128,19 +128,18 @@ impl DriverError {
 
     pub(super) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
-            // A server without its own storage may not know a valid token for a moment.
-            Self::Credentials(_) | Self::Throttled(_) | Self::Conflict(_) => {
-                WriteError::NotApplied(self.into())
-            }
+            // A server without its own storage may not know a valid token for a moment. One that has just started
+            // denies what a Role allows until it has read all Roles.
+            Self::NotConnected(_)
+            | Self::Credentials(_)
+            | Self::Denied(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
             Self::Gone(_) => WriteError::Replaced(self.into()),
-            Self::NotConnected(_)
-            | Self::Denied(_)
-            | Self::NoNamespace(_)
-            | Self::Refused(_)
-            | Self::Damaged(_)
-            | Self::Closed(_) => WriteError::Fatal(self.into()),
+            Self::NoNamespace(_) | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
+                WriteError::Fatal(self.into())
+            }
         }
     }
 
@@ -155,6 +154,30 @@ mod tests {
 
     fn answer(status: u16, body: &str) -> Answer {
         Answer { status, body: body.to_owned().into() }
+    }
+
+    fn status(code: u16, reason: &str, kind: &str) -> Answer {
+        let body = format!(
+            r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{{"kind":"{kind}"}}}}"#
+        );
+        answer(code, &body)
+    }
+
+    /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
+    #[test]
+    fn denial_ends_an_opening_and_is_tried_again_later() {
+        for (code, reason, part) in
+            [(401, "Unauthorized", "renew the token"), (403, "Forbidden", "bind a Role")]
+        {
+            let denied = || DriverError::of(&status(code, reason, "leases"));
+            let error = denied().of_opening("https://a");
+            assert!(!error.is_passing() && error.to_string().contains(part), "{code}: {error:?}");
+            let error = denied().of_read();
+            assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains(part)));
+        }
+        // A file of the login that is being replaced.
+        let error = DriverError::from(OpenError::refused("the token can't be used")).of_write();
+        assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::{
 };
 use rustls::pki_types::ServerName;
 use std::{collections::HashMap, fmt, future::poll_fn, io, task::Poll};
-use tokio_rustls::TlsConnector;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -65,7 +64,6 @@ const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_fl
 /// MariaDB or MySQL.
 pub struct MySql {
     place: Place,
-    tls: Option<TlsConnector>,
 }
 
 impl fmt::Debug for MySql {
@@ -81,8 +79,7 @@ impl Server for MySql {
     const SURVIVES_REFUSALS: bool = false;
 
     fn at(url: &str) -> Result<Self, OpenError> {
-        let place = Place::parse(url)?;
-        Ok(Self { tls: place.connector()?, place })
+        Ok(Self { place: Place::parse(url)? })
     }
 
     fn address(&self) -> &Address {
@@ -102,13 +99,15 @@ impl Server for MySql {
 }
 
 impl MySql {
+    /// Reads password and certificates anew, so that they can be replaced.
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
+        let tls = self.place.connector()?;
         let stream = tcp(&host.name, host.port).await;
         let stream = stream.map_err(|cause| unreachable(Self::SOFTWARE, host, &cause))?;
         let failed = |error| self.of_login(host, error);
         let mut wire = Wire::new(Box::new(stream));
         let greeting = wire.greeting().await.map_err(failed)?;
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &tls {
             if !greeting.offers_tls {
                 return Err(OpenError::refused(format!(
                     "no TLS with {host}: it has none. Give it a certificate (ssl_cert, ssl_key), or write tls=off"
@@ -122,7 +121,7 @@ impl MySql {
         }
         let Address { user, database, .. } = self.address();
         let password = self.address().password()?.unwrap_or_default();
-        wire.log_in(&greeting, user, &password, database, self.tls.is_some()).await.map_err(failed)?;
+        wire.log_in(&greeting, user, &password, database, tls.is_some()).await.map_err(failed)?;
         Ok((wire, greeting))
     }
 

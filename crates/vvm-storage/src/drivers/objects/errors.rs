@@ -51,8 +51,9 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn into_write_error(self) -> WriteError {
         match self {
-            Self::NotSent(_) | Self::Busy(_) => WriteError::NotApplied(self.into()),
-            Self::Denied(_) | Self::Refused(_) => WriteError::Fatal(self.into()),
+            // A denial may pass: the clock is corrected, the credentials are fetched anew.
+            Self::NotSent(_) | Self::Denied(_) | Self::Busy(_) => WriteError::NotApplied(self.into()),
+            Self::Refused(_) => WriteError::Fatal(self.into()),
             // It existed when it was opened (I1).
             Self::NoBucket(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
@@ -124,7 +125,9 @@ impl Answer {
             (404, "NoSuchBucket" | "ContainerNotFound") => Failure::NoBucket(said),
             (409 | 429, _) => Failure::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
-            (401 | 403, _) => Failure::Denied(said),
+            (401 | 403, _) | (400, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
+                Failure::Denied(said)
+            }
             // It may point to the outcome of a request that was applied.
             (303, _) => Failure::Unanswered(said),
             // A success without a tag is not of an object store, but of a proxy.
@@ -192,8 +195,11 @@ mod tests {
             (408, "", "Unknown"),
             (400, "RequestTimeout", "Unknown"),
             (400, "InvalidRequest", "Fatal"),
-            (401, "", "Fatal"),
-            (403, "AccessDenied", "Fatal"),
+            (400, "ExpiredToken", "NotApplied"),
+            (400, "InvalidToken", "NotApplied"),
+            (401, "", "NotApplied"),
+            (403, "AccessDenied", "NotApplied"),
+            (403, "RequestTimeTooSkewed", "NotApplied"),
             (307, "", "Fatal"),
             (303, "", "Unknown"),
             (500, "InternalError", "Unknown"),
@@ -207,6 +213,18 @@ mod tests {
                 false => kinds::of_write(&answer.failure().into_write_error()),
             };
             assert_eq!(found, expected, "{status} {code}");
+        }
+    }
+
+    /// An operator with wrong credentials hears it at the start, and a process that was allowed before tries again.
+    #[test]
+    fn denial_ends_an_opening_and_is_tried_again_later() {
+        for (status, code) in [(403, "RequestTimeTooSkewed"), (400, "ExpiredToken"), (401, "")] {
+            let failure = || answer(status, code).failure();
+            let error = failure().into_open_error("s3://b");
+            assert!(!error.is_passing() && error.to_string().contains("machine's clock"), "{error:?}");
+            let error = failure().into_read_error();
+            assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains("clock")));
         }
     }
 

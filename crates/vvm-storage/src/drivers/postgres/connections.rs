@@ -23,12 +23,10 @@ use tokio_postgres::{
     config::{SslMode, TargetSessionAttrs},
     error::SqlState,
 };
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// PostgreSQL.
 pub struct Postgres {
     place: Place,
-    tls: MakeRustlsConnect,
 }
 
 impl fmt::Debug for Postgres {
@@ -44,8 +42,7 @@ impl Server for Postgres {
     const SURVIVES_REFUSALS: bool = true;
 
     fn at(url: &str) -> Result<Self, OpenError> {
-        let place = Place::parse(url)?;
-        Ok(Self { tls: place.tls.read()?, place })
+        Ok(Self { place: Place::parse(url)? })
     }
 
     fn address(&self) -> &Address {
@@ -56,8 +53,9 @@ impl Server for Postgres {
         self.place.unencrypted()
     }
 
+    /// Reads password and certificates anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let connected = configuration(host, &self.place)?.connect(self.tls.clone()).await;
+        let connected = configuration(host, &self.place)?.connect(self.place.tls.read()?).await;
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.place, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;

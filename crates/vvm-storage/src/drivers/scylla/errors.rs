@@ -14,6 +14,8 @@ use std::{error::Error, fmt};
 pub(super) enum Outcome {
     /// No server has begun it.
     NotBegun,
+    /// No server has begun it: it denies the login or the right, or could not read them from other nodes.
+    Denied,
     /// No server has begun it, and none will until its cause is removed.
     Refused,
     /// It may have been executed.
@@ -58,7 +60,11 @@ impl fmt::Display for Failed {
                 write!(out, "no answer within {after}: nodes hang, are overloaded, or can't reach each other")
             }
             ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
-                write!(out, "no node can be reached: start the nodes, or check the network ({cause})")
+                write!(
+                    out,
+                    "no node can be reached: start the nodes, check the network, or restart this process if its \
+                     certificate or password was renewed since its start ({cause})"
+                )
             }
             _ => write!(out, "{cause}"),
         }
@@ -95,7 +101,7 @@ impl DriverError {
     pub(super) fn into_write_error(self) -> WriteError {
         match self {
             Self::Failed(error) => match outcome(&error) {
-                Outcome::NotBegun => WriteError::NotApplied(Failed(error).into()),
+                Outcome::NotBegun | Outcome::Denied => WriteError::NotApplied(Failed(error).into()),
                 Outcome::Refused => WriteError::Fatal(Failed(error).into()),
                 Outcome::Unknown => WriteError::Unknown(Failed(error).into()),
             },
@@ -133,7 +139,7 @@ pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
     let text = format!("the cluster refuses a statement: {error}");
     match error {
         PrepareError::AllAttemptsFailed { first_attempt }
-            if of_attempt(first_attempt) == Outcome::Refused =>
+            if matches!(of_attempt(first_attempt), Outcome::Denied | Outcome::Refused) =>
         {
             OpenError::refused(text)
         }
@@ -151,7 +157,7 @@ pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
             ))
         }
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
-            if outcome(cause) == Outcome::Refused =>
+            if matches!(outcome(cause), Outcome::Denied | Outcome::Refused) =>
         {
             let is_missing = matches!(error, DbError::Invalid);
             let kind = if is_missing { OpenErrorKind::Missing } else { OpenErrorKind::Refused };
@@ -183,9 +189,8 @@ fn of_server(error: &DbError) -> Outcome {
         | DbError::Invalid
         | DbError::ConfigError
         | DbError::AlreadyExists { .. }
-        | DbError::ProtocolError
-        | DbError::AuthenticationError
-        | DbError::Unauthorized => Outcome::Refused,
+        | DbError::ProtocolError => Outcome::Refused,
+        DbError::AuthenticationError | DbError::Unauthorized => Outcome::Denied,
         _ => Outcome::Unknown,
     }
 }
@@ -218,6 +223,8 @@ mod tests {
             ExecutionError::ConnectionPoolError(ConnectionPoolError::Initializing),
             ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId),
             said(DbError::Unprepared { statement_id: Default::default() }),
+            said(DbError::AuthenticationError),
+            said(DbError::Unauthorized),
         ];
         let refused = [
             DbError::SyntaxError,
@@ -225,8 +232,6 @@ mod tests {
             DbError::ConfigError,
             DbError::AlreadyExists { keyspace: String::new(), table: String::new() },
             DbError::ProtocolError,
-            DbError::AuthenticationError,
-            DbError::Unauthorized,
         ]
         .map(said);
         let write_type = WriteType::Cas;
@@ -258,6 +263,19 @@ mod tests {
         }
         for error in unknown.iter().chain([&unanswered]) {
             assert_eq!(both(error), ("Unknown", "Unavailable"), "{error:?}");
+        }
+    }
+
+    /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
+    #[test]
+    fn denial_ends_an_opening() {
+        for error in [DbError::AuthenticationError, DbError::Unauthorized] {
+            let first_attempt = RequestAttemptError::DbError(error.clone(), String::new());
+            assert_eq!(
+                of_preparing(&PrepareError::AllAttemptsFailed { first_attempt }).kind(),
+                OpenErrorKind::Refused
+            );
+            assert_eq!(of_opening(&said(error)).kind(), OpenErrorKind::Refused);
         }
     }
 }

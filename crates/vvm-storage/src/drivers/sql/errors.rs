@@ -87,19 +87,20 @@ impl Damaged {
 impl DriverError {
     pub(crate) fn of_write(self) -> WriteError {
         match self {
-            Self::NotConnected(cause) if cause.is_passing() => WriteError::NotApplied(cause.into()),
-            Self::RolledBack(_) => WriteError::NotApplied(self.into()),
+            // The server was accepted when the storage was opened. A password or a certificate is replaced on both
+            // sides, one after the other; a clock is corrected.
+            Self::NotConnected(_) | Self::RolledBack(_) | Self::ClockIsFar(_) => {
+                WriteError::NotApplied(self.into())
+            }
             Self::Unanswered(_) | Self::Broken(_) | Self::NotReplicated(_) => {
                 WriteError::Unknown(self.into())
             }
             Self::OtherHistory | Self::NoTables(_) => WriteError::Replaced(self.into()),
             // A damaged row comes with a refusal alone.
-            Self::NotConnected(_)
-            | Self::Login(_)
+            Self::Login(_)
             | Self::Refused(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
-            | Self::ClockIsFar(_)
             | Self::Closed(_) => WriteError::Fatal(self.into()),
         }
     }
@@ -125,5 +126,20 @@ impl DriverError {
 
     pub(crate) fn of_read(self) -> ReadError {
         errors::of_read(self.of_write())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An operator with a wrong password hears it at the start, and a process that was connected before tries again.
+    #[test]
+    fn refused_connection_ends_an_opening_and_is_tried_again_later() {
+        let refused = || DriverError::from(OpenError::refused("the password is wrong"));
+        assert!(!refused().of_opening().is_passing());
+        let error = refused().of_write();
+        assert!(matches!(&error, WriteError::NotApplied(cause) if cause.to_string().contains("password")));
+        assert!(matches!(refused().of_read(), ReadError::Unavailable(_)));
     }
 }
