@@ -99,11 +99,26 @@ use super::sql::{
     errors::DriverError,
     history::History,
 };
+use crate::opening::OpenError;
 use connections::{MySql, Session};
 use std::time::Duration;
 
 /// A handle on a database: connections of its own.
 pub type MySqlStorage = SqlStorage<MySql, Session>;
+
+impl MySqlStorage {
+    /// Connects to the database that `url` names, as the module's documentation says, and checks server and
+    /// tables. Creates nothing: [`init_storage`](crate::init_storage) does.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        Self::opened(url).await
+    }
+}
 
 impl Driver for MySql {
     const READS_ALONE: bool = false;

@@ -10,6 +10,7 @@ use crate::{
         history::History,
     },
     key::Partition,
+    opening::OpenError,
     sysvvm::SysVvmHints,
 };
 use async_trait::async_trait;
@@ -17,6 +18,20 @@ use std::time::Duration;
 
 /// A handle on a database: connections of its own.
 pub type PostgresStorage = SqlStorage<Postgres, Session>;
+
+impl PostgresStorage {
+    /// Connects to the database that `url` names, as the module's documentation says, and checks server and
+    /// schema. Creates nothing: [`init_storage`](crate::init_storage) does.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: each says what to do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing open.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        Self::opened(url).await
+    }
+}
 
 impl Driver for Postgres {
     const READS_ALONE: bool = true;

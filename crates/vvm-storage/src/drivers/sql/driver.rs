@@ -60,15 +60,8 @@ pub struct SqlStorage<Server, Session> {
 }
 
 impl<S: Driver> SqlStorage<S, S::Session> {
-    /// Connects to the database that `url` names, as the documentation of its driver says, and checks server and tables. Creates
-    /// nothing: [`init_storage`](crate::init_storage) does.
-    ///
-    /// # Errors
-    /// See [`OpenError`]: each says what to do.
-    ///
-    /// # Cancel safety
-    /// Dropped, it leaves nothing open.
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
+    /// Connects, and checks server and tables.
+    pub(in crate::drivers) async fn opened(url: &str) -> Result<Self, OpenError> {
         let (connections, shown) = open::open(S::at(url)?).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
