@@ -82,7 +82,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
     ("sim --broken", OwnStep("broken variants"), None),
     ("check", Small("check", &["--paths", "2000"]), None),
-    ("decoders --minutes 35", Small("decoders", &["--minutes", "0.02"]), None),
+    ("decoders --minutes 10", Small("decoders", &["--minutes", "0.02"]), None),
     ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
     ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
     ("safety --old vvm-f37ca21", Small("kills", &["safety", "--old=vvm", "--duration=5", MILD]), None),
