@@ -288,7 +288,9 @@ impl Sandbox {
     fn shell(&self, script: &str, folder: &Path) -> Command {
         let mut shell = Command::new("sh");
         shell.args(["-c", &self.placed(script)]).current_dir(folder).stdin(Stdio::null());
-        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("VVM_")) {
+        // `PYTHONUNBUFFERED` splits a line into two writes, and a line of `vvm` may get between them.
+        let of_the_caller = |name: &str| ["VVM_", "PYTHON"].iter().any(|start| name.starts_with(start));
+        for (name, _) in env::vars().filter(|(name, _)| of_the_caller(name)) {
             shell.env_remove(name);
         }
         let storage = format!("sqlite:{}?allow=overlay", self.folder.path().join("leader.db").display());
