@@ -64,7 +64,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("restart-limit", ("-1", "write never, or a number")),
     ("pre-stop", (" ", "write a line for sh -c")),
     ("pre-stop-timeout", DURATION),
-    ("check", ("https://localhost/", "there is no TLS here")),
+    ("check", ("http://localhost/", "curl -fsSo /dev/null http://localhost/")),
     ("check-interval", ("0", "write more than 0")),
     ("check-timeout", ("0s", "write more than 0")),
     ("check-failures", ("0", "write a number from 1 on")),
