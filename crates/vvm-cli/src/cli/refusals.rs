@@ -77,7 +77,6 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),
     ("exit-status", SWITCH),
-    ("instances", SWITCH),
     ("slot", ("0", "write a number from 1 to")),
     ("to", LINE_FOR_PEOPLE),
     ("timeout", DURATION),
