@@ -47,9 +47,6 @@ pub(crate) enum Driver {
     S3,
 }
 
-/// The tests on a cluster without passwords.
-const OPEN: &[&str] = &["scylla", "scylla_clocks"];
-
 // The variables with the places of servers that run already.
 
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
@@ -129,7 +126,7 @@ impl Driver {
     /// run there.
     fn named(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
         match self {
-            Self::Scylla => (SCYLLA, OPEN, &[], "passwords and TLS, on a cluster of our own alone"),
+            Self::Scylla => (SCYLLA, &["scylla"], &[], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
                 let modules = &["suites", "handles", "hints"];
                 (POSTGRES, &["postgres"], modules, "TLS and fail-over, on servers of our own alone")
@@ -197,14 +194,13 @@ fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
     let mut open = cluster.start(&target()).map_err(&way_out)?;
     if !cluster.ahead().is_zero() {
-        // The other suites need answers in time, of which a node with such a clock loses some.
-        let ahead = cluster.ahead().as_secs().to_string();
-        let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
-        let cases = suites(&["scylla_clocks"], &[], &environment)?;
-        let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
+        // Only these would be early by a clock of a server.
+        let elections = &["suites::elections"];
+        let cases = suites(&["scylla"], elections, &[(SCYLLA, &open.contact_points())])?;
+        let place = format!("Apache Cassandra 5.0.5, {cluster}: elections alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = suites(OPEN, &[], &[(SCYLLA, &open.contact_points())])?;
+    let cases = suites(&["scylla"], &[], &[(SCYLLA, &open.contact_points())])?;
     let end_to_end = match open.nodes() {
         // On one node only: three on two cores delay each other.
         [_] => {

@@ -1,7 +1,7 @@
 //! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. Several machines.
 //!
 //! Tested on Apache Cassandra 5.0.5 (`paxos_variant: v2`): the suites of records, elections and documents on
-//! one node and on three; fail-over on three nodes, one with its clock 8 s ahead; passwords, permissions and
+//! one node and on three; elections on three nodes, one with its clock 8 s ahead; passwords, permissions and
 //! TLS 1.3 on one node. With that clock no take-over was early. They were in time with `internode_timeout:
 //! false`, which docs/storages/cassandra.md explains; on a busy machine some cases of the suites failed. ScyllaDB was
 //! not tested; its documentation has every statement used here. Either needs version 4 of CQL's protocol and
