@@ -247,7 +247,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     /// Also ends the watches for which no caller waits.

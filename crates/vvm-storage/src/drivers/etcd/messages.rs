@@ -196,8 +196,6 @@ pub(super) struct WatchCreateRequest {
     pub(super) key: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) range_end: Bytes,
-    #[prost(int64, tag = "3")]
-    pub(super) start_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -206,8 +204,6 @@ pub(super) struct WatchResponse {
     pub(super) created: bool,
     #[prost(bool, tag = "4")]
     pub(super) canceled: bool,
-    #[prost(int64, tag = "5")]
-    pub(super) compact_revision: i64,
     #[prost(string, tag = "6")]
     pub(super) cancel_reason: String,
     #[prost(message, repeated, tag = "11")]
