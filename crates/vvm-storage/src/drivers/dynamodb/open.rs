@@ -3,7 +3,7 @@
 
 use super::{
     address::{Address, LoadedOnce},
-    errors::{DriverError, Failure},
+    errors::DriverError,
     http,
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
@@ -127,7 +127,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
         let key = KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
         let (attribute, key) = attribute
             .and_then(|attribute| Ok((attribute, key?)))
-            .map_err(|error| of_failure(address, Failure::of_building(&error)))?;
+            .map_err(|error| of_failure(address, DriverError::of_building(&error)))?;
         creation = creation.attribute_definitions(attribute).key_schema(key);
     }
     match creation.send().await {
@@ -138,7 +138,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
         {
             Ok(())
         }
-        Err(error) => Err(of_failure(address, Failure::of(error))),
+        Err(error) => Err(of_failure(address, DriverError::of(error))),
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
         )));
     }
     let answer = client.describe_time_to_live().table_name(&address.table).send().await;
-    let answer = answer.map_err(|error| of_failure(address, Failure::of(error)))?;
+    let answer = answer.map_err(|error| of_failure(address, DriverError::of(error)))?;
     let Some(found) = answer.time_to_live_description else { return Ok(()) };
     match (found.time_to_live_status, found.attribute_name) {
         (None | Some(TimeToLiveStatus::Disabled), _) => Ok(()),
@@ -183,9 +183,9 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
 
 /// Describes the table; `None` if it does not exist.
 async fn look(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
-    match client.describe_table().table_name(&address.table).send().await.map_err(Failure::of) {
+    match client.describe_table().table_name(&address.table).send().await.map_err(DriverError::of) {
         Ok(answer) => Ok(answer.table),
-        Err(Failure::NoTable(_)) => Ok(None),
+        Err(DriverError::NoTable(_)) => Ok(None),
         Err(failure) => Err(of_failure(address, failure)),
     }
 }
@@ -224,27 +224,27 @@ fn replicated_to(table: &TableDescription) -> Option<String> {
 }
 
 /// The error of opening if a request failed.
-fn of_failure(address: &Address, failure: Failure) -> OpenError {
+fn of_failure(address: &Address, failure: DriverError) -> OpenError {
     let (place, region) = (address.place(), &address.region);
     match failure {
-        Failure::NotSent(cause) => OpenError::passing(format!(
+        DriverError::NotSent(cause) => OpenError::passing(format!(
             "no answer from {place}: check the region, the endpoint and the network ({cause})"
         )),
-        Failure::NoCredentials(said) => no_credentials(&said),
-        Failure::Credentials(said) => OpenError::refused(format!(
+        DriverError::NoCredentials(said) => no_credentials(&said),
+        DriverError::Credentials(said) => OpenError::refused(format!(
             "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that \
              the account uses region {region} ({said})"
         )),
         // The message says what to do.
-        Failure::Denied(_) => OpenError::refused(failure.to_string()),
-        Failure::NoTable(_) => no_table(address),
-        Failure::Refused(said) => {
+        DriverError::Denied(_) | DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
+        DriverError::NoTable(_) => no_table(address),
+        DriverError::Refused(said) => {
             OpenError::refused(format!("{place} refuses the request, and may not be DynamoDB: {said}"))
         }
-        Failure::Throttled(said)
-        | Failure::Conflict(said)
-        | Failure::Global(said)
-        | Failure::Unanswered(said) => {
+        DriverError::Throttled(said)
+        | DriverError::Conflict(said)
+        | DriverError::Global(said)
+        | DriverError::Unanswered(said) => {
             OpenError::passing(format!("{place} failed a request: {said}. Try again"))
         }
     }
@@ -284,7 +284,7 @@ fn being_created(address: &Address) -> OpenError {
 
 /// Returns the location, the billing and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
-    let answer = client.describe_table().table_name(table).send().await.map_err(Failure::of)?;
+    let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
     let description = match &answer.table {
         Some(table) => of_table(table, Description::of("DynamoDB")),
         None => Description::of("DynamoDB"),
