@@ -84,7 +84,6 @@
 
 mod address;
 mod errors;
-mod http;
 mod open;
 mod requests;
 mod rows;

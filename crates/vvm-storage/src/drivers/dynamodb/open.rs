@@ -4,11 +4,14 @@
 use super::{
     address::{Address, LoadedOnce},
     errors::DriverError,
-    http,
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-use crate::{drivers::errors::chain, opening::OpenError, sysvvm::Description};
+use crate::{
+    drivers::{address::is_on_loopback, errors::chain},
+    opening::OpenError,
+    sysvvm::Description,
+};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,
@@ -21,6 +24,14 @@ use aws_sdk_dynamodb::{
         AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableDescription,
         TableStatus, TimeToLiveStatus,
     },
+};
+use aws_smithy_http_client::{Builder as HttpBuilder, Connector, proxy::ProxyConfig, tls};
+use aws_smithy_runtime_api::client::{
+    http::{
+        HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector,
+        http_client_fn,
+    },
+    orchestrator::HttpRequest,
 };
 use std::time::Duration;
 use vvm_clock::{Clock, SystemClock};
@@ -65,7 +76,7 @@ pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> R
 async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .region(Region::new(address.region.clone()))
-        .http_client(http::client());
+        .http_client(http_client());
     if let Some(endpoint) = &address.endpoint {
         loader = loader.endpoint_url(endpoint);
     }
@@ -88,12 +99,45 @@ pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Cl
     // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
     // credentials are separate and follow the SDK's own rules.
     let configuration = Builder::from(configuration)
-        .http_client(http::client())
+        .http_client(http_client())
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .build();
     Client::from_conf(configuration)
+}
+
+/// Makes the client of all requests, to DynamoDB and for credentials. It follows the proxy variables of the environment,
+/// as the SDK's own does, but not for loopback: a proxy on another machine would reach its own.
+fn http_client() -> SharedHttpClient {
+    let (loopback, others) = (with(ProxyConfig::disabled()), with(ProxyConfig::from_env()));
+    http_client_fn(move |settings, components| {
+        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
+        SharedHttpConnector::new(ByPlace { loopback: connector(&loopback), others: connector(&others) })
+    })
+}
+
+fn with(proxy: ProxyConfig) -> SharedHttpClient {
+    let provider = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc);
+    HttpBuilder::new().build_with_connector_fn(move |settings, components| {
+        let mut connector = Connector::builder().tls_provider(provider.clone()).proxy_config(proxy.clone());
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    })
+}
+
+#[derive(Debug)]
+struct ByPlace {
+    loopback: SharedHttpConnector,
+    others: SharedHttpConnector,
+}
+
+impl HttpConnector for ByPlace {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connector = if is_on_loopback(request.uri()) { &self.loopback } else { &self.others };
+        connector.call(request)
+    }
 }
 
 /// The interval between looks at a table that is being created.
