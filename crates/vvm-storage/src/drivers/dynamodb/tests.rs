@@ -188,7 +188,7 @@ async fn table_that_is_not_active_is_refused() {
 }
 
 #[tokio::test]
-async fn time_to_live_is_refused_until_it_is_disabled() {
+async fn time_to_live_of_records_is_refused_until_it_is_disabled() {
     for status in ["ENABLING", "ENABLED", "DISABLING"] {
         let error = refused(move |operation, _| match operation {
             "DescribeTimeToLive" => Some((
@@ -202,6 +202,13 @@ async fn time_to_live_is_refused_until_it_is_disabled() {
         .await;
         assert!(error.to_string().contains("time to live on attribute `epoch`"), "{status}: {error}");
     }
+    // Items of elections do not have this attribute.
+    const OTHER: &str = r#"{"TimeToLiveStatus":"ENABLED","AttributeName":"something_else"}"#;
+    let (_server, _storage) = opened(|operation, _| match operation {
+        "DescribeTimeToLive" => ok(&format!(r#"{{"TimeToLiveDescription":{OTHER}}}"#)),
+        _ => active(operation),
+    })
+    .await;
 }
 
 #[tokio::test]
