@@ -95,6 +95,8 @@ mod kubeconfig;
 mod names;
 mod open;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "testing")]
 pub use rows::decodes;
