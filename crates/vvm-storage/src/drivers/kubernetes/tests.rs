@@ -10,7 +10,7 @@ use crate::{
 use bytes::Bytes;
 use ielections::WriteError;
 use std::{
-    io::Write as _,
+    fs,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,6 +25,7 @@ struct Server {
     /// Head and body of each.
     requests: Arc<Mutex<Vec<String>>>,
     reply: Arc<Mutex<Reply>>,
+    token: NamedTempFile,
     config: NamedTempFile,
 }
 
@@ -60,15 +61,17 @@ impl Server {
             says.lock().unwrap().clone()
         });
         let scripted = scripted.await;
-        let mut config = NamedTempFile::new().unwrap();
+        let (token, config) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+        fs::write(token.path(), "t").unwrap();
         let text = format!(
             "current-context: a\nclusters: [{{name: a, cluster: {{server: \"{}\"}}}}]\n\
              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
-             users: [{{name: a, user: {{token: t}}}}]",
-            scripted.endpoint
+             users: [{{name: a, user: {{tokenFile: \"{}\"}}}}]",
+            scripted.endpoint,
+            token.path().display()
         );
-        config.write_all(text.as_bytes()).unwrap();
-        Self { scripted, requests, reply, config }
+        fs::write(config.path(), text).unwrap();
+        Self { scripted, requests, reply, token, config }
     }
 
     async fn open(&self) -> LeaseStorage {
@@ -149,18 +152,24 @@ async fn refusals_are_not_applied_and_not_sent_twice() {
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
 }
 
-/// The certificate of a connection may have expired.
+/// The certificate of a connection, or the token that was read, may have expired.
 #[tokio::test]
-async fn request_after_a_refused_login_has_a_connection_of_its_own() {
+async fn request_after_a_refused_login_has_its_own_connection_and_reads_the_token_again() {
     let server = Server::start().await;
     let storage = server.open().await;
-    for (code, reason, connections) in
-        [(403, "Forbidden", 1), (401, "Unauthorized", 1), (401, "Unauthorized", 2), (404, "NotFound", 3)]
-    {
+    fs::write(server.token.path(), "renewed").unwrap();
+    for (code, reason, connections, token) in [
+        (403, "Forbidden", 1, "t"),
+        (401, "Unauthorized", 1, "t"),
+        (401, "Unauthorized", 2, "renewed"),
+        (404, "NotFound", 3, "renewed"),
+    ] {
         server.will(status(code, reason));
         // Only the last answer is one of a Lease.
         let _answer = storage.read(&slot()).await;
         assert_eq!(server.scripted.connected(), connections, "{code}");
+        let asked = server.requests().remove(0);
+        assert!(asked.contains(&format!("authorization: Bearer {token}\n")), "{code}: {asked}");
     }
 }
 
