@@ -1,7 +1,15 @@
-//! What a handle refuses, and members that are down.
+//! What a handle refuses, members that are down, and watches as hints.
 
-use super::{TTL, VACANT, driver::many_create, entry, fresh, refused, slot_of, url};
+use super::{
+    TTL, VACANT,
+    driver::many_create,
+    entry, fresh,
+    hint_suite::{Scene, hints_suite},
+    refused, slot_of, url,
+};
 use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
+
+hints_suite!(url(&fresh("etcd")));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
