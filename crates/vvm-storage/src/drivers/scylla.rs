@@ -45,7 +45,7 @@
 //! | `tls_ca=path` | TLS 1.2 or 1.3; one of these authorities (PEM) must have signed the nodes' certificates |
 //! | `tls_certificate=path`, `tls_key=path` | the client's certificate (PEM; the key without a passphrase) |
 //! | `tls_name=name` | the name in the nodes' certificates; `*` accepts any. Default: the node's address |
-//! | `replication=3`, `replication=dc1:3,dc2:3` | for a keyspace that [`init_storage`](crate::init_storage) creates |
+//! | `replication=3` | so many copies in each data centre, for a keyspace that [`init_storage`](crate::init_storage) creates |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s. Elections wait a tenth of the TTL at most, so more helps only with TTLs above 20 s |
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL

@@ -248,8 +248,8 @@ mod tests {
 
     /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
     #[test]
-    fn denial_ends_an_opening() {
-        for error in [DbError::AuthenticationError, DbError::Unauthorized] {
+    fn denial_or_refusal_ends_an_opening() {
+        for error in [DbError::AuthenticationError, DbError::Unauthorized, DbError::ConfigError] {
             let first_attempt = RequestAttemptError::DbError(error.clone(), String::new());
             assert_eq!(
                 of_preparing(&PrepareError::AllAttemptsFailed { first_attempt }).kind(),
