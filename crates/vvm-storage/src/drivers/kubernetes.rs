@@ -56,11 +56,11 @@
 //! | `context=name` | this context of the kubeconfig. Default: the current one |
 //! | `kubeconfig=path` | this file. A user logs in by `token`, `tokenFile` or client certificate; `exec` plug-ins, passwords, proxies and `insecure-skip-tls-verify` are refused |
 //! | `server=https://host:6443` | this server instead of the one that is configured |
-//! | `service_account=path` | a folder with `token` and `ca.crt`. Default: where Kubernetes mounts the service account. A token is read again after a minute, and after it was refused |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting |
 //!
 //! The kubeconfig is read once, because it may name another cluster later. The files that it names are read for
-//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request.
+//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request. The token
+//! of a file, or of a service account, is read again after a minute, and after it was refused.
 //!
 //! **Rights.** `get`, `create`, `update` and `watch` on leases of `coordination.k8s.io` in the namespace:
 //! `packaging/kubernetes/base/rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks
