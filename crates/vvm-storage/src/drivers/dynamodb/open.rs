@@ -326,7 +326,7 @@ fn being_created(address: &Address) -> OpenError {
     OpenError::passing(format!("table `{}` is being created: try again in a few seconds", address.table))
 }
 
-/// Returns the location, the billing and the protection of a table.
+/// Returns the location and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
     let description = match &answer.table {
@@ -353,22 +353,6 @@ fn of_table(table: &TableDescription, mut description: Description) -> Descripti
     if let Some(arn) = table.table_arn() {
         description = description.with("table", arn);
     }
-    if let Some(status) = table.table_status() {
-        description = description.with("status", status.as_str().to_lowercase());
-    }
-    // Old tables have no billing mode.
-    let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
-    let units = table.provisioned_throughput().map(|units| {
-        let unit = |units: Option<i64>| units.unwrap_or_default();
-        (unit(units.read_capacity_units()), unit(units.write_capacity_units()))
-    });
-    description = description.with(
-        "billing",
-        match (mode, units) {
-            (Some(BillingMode::PayPerRequest), _) | (_, None) => "per request".to_owned(),
-            (_, Some((reads, writes))) => format!("provisioned, {reads} read and {writes} write units"),
-        },
-    );
     if table.deletion_protection_enabled() == Some(true) {
         return description.with("deletion protection", "on");
     }
@@ -381,29 +365,14 @@ fn of_table(table: &TableDescription, mut description: Description) -> Descripti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aws_sdk_dynamodb::types::{BillingModeSummary, ProvisionedThroughputDescription, TableStatus};
 
     #[test]
-    fn billing_and_protection_are_described_and_missing_protection_is_a_concern() {
-        let provisioned = ProvisionedThroughputDescription::builder()
-            .read_capacity_units(5)
-            .write_capacity_units(7)
-            .build();
-        let open = TableDescription::builder()
-            .table_status(TableStatus::Active)
-            .provisioned_throughput(provisioned)
-            .build();
-        let open = of_table(&open, Description::default());
-        assert_eq!(open.setting("status"), Some("active"));
-        assert_eq!(open.setting("billing"), Some("provisioned, 5 read and 7 write units"));
-        assert!(open.concerns[0].contains("--deletion-protection-enabled"), "{open:?}");
-        let per_request = BillingModeSummary::builder().billing_mode(BillingMode::PayPerRequest).build();
-        let kept = TableDescription::builder()
-            .billing_mode_summary(per_request)
-            .deletion_protection_enabled(true)
-            .build();
-        let kept = of_table(&kept, Description::default());
-        assert_eq!(kept.setting("billing"), Some("per request"));
-        assert_eq!(kept.concerns, Vec::<String>::new());
+    fn missing_protection_is_a_concern() {
+        let concerns = |protected| {
+            let table = TableDescription::builder().deletion_protection_enabled(protected).build();
+            of_table(&table, Description::default()).concerns
+        };
+        assert!(concerns(false)[0].contains("--deletion-protection-enabled"));
+        assert_eq!(concerns(true), Vec::<String>::new());
     }
 }
