@@ -33,10 +33,8 @@
 //! longest TTL of the name. client-go has no kill deadline: it stops its work when it notices. So two
 //! programs lead at most one at a time only if client-go's does stop.
 //!
-//! A candidate of client-go waits for as long as the record's `leaseDurationSeconds` says, from v0.27.0 on (that
-//! of Kubernetes 1.27). In all releases before, up to v0.26.15, it waits for its own `LeaseDuration`, whatever the
-//! record says. With a shorter one than our TTL it takes the Lease over while our leader works. So give it a
-//! `LeaseDuration` of at least the TTL.
+//! Releases of client-go before v0.27.0 (that of Kubernetes 1.27) wait for their own `LeaseDuration`, whatever the
+//! record says: give them at least the TTL. docs/storages/kubernetes.md has what was tried.
 //!
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
