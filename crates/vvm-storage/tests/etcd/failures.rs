@@ -79,19 +79,6 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_go_on_when_any_one_member_is_killed() {
-    let (mut scene, at, held) = Scene::held(3).await;
-    let mut held = held;
-    for number in 0..3 {
-        scene.cluster.members()[number].kill().unwrap();
-        let renewed = entry(1, held.version.write + 1, TTL);
-        scene.renew(&at, &held, &renewed).await;
-        scene.cluster.members()[number].restart().unwrap();
-        held = renewed;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn silent_member_leaves_a_write_unknown_and_others_are_asked() {
     let (mut scene, at, held) = Scene::held(3).await;
     let (mut held, mut unknown) = (held, 0);

@@ -8,7 +8,7 @@ use super::{
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
 use crate::{
-    drivers::{address::is_on_loopback, errors::chain},
+    drivers::{address::is_on_loopback, errors::described},
     opening::OpenError,
     sysvvm::Description,
 };
@@ -295,7 +295,7 @@ fn of_failure(address: &Address, failure: DriverError) -> OpenError {
 }
 
 pub(super) fn of_credentials(error: &CredentialsError) -> OpenError {
-    let said = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let said = described(error);
     match error {
         CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
             no_credentials(&said)

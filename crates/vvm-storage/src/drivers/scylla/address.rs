@@ -176,17 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn password_is_not_shown() {
-        for url in
-            ["scylla://vvm:sec/r@et@a/keyspace", "scylla://a/keyspace?user=vvm&password=sec=ret&serial=local"]
-        {
-            let error = Address::parse(url).unwrap_err().to_string();
-            assert!(error.contains("VVM_STORAGE_PASSWORD") && error.contains("a/keyspace"), "{error}");
-            assert!(!error.contains("sec") && !error.contains("ret"), "{error}");
-        }
-    }
-
-    #[test]
     fn refusal_names_the_mistake_and_the_way_out() {
         let table = [
             ("scylla:host/keyspace", "write scylla://"),
@@ -213,8 +202,8 @@ mod tests {
             ("scylla://a/keyspace?replication=dc1:3", "a number, `3`"),
         ];
         for (url, part) in table {
-            let why = parse(url).unwrap_err();
-            assert!(why.contains(part), "{url}: {why}");
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }
