@@ -188,8 +188,7 @@ fn on_dynamodb(all_cases: bool) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
 }
 
-/// Runs all cases for a cluster: on an open one, on a minority of its nodes, and on one that requires a
-/// certificate and a password.
+/// Runs all cases for a cluster: on an open one, and on one that requires a certificate and a password.
 fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
     let mut open = cluster.start(&target()).map_err(&way_out)?;
@@ -210,16 +209,6 @@ fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
         _ => None,
     };
     let place = format!("Apache Cassandra 5.0.5, {cluster}");
-    let cases = match open.nodes() {
-        [first, others @ ..] if others.len() > 1 => {
-            for node in others {
-                node.kill().map_err(|cause| format!("a node can't be killed: {cause}"))?;
-            }
-            let first = first.address().to_string();
-            cases + suites(&["scylla_minority"], &[], &[(SCYLLA, &first)])?
-        }
-        _ => cases,
-    };
     drop(open);
     let locked = Plan::of(1).locked().start(&target()).map_err(way_out)?;
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();

@@ -246,6 +246,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn missing_quorum_is_named_with_its_numbers() {
+        let missing = DbError::Unavailable { consistency: Consistency::Serial, required: 2, alive: 1 };
+        let error = DriverError::from(said(missing)).to_string();
+        assert!(error.contains("no quorum: 2 copies must answer, and the nodes of 1 are up"), "{error}");
+    }
+
     /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
     #[test]
     fn denial_or_refusal_ends_an_opening() {
