@@ -159,21 +159,6 @@ pub(super) struct StatusResponse {
     pub(super) quota: i64,
 }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct MemberListRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct MemberListResponse {
-    #[prost(message, repeated, tag = "2")]
-    pub(super) members: Vec<Member>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Member {
-    #[prost(bool, tag = "5")]
-    pub(super) is_learner: bool,
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]

@@ -1,12 +1,12 @@
 //! Opens a prefix, by the key by which a storage is known: its format, and random bytes that no other storage
 //! has. Also everything that opening refuses, and
-//! what a cluster reports about itself: version, members, and the room that is left.
+//! what a cluster reports about itself: version, and the room that is left.
 
 use super::{
     address::Address,
     connections::Connections,
     errors::DriverError,
-    messages::{MemberListRequest, MemberListResponse, StatusRequest, StatusResponse, TxnRequest},
+    messages::{StatusRequest, StatusResponse, TxnRequest},
     rows::{FORMAT, Keyspace, PROGRAM},
     session::Path,
 };
@@ -89,7 +89,6 @@ async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<B
 }
 
 const STATUS: Path = "/etcdserverpb.Maintenance/Status";
-const MEMBERS: Path = "/etcdserverpb.Cluster/MemberList";
 
 /// The quota of a server that is not configured otherwise.
 const QUOTA: i64 = 2 << 30;
@@ -97,18 +96,8 @@ const QUOTA: i64 = 2 << 30;
 pub(super) async fn describe(connections: &Connections) -> Result<Description, DriverError> {
     let status: StatusResponse = connections.call(STATUS, &StatusRequest {}).await?;
     let revision = status.header.map_or(0, |header| header.revision);
-    let mut description = Description::of(format!("etcd {}", status.version));
-    // A login may lack the right to list them.
-    let members: Result<MemberListResponse, _> = connections.call(MEMBERS, &MemberListRequest {}).await;
-    description = match members {
-        Ok(list) => {
-            let voting = list.members.iter().filter(|member| !member.is_learner).count();
-            description.with("members", voting)
-        }
-        Err(error) => description.concerned(format!("the members are not known: {error}")),
-    };
     let quota = if status.quota > 0 { status.quota } else { QUOTA };
-    description = description
+    let mut description = Description::of(format!("etcd {}", status.version))
         .with("revision", revision)
         .with("database", mebibytes(status.size))
         .with("quota", mebibytes(quota) + if status.quota > 0 { "" } else { " unless configured" });
