@@ -62,7 +62,6 @@ async fn table_is_described_with_location_and_protection() {
     println!("{described:#?}");
     assert_eq!(described.software.as_deref(), Some("DynamoDB"));
     assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
-    assert!(described.setting("point-in-time recovery").is_some(), "{described:?}");
     // `init_storage` leaves the protection to the owner of the table.
     assert_eq!(described.setting("deletion protection"), Some("off"));
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
@@ -82,18 +81,14 @@ async fn refused(url: &str) -> OpenError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_table_or_one_of_another_region_is_named() {
+async fn missing_table_is_named() {
     let table = fresh("missing");
     let error = refused(&url(&table)).await;
     assert!(error.to_string().contains(&format!("there is no table `{table}`")), "{error}");
-    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    for way_out in ["vvm init-storage", "in another region"] {
+        assert!(error.to_string().contains(way_out), "{error}");
+    }
     assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
-
-    init_storage(&url(&table)).await.unwrap();
-    let elsewhere = if region() == "us-east-1" { "eu-west-1" } else { "us-east-1" };
-    let elsewhere = format!("dynamodb://{elsewhere}/{table}?endpoint={}", endpoint());
-    let error = refused(&elsewhere).await.to_string();
-    assert!(error.contains("in another region"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -329,24 +329,11 @@ fn being_created(address: &Address) -> OpenError {
 /// Returns the location and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
-    let description = match &answer.table {
-        Some(table) => of_table(table, Description::of("DynamoDB")),
-        None => Description::of("DynamoDB"),
-    };
-    // Elections do not need this permission, so it may be missing.
-    let backups = client.describe_continuous_backups().table_name(table).send().await;
-    let backups = backups.ok().and_then(|answer| {
-        let description = answer.continuous_backups_description?;
-        Some(
-            description
-                .point_in_time_recovery_description?
-                .point_in_time_recovery_status?
-                .as_str()
-                .to_lowercase(),
-        )
-    });
-    let backups = backups.unwrap_or_else(|| "unknown: needs dynamodb:DescribeContinuousBackups".to_owned());
-    Ok(description.with("point-in-time recovery", backups))
+    let description = Description::of("DynamoDB");
+    Ok(match &answer.table {
+        Some(table) => of_table(table, description),
+        None => description,
+    })
 }
 
 fn of_table(table: &TableDescription, mut description: Description) -> Description {
