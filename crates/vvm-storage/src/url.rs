@@ -130,7 +130,7 @@ impl Place<'_> {
 /// # Cancel safety
 /// Dropped, it leaves nothing open.
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    #[cfg(not(any(feature = "kubernetes", feature = "mem", feature = "object-store")))]
+    #[cfg(not(any(feature = "mem", feature = "object-store")))]
     drop(clock);
     let place = parse(url)?;
     match place.scheme.feature {
@@ -151,14 +151,14 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         #[cfg(feature = "kubernetes")]
         "kubernetes" => {
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
-            Ok(Arc::new(crate::cells::Cells::new(leases, clock)))
+            Ok(Arc::new(crate::cells::Cells::new(leases)))
         }
         #[cfg(feature = "dynamodb")]
         "dynamodb" => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open(url, Arc::clone(&clock)).await?;
-            Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
+            let cells = crate::objects::ObjectCells::open(url, clock).await?;
+            Ok(Arc::new(crate::cells::Cells::new(cells)))
         }
         _ => Err(place.not_in_this_build()),
     }
@@ -183,13 +183,13 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
         }
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open_to_look(url, Arc::clone(&clock)).await?;
-            Ok(Arc::new(crate::cells::Cells::to_look(cells, clock)))
+            let cells = crate::objects::ObjectCells::open_to_look(url, clock).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(cells)))
         }
         #[cfg(feature = "kubernetes")]
         "kubernetes" => {
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
-            Ok(Arc::new(crate::cells::Cells::to_look(leases, clock)))
+            Ok(Arc::new(crate::cells::Cells::to_look(leases)))
         }
         _ => open(url, clock).await,
     }
