@@ -4,22 +4,24 @@ use crate::{ANYWHERE, File, entry, slot, vacant};
 use ielections::WriteError;
 use std::{
     env,
+    ffi::OsStr,
     io::{BufRead, BufReader, Lines},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
 };
 use vvm_storage::{Done, Step, SysVvmStorage, sqlite::SqliteStorage};
 
-/// The file and the role of a process that a test started. Unset in the test itself.
+/// The file of a process that a test started. Unset in the test itself.
 const FILE: &str = "VVM_STORAGE_TEST_FILE";
-const NUMBER: &str = "VVM_STORAGE_TEST_NUMBER";
 
-/// Starts the test of this name once more, in a process of its own.
-fn start(test: &str, file: &File, number: u8) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+/// Starts [`process_renews`] once more, in a process of its own, by a program with these arguments before it.
+fn start(program: &[&str], file: &File) -> Child {
+    let this = env::current_exe().unwrap();
+    let mut command = program.iter().map(OsStr::new).chain([this.as_os_str()]);
+    Command::new(command.next().unwrap())
+        .args(command)
+        .args(["--exact", "processes::process_renews", "--nocapture"])
         .env(FILE, &file.path)
-        .env(NUMBER, number.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -35,28 +37,27 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().unwrap()).lines()
 }
 
-/// Returns the file and the number of a started process, or else a new file for this test.
-fn place() -> (Option<File>, PathBuf, u8) {
-    match (env::var_os(FILE), env::var(NUMBER)) {
-        (Some(path), Ok(number)) => (None, path.into(), number.parse().unwrap()),
-        _ => {
-            let file = File::fresh();
-            let path = file.path.clone();
-            (Some(file), path, 0)
-        }
-    }
-}
-
-/// Renews until its process is killed, and prints each answer.
+/// Renews until its process is killed or a write fails, and prints each answer. A few times if no test started it.
 #[tokio::test]
-async fn process_renews_until_it_is_killed() {
-    let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
+async fn process_renews() {
+    let started = env::var_os(FILE).map(PathBuf::from);
+    let own = started.is_none().then(File::fresh);
+    let path = started.as_ref().or(own.as_ref().map(|file| &file.path)).unwrap();
+    let storage = SqliteStorage::open(path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
     assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
-    while file.is_none() || held.version.write < 10 {
+    while started.is_some() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        assert_eq!(storage.commit(slot(), Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
+        match storage.commit(slot(), Step::renew(&held, &renewed)).await {
+            Ok(outcome) => assert_eq!(outcome, Done::Applied),
+            Err(error) => {
+                assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
+                // Reads still work, and show one of the two records.
+                let stands = storage.read(slot()).await.unwrap();
+                assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
+                return println!("failed {}", renewed.version.write);
+            }
+        }
         held = renewed;
         println!("answered {}", held.version.write);
     }
@@ -67,7 +68,7 @@ async fn process_renews_until_it_is_killed() {
 async fn killed_process_loses_no_answered_write() {
     for enough in [1, 20, 100] {
         let file = File::fresh();
-        let mut child = start("processes::process_renews_until_it_is_killed", &file, 1);
+        let mut child = start(&[], &file);
         let mut lines = lines_of(&mut child);
         let mut answered = 0;
         while answered < enough {
@@ -86,43 +87,13 @@ async fn killed_process_loses_no_answered_write() {
     }
 }
 
-/// Renews until a write fails, and prints its number.
-#[tokio::test]
-async fn process_renews_until_the_disk_is_full() {
-    let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
-    let mut held = entry(1);
-    assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
-    while file.is_none() || held.version.write < 10 {
-        let renewed = held.renewed(held.version.next());
-        match storage.commit(slot(), Step::renew(&held, &renewed)).await {
-            Ok(outcome) => assert_eq!(outcome, Done::Applied),
-            Err(error) => {
-                assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
-                // Reads still work, and show one of the two records.
-                let stands = storage.read(slot()).await.unwrap();
-                assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
-                return println!("failed {}", renewed.version.write);
-            }
-        }
-        held = renewed;
-    }
-}
-
 #[test]
 fn failed_commit_is_unknown_and_leaves_the_database_intact() {
     const HALF_KIB_BLOCKS: u32 = 128;
     let file = File::fresh();
     // A limit on the size of files replaces a full disk. Its signal is ignored.
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("trap '' XFSZ; ulimit -f {HALF_KIB_BLOCKS}; exec \"$0\" \"$@\"")])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", "processes::process_renews_until_the_disk_is_full", "--nocapture"])
-        .env(FILE, &file.path)
-        .env(NUMBER, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let limited = format!("trap '' XFSZ; ulimit -f {HALF_KIB_BLOCKS}; exec \"$0\" \"$@\"");
+    let mut child = start(&["sh", "-c", &limited], &file);
     let mut lines = lines_of(&mut child);
     let failed = next_number(&mut lines, "failed ").unwrap();
     assert_eq!(next_number(&mut lines, "failed "), None);
