@@ -300,9 +300,11 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
 pub fn has_password(url: &str) -> bool {
     match parse(url) {
         #[cfg(feature = "postgres")]
-        Ok(place) if place.scheme.feature == "postgres" => crate::postgres::has_password(url),
+        Ok(place) if place.scheme.feature == "postgres" => {
+            crate::postgres::PostgresStorage::has_password(url)
+        }
         #[cfg(feature = "mysql")]
-        Ok(place) if place.scheme.feature == "mysql" => crate::mysql::has_password(url),
+        Ok(place) if place.scheme.feature == "mysql" => crate::mysql::MySqlStorage::has_password(url),
         _ => false,
     }
 }

@@ -88,7 +88,6 @@ mod open;
 mod protocol;
 mod rows;
 
-pub(crate) use address::has_password;
 #[cfg(feature = "testing")]
 pub use protocol::decodes;
 

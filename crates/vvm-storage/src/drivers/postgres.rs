@@ -119,5 +119,4 @@ mod rows;
 mod session;
 mod statement;
 
-pub(crate) use address::has_password;
 pub use driver::PostgresStorage;

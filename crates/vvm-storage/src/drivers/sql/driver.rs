@@ -79,6 +79,13 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         created
     }
 
+    /// Whether the URL has a password. An empty one (`user:@host`) is none, and says so whatever the environment has.
+    pub(crate) fn has_password(url: &str) -> bool {
+        let server = S::parse(url).ok();
+        let password = server.as_ref().and_then(|server| server.address().password.as_ref());
+        password.is_some_and(|password| !password.0.is_empty())
+    }
+
     pub(in crate::drivers) fn connections(&self) -> &Connections<S, S::Session> {
         &self.connections
     }
