@@ -164,9 +164,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     }
 }
 
-/// Opens the storage as [`open`] does; read-only if this user may not write the database. Then every write
-/// fails with `Fatal`. An SQLite file can be opened read-only while a candidate has it open. The other
-/// databases check rights when they are written.
+/// Opens the storage as [`open`] does, for a process that only looks: it writes nothing where a candidate would.
 ///
 /// # Errors
 /// As [`open`].
@@ -176,11 +174,6 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => {
-            let (path, options) = (place.path.as_ref(), place.options());
-            Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path, options).await?))
-        }
         #[cfg(feature = "object-store")]
         "object-store" => {
             let cells = crate::objects::ObjectCells::open_to_look(url, clock).await?;

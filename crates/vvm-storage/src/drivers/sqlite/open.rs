@@ -13,11 +13,10 @@ use super::{
     rows::{Origin, Rows, SCHEMA},
 };
 use crate::{opening::OpenError, sysvvm::Provenance};
-use error::{of_sqlite, only_while_in_use, read_only_file, refused};
+use error::{of_sqlite, read_only_file, refused};
 use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use rustix::fs::{Access, access};
 use std::{
     fs::{File, Permissions},
     io,
@@ -111,36 +110,6 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, Obstac
     open_on(path, options, FileSystem::of)
 }
 
-/// Opens the database as [`open`] does; read-only if this user may not write.
-///
-/// A reader needs the log and the log's index, too, and can't create them. It locks the index as every reader
-/// does, and writers respect that.
-pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
-    match open(path, options) {
-        Err(Obstacle::ReadOnly(_)) => {
-            if access(path, Access::READ_OK).is_err() {
-                return Err(error::unreadable(path));
-            }
-            open_to_read(path).map_err(|obstacle| match obstacle {
-                // There is no log, or it must be recovered by a writer.
-                Obstacle::ReadOnly(_) | Obstacle::Failed(_) => only_while_in_use(path),
-                other => other,
-            })
-        }
-        outcome => outcome,
-    }
-}
-
-fn open_to_read(given: &Path) -> Result<Database, Obstacle> {
-    let path = place::absolute(given)?;
-    place::check_in_use(&path)?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = connect(&path, flags)?;
-    check_schema(&path, &connection)?;
-    ready(Location::of(given, &path, Provenance::Existing), path, connection)
-}
-
 /// [`open`], with file systems from `file_system_of`.
 fn open_on(
     given: &Path,
@@ -151,14 +120,15 @@ fn open_on(
     place::check(&path, options, file_system_of)?;
     create(&path, options);
     place::check_writable(&path)?;
-    // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = connect(&path, flags)?;
+    let sqlite = |error| of_sqlite(&path, error);
+    let connection = connect(&path).map_err(sqlite)?;
     let provenance = prepare(&path, &connection)?;
-    ready(Location::of(given, &path, provenance), path, connection)
+    // From here on the writer itself waits for locks.
+    connection.busy_timeout(Duration::ZERO).map_err(sqlite)?;
+    let location = Location::of(given, &path, provenance);
+    let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
+    let place = Place::of(path, &beside)?;
+    Ok(Database { connection, place, origin: Origin::of_this_process(), location })
 }
 
 /// One creation at a time: see [`create`].
@@ -176,21 +146,16 @@ fn create(path: &Path, options: OpenOptions) {
     let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(options.mode())));
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Obstacle> {
-    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.busy_timeout(ATTEMPT_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(connection)
-    });
-    opened.map_err(|error| of_sqlite(path, error))
-}
-
-fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, Obstacle> {
-    // From here on the writer itself waits for locks.
-    connection.busy_timeout(Duration::ZERO).map_err(|error| of_sqlite(&path, error))?;
-    let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
-    let place = Place::of(path, &beside)?;
-    Ok(Database { connection, place, origin: Origin::of_this_process(), location })
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(ATTEMPT_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
 }
 
 impl Database {
@@ -269,12 +234,6 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle>
     if is_made { Ok(Provenance::Existing) } else { make_tables(path, connection) }
 }
 
-/// Checks that a database that is opened read-only has the format that this driver writes.
-fn check_schema(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
-    let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
-    if has_tables(path, &view)? { Ok(()) } else { Err(read_only_file(path)) }
-}
-
 /// Whether it is a database of this driver; `false` if it is new. Call it within a transaction.
 fn has_tables(path: &Path, view: &Connection) -> Result<bool, Obstacle> {
     let number =
@@ -344,7 +303,7 @@ mod tests {
         assert!(matches!(open_on(&path, none, elsewhere), Err(Obstacle::Other(_))));
 
         let unknown = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        assert!(matches!(open_on(&path, none, unknown), Err(Obstacle::Failed(_))));
+        assert!(matches!(open_on(&path, none, unknown), Err(Obstacle::Other(_))));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::{
     Obstacle, OpenOptions,
-    error::{not_a_database, of_system, only_while_in_use, read_only_file, refused},
+    error::{not_a_database, of_system, read_only_file, refused},
     file_system::FileSystem,
 };
 use crate::sysvvm::{Description, Opened, Provenance};
@@ -144,15 +144,6 @@ pub(super) fn check_writable(path: &Path) -> Result<(), Obstacle> {
         Some(file) => Err(read_only_file(&file)),
         None => Ok(()),
     }
-}
-
-/// Fails unless log and index exist, so that reading creates neither.
-///
-/// SQLite deletes them when the last process closes the database. If that happens between this check and the
-/// open, the reader still creates them; that takes microseconds.
-pub(super) fn check_in_use(path: &Path) -> Result<(), Obstacle> {
-    let is_in_use = side_files(path).iter().all(|file| file.exists());
-    if is_in_use { Ok(()) } else { Err(only_while_in_use(path)) }
 }
 
 /// SQLite names log and index after the target of a symbolic link.
