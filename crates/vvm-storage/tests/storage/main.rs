@@ -16,7 +16,7 @@ mod drivers;
 mod elections_storage;
 #[cfg(feature = "kubernetes")]
 mod kubernetes_answers;
-#[cfg(all(feature = "mem", feature = "sqlite"))]
+#[cfg(feature = "mem")]
 mod requests;
 #[cfg(feature = "scylla")]
 mod scylla_strangers;
