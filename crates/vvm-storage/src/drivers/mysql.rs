@@ -99,7 +99,8 @@ use super::sql::{
     history::History,
 };
 use crate::opening::OpenError;
-use connections::{MySql, Session};
+use address::MySql;
+use connections::Session;
 use std::time::Duration;
 
 /// A handle on a database: connections of its own.

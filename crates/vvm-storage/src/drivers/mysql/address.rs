@@ -1,11 +1,16 @@
-//! `mysql://…`, taken apart.
+//! [`MySql`]: `mysql://…`, taken apart.
 
-use super::connections::MySql;
 use crate::drivers::{
     address::options,
     sql::address::{Address, no_option},
     tls::{Names, Tls, TlsFiles},
 };
+
+/// MariaDB or MySQL.
+#[derive(Debug)]
+pub struct MySql {
+    pub(super) address: Address,
+}
 
 pub(super) fn parse(url: &str) -> Result<MySql, String> {
     let (mut address, text) = Address::parse(url, ["mysql", "mariadb"], 3306)?;

@@ -1,7 +1,7 @@
-//! [`MySql`]: how a connection to a server is made, and which servers are used.
+//! How a connection to a server is made, and which servers are used.
 
 use super::{
-    address,
+    address::{self, MySql},
     protocol::{Greeting, Wire},
 };
 use crate::{
@@ -61,12 +61,6 @@ const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, 
 /// Settings of a running server can be changed, so each write compares them.
 const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
     AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
-
-/// MariaDB or MySQL.
-#[derive(Debug)]
-pub struct MySql {
-    pub(super) address: Address,
-}
 
 impl Server for MySql {
     type Session = Session;

@@ -1,7 +1,8 @@
 //! Whether the tables are there and ours, and what a server reports about itself: version, durability, replicas.
 
 use super::{
-    connections::{MySql, Session, settings},
+    address::MySql,
+    connections::{Session, settings},
     rows::TABLES,
 };
 use crate::{

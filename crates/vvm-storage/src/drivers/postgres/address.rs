@@ -1,6 +1,5 @@
-//! `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
+//! [`Postgres`]: `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
 
-use super::connections::Postgres;
 use crate::{
     drivers::{
         address::{Host, Password, decoded, options, read_passwords},
@@ -15,6 +14,15 @@ use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
 };
+
+/// PostgreSQL.
+#[derive(Debug)]
+pub struct Postgres {
+    pub(super) address: Address,
+    /// As servers show it.
+    pub(super) application_name: String,
+    pub(super) channel_binding: ChannelBinding,
+}
 
 impl Postgres {
     /// Takes an option of PostgreSQL's own library that means here what it means there. Refuses those that

@@ -1,6 +1,9 @@
-//! [`Postgres`]: how a connection to a server is made, and which servers are used.
+//! How a connection to a server is made, and which servers are used.
 
-use super::{address, session::Session};
+use super::{
+    address::{self, Postgres},
+    session::Session,
+};
 use crate::{
     drivers::{
         address::{Host, unreachable},
@@ -19,19 +22,10 @@ use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use std::sync::Arc;
 use tokio_postgres::{
     Config,
-    config::{ChannelBinding, SslMode, TargetSessionAttrs},
+    config::{SslMode, TargetSessionAttrs},
     error::SqlState,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
-
-/// PostgreSQL.
-#[derive(Debug)]
-pub struct Postgres {
-    pub(super) address: Address,
-    /// As servers show it.
-    pub(super) application_name: String,
-    pub(super) channel_binding: ChannelBinding,
-}
 
 impl Server for Postgres {
     type Session = Session;

@@ -1,6 +1,6 @@
 //! Whether the schema is there and ours, and what a server reports about itself: version, durability, standbys.
 
-use super::{connections::Postgres, session::Session};
+use super::{address::Postgres, session::Session};
 use crate::{
     drivers::sql::{
         answer::Answer,

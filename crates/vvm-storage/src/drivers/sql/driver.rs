@@ -4,15 +4,12 @@ use super::{
     answer::{Answer, Row},
     connections::Connections,
     errors::{Damaged, DriverError},
-    history::{Compared, History},
+    history::{Clocks, Compared, History},
     open::{self, Opening},
     rows,
 };
 use crate::{
-    drivers::{
-        clocks::Clocks,
-        fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
-    },
+    drivers::fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
