@@ -114,11 +114,7 @@ impl Place<'_> {
 
     #[cfg(feature = "sqlite")]
     fn options(&self) -> crate::sqlite::OpenOptions {
-        let mut options = crate::sqlite::OpenOptions::new();
-        if self.allows_overlay {
-            options = options.allow_overlay();
-        }
-        if self.for_group { options.for_group() } else { options }
+        crate::sqlite::OpenOptions { allow_overlay: self.allows_overlay, for_group: self.for_group }
     }
 }
 

@@ -10,7 +10,7 @@ use vvm_storage::{
 };
 
 /// Tests run on whatever file system the temporary folder is on.
-const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
+const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
 
 /// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
 /// `/proc/PID/stat` (proc_pid_stat(5)).

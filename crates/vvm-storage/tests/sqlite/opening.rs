@@ -12,7 +12,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use vvm_storage::{OpenError, Step, SysVvmStorage, sqlite::SqliteStorage};
+use vvm_storage::{
+    OpenError, Step, SysVvmStorage,
+    sqlite::{OpenOptions, SqliteStorage},
+};
 
 /// That the refusal says this of the path.
 #[track_caller]
@@ -295,7 +298,7 @@ async fn file_of_another_user_names_the_user_that_can_write_it() {
 
 #[tokio::test]
 async fn file_and_side_files_are_created_for_the_user_alone_or_with_the_group() {
-    for (options, mode) in [(ANYWHERE, 0o600), (ANYWHERE.for_group(), 0o660)] {
+    for (options, mode) in [(ANYWHERE, 0o600), (OpenOptions { for_group: true, ..ANYWHERE }, 0o660)] {
         let file = File::fresh();
         let storage = SqliteStorage::open(&file.path, options).await.unwrap();
         claim(&storage, 1).await;

@@ -84,14 +84,15 @@ mod sqlite {
     use super::*;
     use vvm_storage::sqlite::{OpenOptions, SqliteStorage};
 
+    const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
+
     #[tokio::test]
     async fn random_steps_do_what_decide_says() {
         for seed in 0..50 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("elections.db");
             let open = async || {
-                let options = OpenOptions::new().allow_overlay();
-                Arc::new(SqliteStorage::open(&path, options).await.unwrap()) as Arc<dyn SysVvmStorage>
+                Arc::new(SqliteStorage::open(&path, ANYWHERE).await.unwrap()) as Arc<dyn SysVvmStorage>
             };
             compare_steps(open, "payroll", seed, 60).await;
         }
@@ -100,10 +101,7 @@ mod sqlite {
     #[tokio::test]
     async fn description_has_library_journal_syncs_and_file_system() {
         let folder = tempfile::tempdir().unwrap();
-        let storage =
-            SqliteStorage::open(&folder.path().join("leader.db"), OpenOptions::new().allow_overlay())
-                .await
-                .unwrap();
+        let storage = SqliteStorage::open(&folder.path().join("leader.db"), ANYWHERE).await.unwrap();
         let described = storage.describe().await.unwrap();
         assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
         assert_eq!(described.setting("journal mode"), Some("wal"));

@@ -31,39 +31,12 @@ use vvm_clock::SystemClock;
 /// How to open a database file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OpenOptions {
-    allows_overlay: bool,
-    for_group: bool,
-}
-
-impl OpenOptions {
-    /// Refuses every file system on which candidates may not share the file. Creates the file for its user
-    /// alone (0600).
-    pub const fn new() -> Self {
-        Self { allows_overlay: false, for_group: false }
-    }
-
-    /// Accepts a file on overlayfs: the caller knows that all candidates see this overlay.
-    #[must_use]
-    pub const fn allow_overlay(mut self) -> Self {
-        self.allows_overlay = true;
-        self
-    }
-
-    /// Creates the file for its user and its group (0660). Has no effect on a file that exists.
-    #[must_use]
-    pub const fn for_group(mut self) -> Self {
-        self.for_group = true;
-        self
-    }
-
-    pub(super) fn allows_overlay(self) -> bool {
-        self.allows_overlay
-    }
-
-    /// Returns the permissions of a file that is created.
-    pub(super) fn mode(self) -> u32 {
-        if self.for_group { 0o660 } else { 0o600 }
-    }
+    /// Accept a file on overlayfs: the caller knows that all candidates see this overlay. Other file systems on
+    /// which candidates may not share the file are refused.
+    pub allow_overlay: bool,
+    /// Create the file for its user and its group (0660), and not for its user alone (0600). Has no effect on a
+    /// file that exists.
+    pub for_group: bool,
 }
 
 /// How long opening waits for a lock of another process. That process may be creating the file on a disk that
@@ -141,9 +114,10 @@ static CREATING: Mutex<()> = Mutex::new(());
 /// of this process may open the file with SQLite before the descriptor is closed here.
 fn create(path: &Path, options: OpenOptions) {
     let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
-    let created = File::options().write(true).create_new(true).mode(options.mode()).open(path);
+    let mode = if options.for_group { 0o660 } else { 0o600 };
+    let created = File::options().write(true).create_new(true).mode(mode).open(path);
     // Not reduced by the umask. An error is not reported: opening fails next, and says more.
-    let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(options.mode())));
+    let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(mode)));
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -284,20 +258,20 @@ fn keep_log(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
 mod tests {
     use super::*;
 
+    const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
+
     #[test]
     fn unlisted_file_system_is_refused_before_a_file_is_created() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
-        let Err(error) = open_on(&path, OpenOptions::new().allow_overlay(), |_| Ok(FileSystem::NFS)) else {
-            panic!("opened on NFS")
-        };
+        let Err(error) = open_on(&path, ANYWHERE, |_| Ok(FileSystem::NFS)) else { panic!("opened on NFS") };
         let error = OpenError::from(error);
         assert!(error.to_string().contains("is on NFS, where locks"), "{error}");
         assert!(error.to_string().contains("ext4"), "{error}");
         assert!(!path.exists());
 
         // An existing file counts, not its folder: they may be on different file systems.
-        let none = OpenOptions::new();
+        let none = OpenOptions::default();
         drop(open_on(&path, none, |_| Ok(FileSystem::EXT4)).unwrap());
         let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
         assert!(matches!(open_on(&path, none, elsewhere), Err(Obstacle::Other(_))));
@@ -311,7 +285,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         let on_overlay = |options| open_on(&path, options, |_| Ok(FileSystem::OVERLAY));
-        let Err(error) = on_overlay(OpenOptions::new()) else { panic!("opened on overlayfs") };
+        let Err(error) = on_overlay(OpenOptions::default()) else { panic!("opened on overlayfs") };
         let error = OpenError::from(error);
         for part in
             [path.to_str().unwrap(), "is on overlayfs", "a volume or a bind mount", "`?allow=overlay`"]
@@ -319,7 +293,7 @@ mod tests {
             assert!(error.to_string().contains(part), "{error}");
         }
         assert!(!path.exists());
-        drop(on_overlay(OpenOptions::new().allow_overlay()).unwrap());
-        assert!(matches!(on_overlay(OpenOptions::new()), Err(Obstacle::Other(_))));
+        drop(on_overlay(ANYWHERE).unwrap());
+        assert!(matches!(on_overlay(OpenOptions::default()), Err(Obstacle::Other(_))));
     }
 }

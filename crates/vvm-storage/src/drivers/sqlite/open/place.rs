@@ -109,7 +109,7 @@ pub(super) fn check(
         return Ok(());
     }
     let why = match file_system.is_layered() {
-        true if options.allows_overlay() => return Ok(()),
+        true if options.allow_overlay => return Ok(()),
         true => format!(
             "{} is on overlayfs: at this path, each container of an image has a file of its own, so a candidate \
              in each would lead. Name a file on a volume or a bind mount; or, if all candidates see this \

@@ -21,7 +21,7 @@ fn partition(number: u32) -> Partition {
 /// A folder, which may be on overlayfs, and the database in it.
 async fn opened() -> (TempDir, SqliteStorage) {
     let folder = TempDir::new().unwrap();
-    let options = OpenOptions::new().allow_overlay();
+    let options = OpenOptions { allow_overlay: true, ..OpenOptions::default() };
     let storage = SqliteStorage::open(&folder.path().join("elections.db"), options).await.unwrap();
     (folder, storage)
 }
