@@ -303,10 +303,6 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        self.storage.shared_between_processes()
-    }
-
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
         match &step {
             Step::Settle { value } => self.settle(at, value).await,

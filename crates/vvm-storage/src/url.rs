@@ -222,8 +222,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Whether other processes can share the storage that `url` names. Unlike
-/// [`SysVvmStorage::shared_between_processes`] it needs neither an open storage nor the driver.
+/// Whether other processes can share the storage that `url` names. Needs neither an open storage nor the driver.
 ///
 /// # Errors
 /// If the URL is malformed.

@@ -104,10 +104,6 @@ impl SysVvmStorage for SqliteStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(self.location.opened())
     }

@@ -124,10 +124,6 @@ impl CellStorage for MemCells {
         CellLimits { min_ttl: Duration::from_millis(100), max_key_bytes: 2 << 10, max_cell_bytes: 4 << 20 }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         if self.closed.load(SeqCst) {
             return Err(ReadError::Fatal("closed".into()));

@@ -205,10 +205,6 @@ impl CellStorage for Handle {
         CellLimits { min_ttl: Duration::ZERO, max_key_bytes: 2 << 10, max_cell_bytes: 1 << 20 }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         let world = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cell =

@@ -300,10 +300,6 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }
