@@ -6,8 +6,6 @@
 //! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the folders is what drivers share.
 
 pub(crate) mod address;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod clocks;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 mod connections;
 #[cfg(feature = "dynamodb")]

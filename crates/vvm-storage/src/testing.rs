@@ -82,10 +82,6 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.limits()
     }
 
-    fn shared_between_processes(&self) -> bool {
-        self.0.beneath().shared_between_processes()
-    }
-
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
         self.0.commit(at, step).await
     }

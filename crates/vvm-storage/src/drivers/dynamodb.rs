@@ -169,10 +169,6 @@ impl SysVvmStorage for DynamoDbStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.location.clone(), Provenance::Existing))
     }

@@ -181,10 +181,6 @@ impl SysVvmStorage for EtcdStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }

@@ -199,10 +199,6 @@ impl CellStorage for LeaseStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         self.cell(key, false).await
     }

@@ -170,10 +170,6 @@ impl CellStorage for ObjectCells {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         let requests = self.requests()?;
         let got = requests.get(&requests.names.cell(key)).await.map_err(Failure::into_read_error)?;

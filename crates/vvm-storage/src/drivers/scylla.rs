@@ -190,10 +190,6 @@ impl SysVvmStorage for ScyllaStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.address.to_string(), Provenance::Existing))
     }

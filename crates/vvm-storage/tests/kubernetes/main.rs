@@ -26,9 +26,7 @@ mod logins;
 use std::{
     io::Write as _,
     process::{Command, Stdio},
-    sync::Arc,
 };
-use vvm_clock::SystemClock;
 use vvm_storage::{cells::Cells, kubernetes::LeaseStorage};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
@@ -82,7 +80,7 @@ fn fresh() -> String {
 }
 
 async fn open(url: &str) -> Cells<LeaseStorage> {
-    Cells::new(LeaseStorage::open(url).await.unwrap(), Arc::new(SystemClock::start().unwrap()))
+    Cells::new(LeaseStorage::open(url).await.unwrap())
 }
 
 /// One namespace for all cases.

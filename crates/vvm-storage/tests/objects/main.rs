@@ -48,8 +48,7 @@ fn fresh() -> String {
 }
 
 async fn opened(url: &str) -> Cells<ObjectCells> {
-    let clock = Arc::new(SystemClock::start().unwrap());
-    Cells::new(ObjectCells::open(url, clock.clone()).await.unwrap(), clock)
+    Cells::new(ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap())
 }
 
 /// One prefix for all cases. Races the server once.
