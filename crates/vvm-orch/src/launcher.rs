@@ -10,10 +10,9 @@ use crate::{
     state::{EndedEarly, Joined, State, caught},
 };
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 
 pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<State<K>>,
@@ -21,8 +20,6 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) candidacy: Candidacy<K>,
     pub(crate) services: Vec<Planned<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) start_timeout: Option<Duration>,
 }
 
 /// The parts to stop after a slot was acquired.
@@ -38,7 +35,7 @@ impl<K: Key> Launcher<K> {
     pub(crate) const NAME: &str = "vvm launcher";
 
     pub(crate) async fn run(self) -> Option<Launched> {
-        let Self { state, elections, candidacy, services, spawn, clock, start_timeout } = self;
+        let Self { state, elections, candidacy, services, spawn } = self;
         let acquired = tokio::select! {
             biased;
             // Dropping the acquisition withdraws the candidacy.
@@ -60,32 +57,16 @@ impl<K: Key> Launcher<K> {
                 return Some(launched);
             }
             let (hosted, ready) = service.start(slot.clone(), standing.clone(), Arc::clone(&state), &*spawn);
-            let name = hosted.name();
             launched.services.push(hosted);
             tokio::select! {
                 biased;
                 () = state.stopping() => {}
                 // If it will never be ready, its task has reported why.
                 _ = ready => {}
-                after = timed_out(&clock, start_timeout) => {
-                    // The report stops the VVM, which cancels the service and waits for it.
-                    state.report(Problem::StartTimedOut { service: name, after });
-                }
             }
         }
         state.services_are_ready(Leading { slot, standing });
         Some(launched)
-    }
-}
-
-/// Waits until the limit has passed, and returns it. Without a limit it waits for ever.
-async fn timed_out(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            clock.sleep(limit).await;
-            limit
-        }
-        None => pending().await,
     }
 }
 

@@ -6,7 +6,6 @@ use std::{
     error::Error,
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -130,14 +129,6 @@ pub enum Problem {
         /// Its error.
         #[source]
         cause: Failure,
-    },
-    /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
-    #[error("service {service} was not ready after {}", vvm_clock::Span(*after))]
-    StartTimedOut {
-        /// The service's name.
-        service: Arc<str>,
-        /// The limit.
-        after: Duration,
     },
     /// A service ended although it was not stopped.
     #[error("service {service} ended by itself{}", cause(failure))]
