@@ -1,6 +1,7 @@
-//! [`Launcher`]: campaigns, starts the monitor, then starts the services one after the other.
+//! [`Launcher`]: campaigns, then starts the services one after the other.
 //!
-//! It ends when the services are ready or the VVM stops, and passes the result to the shutdowner.
+//! It ends when the services are ready, the leadership is lost or the VVM stops, and passes the result to the
+//! shutdowner.
 //!
 //! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
 //! service starts, it cancels the start and waits for it (I6).
@@ -27,7 +28,6 @@ pub(crate) struct Launcher<K: Key> {
 pub(crate) struct Launched {
     /// In the order of their start. The last one may still be starting, or may have failed to start.
     pub(crate) services: Vec<Hosted>,
-    pub(crate) monitor: Monitor,
     pub(crate) leadership: Leadership,
 }
 
@@ -50,8 +50,7 @@ impl<K: Key> Launcher<K> {
             }
         };
         let standing = leadership.standing().clone();
-        let monitor = Monitor::start(standing.clone(), Arc::clone(&state), &*spawn);
-        let mut launched = Launched { services: Vec::with_capacity(services.len()), monitor, leadership };
+        let mut launched = Launched { services: Vec::with_capacity(services.len()), leadership };
         for service in services {
             if state.is_stopping() {
                 return Some(launched);
@@ -61,44 +60,14 @@ impl<K: Key> Launcher<K> {
             tokio::select! {
                 biased;
                 () = state.stopping() => {}
+                // The shutdowner reports it.
+                _ = standing.lost() => return Some(launched),
                 // If it will never be ready, its task has reported why.
                 _ = ready => {}
             }
         }
         state.services_are_ready(Leading { slot, standing });
         Some(launched)
-    }
-}
-
-/// The monitor's task.
-#[derive(Debug)]
-pub(crate) struct Monitor {
-    stop: CancellationToken,
-    ended: Joined<()>,
-}
-
-impl Monitor {
-    pub(crate) const NAME: &str = "vvm leadership monitor";
-
-    pub(crate) fn start<K: Key>(standing: Standing, state: Arc<State<K>>, spawn: &dyn Spawn) -> Self {
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        let ended = Joined::spawn(spawn, Self::NAME, async move {
-            let loss = tokio::select! {
-                biased;
-                loss = standing.lost() => loss,
-                () = stopping.cancelled() => return,
-            };
-            state.report(Problem::Lost(loss));
-        });
-        Self { stop, ended }
-    }
-
-    /// Stops the task, and waits for its end. Call it before the release, which the standing counts as a
-    /// loss.
-    pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
-        self.stop.cancel();
-        self.ended.join().await
     }
 }
 

@@ -1,14 +1,14 @@
-//! [`Shutdowner`]: waits until the VVM stops, and stops its parts in the reverse order of their start:
-//! launcher, services, monitor, leadership, elections.
+//! [`Shutdowner`]: waits until the VVM stops or loses its leadership, and stops its parts in the reverse order of
+//! their start: launcher, services, leadership, elections.
 
 use crate::{
     Problem,
-    launcher::{Hosted, Launched, Launcher, Monitor, Proof},
+    launcher::{Hosted, Launched, Launcher, Proof},
     state::{EndedEarly, Joined, State, caught},
 };
 use futures_util::{FutureExt, future::Shared};
 use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
 pub(crate) struct Shutdowner<K: Key> {
@@ -30,7 +30,7 @@ impl<K: Key> Shutdowner<K> {
     }
 
     async fn shut_down(mut self) {
-        // The launcher ends when the services are ready or the VVM stops.
+        // The launcher ends when the services are ready, the leadership is lost or the VVM stops.
         match self.launched.join().await {
             Ok(Some(launched)) => self.stop(launched).await,
             Ok(None) => {}
@@ -41,25 +41,35 @@ impl<K: Key> Shutdowner<K> {
     }
 
     async fn stop(&self, launched: Launched) {
-        self.state.stopping().await;
-        let Launched { services, monitor, leadership } = launched;
+        let Launched { services, leadership } = launched;
+        let standing = leadership.standing().clone();
         let stopping = Stopping {
             state: &self.state,
             clock: &self.clock,
             stop_timeout: self.stop_timeout,
             timing: self.timing,
         };
-        // Renewals continue meanwhile.
-        let leadership = stopping.stop(services, leadership).await;
-        if let Err(early) = monitor.stop().await {
-            self.state.report(Problem::broken(Monitor::NAME, early));
-        }
+        let stopped = async {
+            self.state.stopping().await;
+            // Renewals continue meanwhile.
+            stopping.stop(services, leadership).await
+        };
+        let lost = async {
+            self.state.report(Problem::Lost(standing.lost().await));
+            pending::<Infallible>().await
+        };
+        let leadership = tokio::select! {
+            biased;
+            never = lost => match never {},
+            // From here on the release counts as a loss, too.
+            leadership = stopped => leadership,
+        };
         if let Some(leadership) = leadership {
             let epoch = leadership.epoch();
             let outcome = leadership.release().await;
             tracing::info!(%epoch, %outcome, "the leadership was released");
             if outcome == ReleaseOutcome::StillArmed {
-                // The monitor reported it already, unless the engine ended after the monitor.
+                // It is reported already, unless the engine has ended since the services have stopped.
                 self.state.report(Problem::Lost(Loss::EngineEnded));
             }
         }

@@ -180,19 +180,19 @@ fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
     });
 }
 
-/// Cancels a token when the leadership monitor has ended.
+/// Cancels a token when a service has ended.
 #[derive(Debug)]
-struct CancelsAfterTheMonitor {
+struct CancelsAfterAService {
     end: CancellationToken,
     others: Arc<dyn Spawn>,
 }
 
-impl Spawn for CancelsAfterTheMonitor {
+impl Spawn for CancelsAfterAService {
     fn spawn(&self, name: &'static str, task: Task) {
         let end = self.end.clone();
         let and_then = async move {
             task.await;
-            if name == "vvm leadership monitor" {
+            if name == "vvm service" {
                 end.cancel();
             }
         };
@@ -201,13 +201,14 @@ impl Spawn for CancelsAfterTheMonitor {
 }
 
 #[test]
-fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
+fn end_of_the_elections_task_after_the_services_is_a_problem() {
     run(async |cluster| {
         let (process, end) = process(&cluster);
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        config.spawn = Arc::new(CancelsAfterTheMonitor { end, others: Arc::clone(&process.env.spawn) });
+        config.spawn = Arc::new(CancelsAfterAService { end, others: Arc::clone(&process.env.spawn) });
+        let services = vec![Probe::new("a", &Journal::default()).boxed()];
         let running =
-            Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, DEFAULT_ACQUISITION);
+            Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, DEFAULT_ACQUISITION);
         running.leading().await.unwrap();
         let Err(problem) = running.shutdown().await else {
             panic!("the deadline is armed, and no problem says so")
