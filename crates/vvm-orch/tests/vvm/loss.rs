@@ -38,28 +38,6 @@ fn loss_stops_the_services_at_once() {
 }
 
 #[test]
-fn loss_limits_stop_timeout_to_the_kill_deadline() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let mut process = cluster.process("leader");
-        process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).work(Act::Refuse).boxed(),
-        ]);
-        let led = running.leading().await.unwrap();
-        process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
-        // The loss remains the first problem.
-        running.problem().await;
-        let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
-        assert_eq!(cluster.clock.now(), led.standing.kill_at());
-        process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
-        assert_eq!(process.killer.fired().len(), 1);
-        assert!(cluster.record().await.is_some());
-    });
-}
-
-#[test]
 fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
     run(async |cluster| {
         let journal = Journal::default();

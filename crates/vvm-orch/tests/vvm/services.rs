@@ -1,13 +1,10 @@
-//! Services: the order of start and stop, failures, and starts that take too long or never end.
+//! Services: the order of start and stop, failures, and starts that never end.
 
 use crate::{
     rig::{Act, Cluster, Probe, TTL, run},
     tasks::Journal,
 };
-use ielections::{
-    Entry, Epoch, Holder, Incarnation, Loss, Version,
-    testing::mock::{Fault, Verb},
-};
+use ielections::testing::mock::{Fault, Verb};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem, service_fn};
@@ -221,34 +218,5 @@ fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
         assert_eq!(journal.lines().last().unwrap(), "a ends", "the others were not told");
         assert!(cluster.record().await.is_some());
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
-    });
-}
-
-#[test]
-fn shutdown_follows_a_change_of_the_record() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
-        let led = running.leading().await.unwrap();
-
-        let thief = Entry {
-            holder: Holder::new("thief").unwrap(),
-            version: Version { incarnation: Incarnation::from_bytes([9; 16]), write: 0 },
-            ttl: TTL,
-            epoch: Epoch::new(led.standing.epoch().get() + 1).unwrap(),
-        };
-        process.storage.tamper(&Cluster::key(), thief.clone()).await.unwrap();
-
-        let stolen = |problem: Problem| matches!(problem, Problem::Lost(Loss::Stolen { by }) if *by == thief);
-        assert!(stolen(running.problem().await.unwrap()));
-        // The test has not called `shutdown`.
-        journal.shows("a ends", 1).await;
-        assert!(stolen(running.shutdown().await.unwrap_err()));
-        // The VVM does not delete another leader's record.
-        assert_eq!(cluster.record().await, Some(thief));
-        // The release disarms.
-        assert_eq!(process.killer.earliest(), None);
-        process.tasks.all_end().await;
     });
 }
