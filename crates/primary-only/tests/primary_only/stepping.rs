@@ -70,16 +70,25 @@ fn step_down_before_persisted() {
 }
 
 #[test]
-fn instance_still_queued_when_the_term_ends_is_never_run() {
+fn instance_that_still_waits_when_the_term_ends_is_never_run() {
     run(async |cluster| {
-        let process = cluster.process_with("a", crate::rig::Probe::at_most(1));
+        let process = cluster.process("a");
+        process.probe.act("x", |mut cx, _| async move {
+            cx.state.insert().await?;
+            cx.state.delete().await?;
+            cx.stop.cancelled().await;
+            Err(Interrupted.into())
+        });
         let term = process.lead().await;
-        process.persisted("first").await;
-        let second = process.new_instance("second").await;
+        process.persisted("x").await;
+        cluster.sleep(1).await;
+        // The first one of this id has deleted its document, and runs on.
+        let second = process.new_instance("x").await;
+        cluster.sleep(1).await;
         term.end().await.unwrap();
         assert!(matches!(second.completed().await, Outcome::Interrupted));
         assert!(matches!(second.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
-        assert_eq!(process.probe.journal.count("second runs"), 0);
+        assert_eq!(process.probe.journal.count("x runs"), 1);
     });
 }
 
