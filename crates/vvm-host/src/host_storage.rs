@@ -11,7 +11,7 @@ use crate::{
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Standing,
-    Swap, Terms, Ttl, TtlStorage, Vacant, Version, WriteError,
+    Swap, Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc, time::Duration};
@@ -204,11 +204,11 @@ impl TtlStorage<ElectionKey> for HostStorage {
         held: &Entry,
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
-        let sent_at = self.health.renewal_is_sent(entry.version);
+        let sent_at = self.clock.now();
         let swap = self.health.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
         match &swap {
-            Swap::Swapped => self.health.renewed(sent_at),
-            Swap::Mismatch(found) => self.health.found(key, found),
+            Swap::Swapped => self.health.status.renewed(sent_at),
+            Swap::Mismatch(found) => self.health.status.saw(key, found),
         }
         Ok(swap)
     }
@@ -230,7 +230,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
 
     async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
         let found = self.health.watch(Call::Read, self.storage.get(key)).await?;
-        self.health.found(key, &found);
+        self.health.status.saw(key, &found);
         Ok(found)
     }
 
@@ -367,8 +367,6 @@ struct Seen {
     reads_failed: u32,
     writes_failed: u32,
     is_logged: bool,
-    /// The last renewal whose outcome is unknown, and when it was sent.
-    unknown: Option<(Version, Instant)>,
 }
 
 impl StorageHealth {
@@ -400,29 +398,6 @@ impl StorageHealth {
     /// renewals.
     fn counts(&self, call: Call) {
         self.status.telemetry.calls(call).inc();
-    }
-
-    /// Records what a slot contains, by a read that may show a renewal whose answer was lost.
-    fn found(&self, key: &ElectionKey, found: &Slot) {
-        let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
-        let confirmed = self.seen.lock().unknown.take_if(|(version, _)| shown(*version));
-        if let Some((_, sent_at)) = confirmed {
-            self.status.renewed(sent_at);
-        }
-        self.status.saw(key, found);
-    }
-
-    /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
-    fn renewal_is_sent(&self, version: Version) -> Instant {
-        let sent_at = self.status.clock.now();
-        self.seen.lock().unknown = Some((version, sent_at));
-        sent_at
-    }
-
-    /// Records that the renewal sent at `sent_at` is confirmed.
-    fn renewed(&self, sent_at: Instant) {
-        self.seen.lock().unknown = None;
-        self.status.renewed(sent_at);
     }
 
     fn worked(&self, call: Call) {

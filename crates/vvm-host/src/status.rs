@@ -337,11 +337,10 @@ impl HostStatus {
         }
     }
 
-    /// Records that the renewal sent at `sent_at` is confirmed.
+    /// Records that the renewal sent at `sent_at` is confirmed by its answer.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
-        self.problem.lock().write = None;
         log!(debug, event = "renewed", latency_ms = latency.as_secs_f64() * 1e3);
     }
 

@@ -291,18 +291,6 @@ fn loss_is_counted_once_and_its_reason_stays() {
 }
 
 #[test]
-fn renewal_with_lost_answer_is_counted_once_read_back_finds_it() {
-    run(async |scene| {
-        let leadership = scene.lead().await;
-        scene.storage.fail_next(Fault::LostAnswer);
-        scene.clock.sleep(Duration::from_secs(7)).await;
-        assert_eq!(scene.failures(), [("write", "unknown", 1)]);
-        assert_eq!(scene.status.telemetry.renewals.read().count, 1);
-        leadership.release().await;
-    });
-}
-
-#[test]
 fn unanswered_call_is_a_failure() {
     run(async |scene| {
         let leadership = scene.lead().await;
