@@ -35,8 +35,8 @@ pub(crate) struct HostStorage {
     pub(crate) gate: ClaimGate,
     health: StorageHealth,
     pub(crate) wakeups: LocalWakeups,
-    /// Hints of the storage before this moment wait in it.
-    next_hint_at: Mutex<Instant>,
+    /// Wake-ups and hints before this moment wait in their queues.
+    next_look_at: Mutex<Instant>,
     on_claim: Option<OnClaim>,
     /// The incarnation that `on_claim` heard last, if its record may stand.
     reported: Mutex<Option<Incarnation>>,
@@ -60,7 +60,7 @@ impl HostStorage {
             clock,
             health: StorageHealth::new(status, stop),
             wakeups,
-            next_hint_at: Mutex::new(Instant::ORIGIN),
+            next_look_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
             reported: Mutex::new(None),
         }
@@ -71,22 +71,19 @@ impl HostStorage {
     }
 
     /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
-    /// of each every [`Terms::HINT_GAP`]. Nothing depends on either
-    /// ([`SysVvmHints`](vvm_storage::SysVvmHints)).
+    /// every [`Terms::HINT_GAP`]. Nothing depends on either ([`SysVvmHints`](vvm_storage::SysVvmHints)).
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
-        let next_at = *self.next_hint_at.lock();
-        let hinted = async {
-            self.clock.sleep_until(next_at).await;
-            self.storage.hinted(&self.cluster).await;
-        };
+        let next_at = *self.next_look_at.lock();
+        self.clock.sleep_until(next_at).await;
         tokio::select! {
             biased;
             () = self.wakeups.woken() => {}
-            () = hinted => *self.next_hint_at.lock() = self.clock.now().after(Terms::HINT_GAP),
+            () = self.storage.hinted(&self.cluster) => {}
         }
+        *self.next_look_at.lock() = self.clock.now().after(Terms::HINT_GAP);
     }
 
     /// Returns the operators' requests, as they change.

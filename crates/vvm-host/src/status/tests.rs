@@ -39,8 +39,7 @@ pub(crate) fn env(clock: &Arc<dyn Clock>) -> Env {
 /// Returns what a host puts over `storage`.
 pub(crate) fn host_storage(storage: &Arc<FaultyStorage>, status: &Arc<HostStatus>) -> HostStorage {
     let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(storage).into_storage()));
-    let wakeups = LocalWakeups::disabled(Arc::clone(&status.clock));
-    HostStorage::new(storage, wakeups, Arc::clone(status), CancellationToken::new())
+    HostStorage::new(storage, LocalWakeups::disabled(), Arc::clone(status), CancellationToken::new())
 }
 
 /// Runs `task`, whose time passes in steps.
