@@ -44,6 +44,8 @@ fn double_create_instance() {
         let (one, two) = (one.unwrap(), two.unwrap());
         assert!(one.created && !two.created);
         assert!(one.handle.is(&two.handle));
+        assert!(process.found("x").await.unwrap().is(&one.handle));
+        assert!(process.found("y").await.is_none());
         one.handle.persisted().await.unwrap();
         term.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 1);

@@ -2,10 +2,7 @@
 
 use crate::rig::{Cluster, Probe, Process, Steps, depose, run};
 use futures_util::FutureExt;
-use ielections::{
-    Holder, Ttl, TtlStorage,
-    testing::mock::{Fault::Hang, Verb::ScanDocuments},
-};
+use ielections::{Holder, Ttl, TtlStorage};
 use primary_only::{Handle, Outcome, RegistryConfig, ServiceState, Unavailable};
 use serde_json::json;
 use std::time::Duration;
@@ -71,37 +68,6 @@ fn deposed_writer_shuts_the_vvm_down() {
         assert!(matches!(problem, Problem::Ended { .. } | Problem::Lost(_)), "{problem}");
         vvm.shutdown().await.unwrap_err();
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
-    });
-}
-
-#[test]
-fn shutdown_during_step_up() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        process.documents.fail_always(ScanDocuments, Hang);
-        let vvm = launch(&process);
-        process.wait_for_scans(1).await;
-        let x = "x".to_owned();
-        let (found, ended) = tokio::join!(process.service.lookup(&x), vvm.shutdown());
-        assert!(matches!(found, Err(Unavailable::NotLeader)));
-        ended.unwrap();
-        process.elections.cleanup().await;
-        process.tasks.all_end().await;
-    });
-}
-
-#[test]
-fn later_vvm_continues_with_the_same_registry() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        for _ in 0..3 {
-            let vvm = launch(&process);
-            vvm.leading().await.unwrap();
-            process.created("x").await.persisted().await.unwrap();
-            vvm.shutdown().await.unwrap();
-        }
-        assert_eq!(process.probe.journal.count("x runs"), 3);
-        assert_eq!(process.probe.journal.count("x ends"), 3);
     });
 }
 
