@@ -1,14 +1,14 @@
 //! [`Launcher`]: campaigns, then starts the services one after the other.
 //!
-//! It ends when the services are ready, the leadership is lost or the VVM stops, and passes the result to the
-//! shutdowner.
+//! It ends when the services are ready, the leadership is lost or the VVM stops. The shutdowner follows in the same
+//! task.
 //!
 //! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
 //! service starts, it cancels the start and waits for it (I6).
 
 use crate::{
     BoxError, Failure, Leading, Problem, Service, ServiceContext,
-    state::{EndedEarly, Joined, State, caught},
+    state::{State, caught},
 };
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
 use std::{fmt, sync::Arc};
@@ -32,8 +32,6 @@ pub(crate) struct Launched {
 }
 
 impl<K: Key> Launcher<K> {
-    pub(crate) const NAME: &str = "vvm launcher";
-
     pub(crate) async fn run(self) -> Option<Launched> {
         let Self { state, elections, candidacy, services, spawn } = self;
         let acquired = tokio::select! {
@@ -82,7 +80,7 @@ pub(crate) struct Planned<K> {
 pub(crate) struct Hosted {
     name: Arc<str>,
     stop: CancellationToken,
-    ended: Joined<Proof>,
+    ended: oneshot::Receiver<Proof>,
 }
 
 /// Whether the end of a service's task proves that nothing of the service runs.
@@ -112,7 +110,12 @@ impl<K: Key> Planned<K> {
         let (ready, is_ready) = oneshot::channel();
         let cx = ServiceContext { stop: stop.clone(), slot, standing };
         let run = ServiceRun { name: Arc::clone(&name), state, ended: false };
-        let ended = Joined::spawn(spawn, "vvm service", run.run(service, cx, ready));
+        let (sender, ended) = oneshot::channel();
+        let task = async move {
+            // The receiver may be gone.
+            let _ = sender.send(run.run(service, cx, ready).await);
+        };
+        spawn.spawn("vvm service", Box::pin(task));
         (Hosted { name, stop, ended }, is_ready)
     }
 }
@@ -135,12 +138,10 @@ impl Hosted {
     /// Waits for the service's task to end.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again.
+    /// It may be dropped and called again until it has returned.
     pub(crate) async fn join(&mut self) -> Proof {
-        match self.ended.join().await {
-            Ok(proof) => proof,
-            Err(EndedEarly::Panicked(_) | EndedEarly::Dropped) => Proof::None,
-        }
+        // Dropped with its task.
+        (&mut self.ended).await.unwrap_or(Proof::None)
     }
 }
 

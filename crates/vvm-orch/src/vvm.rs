@@ -4,7 +4,7 @@ use crate::{
     Leading, NotLeading, Problem, Service,
     launcher::{Launcher, Planned},
     shutdowner::Shutdowner,
-    state::{Joined, State},
+    state::State,
 };
 use ielections::{AcquireTimeout, Candidacy, Elections, Env, Holder, Key, Spawn, Terms, Timing, Ttl};
 use std::{
@@ -66,7 +66,7 @@ impl<K: Key> Vvm<K> {
         }
     }
 
-    /// Starts the VVM, and returns at once. Its tasks campaign, and start the services. Call it where
+    /// Starts the VVM, and returns at once. Its task campaigns, and starts the services. Call it where
     /// [`VvmConfig::spawn`] can start tasks.
     pub fn launch(self, ttl: Ttl, timeout: AcquireTimeout) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
@@ -80,16 +80,14 @@ impl<K: Key> Vvm<K> {
             services,
             spawn: Arc::clone(&config.spawn),
         };
-        let launched = Joined::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
         let shutdowner = Shutdowner {
             state,
-            launched,
             elections,
             clock: config.clock,
             stop_timeout: config.stop_timeout,
             timing: Timing::of(ttl),
         };
-        config.spawn.spawn(Shutdowner::<K>::NAME, Box::pin(shutdowner.run()));
+        config.spawn.spawn("vvm", Box::pin(shutdowner.run(launcher)));
         running
     }
 }
@@ -111,7 +109,7 @@ pub struct VvmConfig<K> {
     pub stop_timeout: Duration,
     /// The clock of the elections, which measures `stop_timeout`.
     pub clock: Arc<dyn Clock>,
-    /// Starts the tasks of the VVM and its services.
+    /// Starts the task of the VVM, and those of its services.
     pub spawn: Arc<dyn Spawn>,
 }
 

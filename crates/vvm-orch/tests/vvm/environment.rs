@@ -58,23 +58,10 @@ fn waits_end_on_a_runtime_that_drops_all_tasks() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = launch_on(&process, dropping_at_once(&process, None), &Journal::default());
-        let broken = |problem| matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None });
+        let broken = |problem| matches!(problem, Problem::Broken { panic: None });
         assert!(broken(running.problem().await.unwrap()));
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(_))));
         assert!(broken(running.shutdown().await.unwrap_err()));
-    });
-}
-
-#[test]
-fn dropped_launcher_is_a_problem() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let running =
-            launch_on(&process, dropping_at_once(&process, Some("vvm launcher")), &Journal::default());
-        let problem = running.problem().await.unwrap();
-        assert!(matches!(problem, Problem::Broken { task: "vvm launcher", panic: None }), "{problem:?}");
-        assert!(running.shutdown().await.is_err());
-        process.leaves_nothing(&cluster).await;
     });
 }
 
@@ -93,21 +80,21 @@ fn dropped_service_is_not_proven_to_have_stopped() {
 }
 
 #[test]
-fn dropped_shutdowner_cancels_services_and_leaves_the_deadline_armed() {
+fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
         let at = CancellationToken::new();
         let others = Arc::clone(&process.env.spawn);
-        let dropping = Dropping { only: Some("vvm shutdowner"), at: at.clone(), others };
+        let dropping = Dropping { only: Some("vvm"), at: at.clone(), others };
         let running = launch_on(&process, dropping, &journal);
         running.leading().await.unwrap();
         at.cancel();
         let Err(problem) = running.shutdown().await else { panic!() };
-        assert!(matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None }), "{problem:?}");
+        assert!(matches!(problem, Problem::Broken { panic: None }), "{problem:?}");
         journal.shows("a ends", 1).await;
         journal.shows("b ends", 1).await;
-        // The shutdowner has not joined them.
+        // It has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
     });
@@ -176,9 +163,7 @@ fn panic_in_the_shutdowner_is_a_problem_and_shutdown_returns() {
         let process = cluster.process("leader");
         let clock = Arc::new(NeverSleeps(cluster.clock.clone()));
         let problem = problem_of(&process, |config| config.clock = clock).await;
-        let Problem::Broken { task: "vvm shutdowner", panic: Some(panic) } = problem else {
-            panic!("{problem:?}")
-        };
+        let Problem::Broken { panic: Some(panic) } = problem else { panic!("{problem:?}") };
         assert_eq!(&*panic, "planted in the clock");
     });
 }

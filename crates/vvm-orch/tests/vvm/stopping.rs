@@ -152,7 +152,7 @@ fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
         let process = cluster.process("leader");
         let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
         running.leading().await.unwrap();
-        let alive = [("elections", 1), ("vvm service", 1), ("vvm shutdowner", 1)];
+        let alive = [("elections", 1), ("vvm service", 1), ("vvm", 1)];
         process.tasks.only_these_are_left(&alive).await;
         running.shutdown().await.unwrap();
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
