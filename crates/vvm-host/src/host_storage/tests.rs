@@ -129,7 +129,7 @@ async fn look_at_slots_and_requests_is_one_call() {
     let scene = Scene::of("a").await;
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
-    let reads = || scene.host.health.status.telemetry.calls(Call::Read).get();
+    let reads = || scene.host.status.telemetry.calls(Call::Read).get();
     let before = reads();
     scene.host.scan_some(&[key()], &mut [None]).await.unwrap();
     assert_eq!(scene.host.requests().borrow().pause.as_ref(), Some(&pause));
