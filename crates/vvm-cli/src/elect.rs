@@ -126,9 +126,8 @@ async fn campaign(
         exit_status = if exit_status == 0 { 1 } else { exit_status };
         reason = format!("{reason}; the on-loss hook {failure}: demote this machine by hand");
     }
-    say_text!("{name}: ended: {reason}");
-    let (event, holder) = ("concluded", holder.as_str());
-    tracing::info!(target: "vvm", event, name = name.as_str(), holder, exit_status, reason);
+    let (event, name, holder) = ("concluded", name.as_str(), holder.as_str());
+    tracing::info!(target: "vvm", event, name, holder, exit_status, reason, "{name}: ended: {reason}");
     Ok(exit_status)
 }
 

@@ -141,12 +141,10 @@ impl Ending {
             write_event("error", "concluded", self.members(name, holder, &reason));
         }
         if let Some(path) = &args.result_file {
-            let mut report = Report::new(self.outcome, name, holder);
-            report.contained(end.level);
+            let mut report = Report::new(self.outcome, self.farewell, end.level, (name, holder));
             report.reason = Some(reason);
-            report.ending(self.farewell);
             if let Some(leading) = self.leading {
-                report.leading(leading.slot, leading.epoch, leading.incarnation);
+                report.leading(leading);
             }
             if let Some(deadline) = end.deadline {
                 report.with_deadline(deadline, end.reaped_at);

@@ -3,8 +3,8 @@
 //! A regular file is replaced as a whole, and anything else is refused: a rename would turn a FIFO or a device into
 //! a regular file, and a symlink into a copy. So the rename is beside the target of a symlink.
 
-use crate::leadership::Farewell;
-use ielections::{Epoch, Holder, Incarnation};
+use crate::leadership::{Farewell, Leading};
+use ielections::Holder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
 use std::{
@@ -122,19 +122,20 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(outcome: Outcome, name: &str, holder: &Holder) -> Self {
-        Self { outcome: Some(outcome), name: name.into(), holder: holder.as_str().into(), ..Self::default() }
-    }
-
-    pub(crate) fn contained(&mut self, level: Level) {
-        self.containment = Some(level.to_string());
-    }
-
-    pub(crate) fn ending(&mut self, farewell: Farewell) {
-        match farewell {
-            Farewell::Exit(status) => self.exit_status = Some(status),
-            Farewell::DieOf(signal) => self.signal = Some(signal.as_raw()),
-        }
+    /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`.
+    pub(crate) fn new(
+        outcome: Outcome,
+        farewell: Farewell,
+        level: Level,
+        (name, holder): (&str, &Holder),
+    ) -> Self {
+        let (exit_status, signal) = match farewell {
+            Farewell::Exit(status) => (Some(status), None),
+            Farewell::DieOf(signal) => (None, Some(signal.as_raw())),
+        };
+        let (name, holder) = (name.into(), holder.as_str().into());
+        let (outcome, containment) = (Some(outcome), Some(level.to_string()));
+        Self { outcome, exit_status, signal, containment, name, holder, ..Self::default() }
     }
 
     pub(crate) fn of_worker(&mut self, ended: Ended) {
@@ -145,7 +146,7 @@ impl Report {
     }
 
     /// Adds the last leadership.
-    pub(crate) fn leading(&mut self, slot: u32, epoch: Epoch, incarnation: Incarnation) {
+    pub(crate) fn leading(&mut self, Leading { slot, epoch, incarnation }: Leading) {
         self.slot = Some(slot);
         self.epoch = Some(epoch.get());
         self.incarnation = Some(incarnation.to_string());

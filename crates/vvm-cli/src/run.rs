@@ -12,7 +12,7 @@ mod outcome;
 mod warm;
 
 use crate::{
-    announce::{self, say, say_text},
+    announce::{self, say},
     contained::{conclude, say_event},
     exit,
     leadership::{Farewell, Leading, ToGuardian},
@@ -23,7 +23,7 @@ use crate::{
 use args::OnLoss;
 pub(crate) use args::{OnExit, RunArgs};
 use command::{CommandRunner, CommandStarter};
-use control::{Control, GuardianDeadline, GuardianSilent, send_changes};
+use control::{Control, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
 use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
@@ -142,14 +142,8 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
             containment: containment.clone(),
             guardian_process,
             on_event: OnEvent::new(|event| say_event(&event)),
-            deadline: deadline.clone(),
-        }),
-        guardian_deadline: GuardianDeadline {
             deadline,
-            in_force: control.in_force.subscribe(),
-            clock: Arc::clone(&clock),
-            ttl: args.candidate.ttl,
-        },
+        }),
         control: Arc::clone(&control),
         status: host.status(),
         reporter: Arc::clone(&reporter),
@@ -165,7 +159,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     let farewell = runtime.block_on(lead_and_listen(&runner, host, warm, guardian, signals))?;
 
     reporter.part(farewell);
-    reporter.finished();
+    reporter.guardian.finished();
     let guardian = watch.end();
     if control.guardian_lapsed.is_cancelled() {
         // It does not answer, and all else is gone. (Process 1 can't be killed; it ends when it continues.)
@@ -243,10 +237,12 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
         current.set(None);
         let cause = cause(control, status, &run, ended);
         if cause.is_silent_guardian() {
-            say_text!("{}: not leading: {GuardianSilent}; waiting for it", reporter.name);
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
             let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
-            tracing::warn!(target: "vvm", event, name, holder, reason);
+            tracing::warn!(
+                target: "vvm", event, name, holder, reason,
+                "{name}: not leading: {reason}; waiting for it"
+            );
             return Next::CampaignWhen(Box::pin(listens_again(control.in_force.subscribe())));
         }
         if args.warm && matches!(cause, Cause::Problem(Problem::Ended { failure: None, .. })) {

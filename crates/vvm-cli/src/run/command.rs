@@ -3,7 +3,7 @@
 
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
-    control::{Control, GuardianDeadline},
+    control::{Control, GuardianSilent},
     health::Health,
     outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
 };
@@ -46,7 +46,6 @@ pub(super) struct CommandRunner {
     /// The options of `vvm once`.
     pub(super) once: Option<Arc<OnceArgs>>,
     pub(super) starter: Arc<CommandStarter>,
-    pub(super) guardian_deadline: GuardianDeadline,
     pub(super) control: Arc<Control>,
     pub(super) status: Arc<HostStatus>,
     pub(super) reporter: Arc<Reporter>,
@@ -83,13 +82,47 @@ impl CommandRunner {
         };
         // First, so that no signal is lost while the command starts.
         let controls = work.controls();
-        work.runner.guardian_deadline.is_in_force(&cx.stop).await?;
+        work.runner.deadline_is_in_force(&cx.stop).await?;
         work.runner.reporter.leads(work.runner.run.leadership.get_or_init(|| leadership));
         if let Some(once) = work.runner.once.clone() {
             return Ok(Box::pin(work.run_once(once)));
         }
         let supervision = work.start(controls, &[]).await?;
         Ok(Box::pin(async move { work.run(supervision).await }))
+    }
+
+    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process
+    /// would kill what the command leaves behind if guardian and host were stopped together.
+    ///
+    /// # Errors
+    /// [`GuardianSilent`] after TTL/4, and `StopRequested` when `stop` is cancelled.
+    pub(super) async fn deadline_is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
+        let deadline = *self.starter.deadline.borrow();
+        let mut in_force = self.control.in_force.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as this process.
+            _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
+            () = stop.cancelled() => Err(StopRequested.into()),
+            // As long as an acquisition counts as fresh.
+            () = self.clock.sleep(self.args.candidate.ttl.get() / 4) => Err(GuardianSilent.into()),
+        }
+    }
+
+    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it ends
+    /// this process.
+    pub(super) fn proven(
+        &self,
+        supervised: Result<Supervised, Unproven>,
+        leadership: Option<&Leadership>,
+    ) -> Supervised {
+        supervised.unwrap_or_else(|unproven| {
+            let run = LeadershipRun::default();
+            if let Some(leadership) = leadership {
+                run.leadership.get_or_init(|| leadership.clone());
+            }
+            self.reporter.end_process(&run, &Cause::Unproven(unproven))
+        })
     }
 }
 
@@ -141,18 +174,10 @@ impl LeadershipWork {
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
-                self.proven(supervision.kill_at_once().run().await);
+                self.runner.proven(supervision.kill_at_once().run().await, Some(&self.leadership));
                 Err(NotStarted::from(refusal).into())
             }
         }
-    }
-
-    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it
-    /// ends this process.
-    fn proven(&self, supervised: Result<Supervised, Unproven>) -> Supervised {
-        supervised.unwrap_or_else(|unproven| {
-            self.runner.reporter.end_process(&self.runner.run, &Cause::Unproven(unproven))
-        })
     }
 
     /// Runs from the start of the first command to the end of the last.
@@ -245,7 +270,8 @@ impl LeadershipWork {
     /// Supervises, and gives the leadership up if the command fails its checks.
     async fn check(&self, supervision: Supervision) -> Supervised {
         let helpers = supervision.helpers();
-        let mut supervised = pin!(async { self.proven(supervision.run().await) });
+        let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
+        let mut supervised = pin!(supervising);
         let Some(health) = &self.health else { return supervised.await };
         tokio::select! {
             biased;

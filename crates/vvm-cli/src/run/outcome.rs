@@ -2,7 +2,7 @@
 
 use super::{control::GuardianSilent, health::Unhealthy};
 use crate::{
-    announce::{is_quiet, say, say_end, say_text},
+    announce::{is_quiet, say, say_text},
     contained::{NotStarted, describe},
     exit,
     leadership::{Farewell, Leadership, ToGuardian},
@@ -299,11 +299,6 @@ impl Reporter {
         self.guardian.note(ToGuardian::Farewell(farewell).into());
     }
 
-    /// Tells the guardian that this process only has to exit: it is left behind if it hangs in the kernel.
-    pub(super) fn finished(&self) {
-        self.guardian.finished();
-    }
-
     /// Reports `cause` and ends this process at once, without a release (I6): the guardian kills what is left
     /// of the command. After the keeper's death the guardian releases the record, else it expires.
     pub(super) fn end_process(&self, run: &LeadershipRun, cause: &Cause) -> ! {
@@ -315,7 +310,7 @@ impl Reporter {
         self.part(self.campaign_ended(run, cause).farewell);
         if !is_unproven {
             // No process of the command is left, and this one can't end while a thread of it hangs in the kernel.
-            self.finished();
+            self.guardian.finished();
         }
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::SYSTEM.into())
@@ -325,19 +320,18 @@ impl Reporter {
         let name = self.name.as_str();
         let leadership = run.leadership.get();
         let (slot, epoch) = (leadership.map(|it| it.slot), leadership.map(|it| it.epoch.get()));
-        say_end!("{name}{}: {reason}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
+        let of_slot = slot.map(|slot| format!(" slot {slot}")).unwrap_or_default();
+        let line = format!("{name}{of_slot}: {reason}");
         let (event, holder) = ("concluded", self.holder.as_str());
         let (outcome, reason) = (reason.outcome.word(), reason.text.as_deref());
-        tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason);
+        tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason, "{line}");
     }
 
     fn report(&self, reason: &ExitReason, run: &LeadershipRun) -> Report {
-        let mut report = Report::new(reason.outcome, &self.name, &self.holder);
-        report.contained(self.level);
-        report.ending(reason.farewell);
+        let mut report = Report::new(reason.outcome, reason.farewell, self.level, (&self.name, &self.holder));
         report.reason.clone_from(&reason.text);
         if let Some(leadership) = run.leadership.get() {
-            report.leading(leadership.slot, leadership.epoch, leadership.incarnation);
+            report.leading(leadership.into());
         }
         if let Some(ended) = run.worked.get().and_then(|worked| worked.last.ended) {
             report.of_worker(ended);

@@ -8,7 +8,6 @@ mod socket;
 use super::{
     command::{Backoff, CommandRunner},
     control::Control,
-    outcome::{Cause, LeadershipRun},
 };
 use crate::{
     announce::say_text,
@@ -38,7 +37,7 @@ use vvm_cli::warm::{
     protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
 };
 use vvm_clock::{Instant, Span};
-use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
+use vvm_containment::{Controls, Family, Supervision};
 use vvm_host::{
     Host, NotReady,
     operate::ResourceLimit,
@@ -100,7 +99,7 @@ impl Service<ElectionKey> for WarmRunner {
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let Self { runner, app } = *self;
         let leadership = runner.reporter.leadership(&cx.slot, &cx.standing);
-        runner.guardian_deadline.is_in_force(&cx.stop).await?;
+        runner.deadline_is_in_force(&cx.stop).await?;
         let (progress, follows) = watch::channel(Progress::Arming);
         let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
         // An app that has ended leads no more.
@@ -375,7 +374,7 @@ impl WarmApp {
             tree.on(event);
         };
         let was_wanted = stop.is_cancelled() || tree.kill.is_cancelled();
-        let last = self.runner.proven(ended, tree.led.as_ref());
+        let last = self.runner.proven(ended, tree.led.as_ref().map(|led| &led.leadership));
         // What the app has sent before its end.
         while let Some(heard) = tree.socket.next(keeper).now_or_never() {
             if let Some(event) = tree.read(heard) {
@@ -447,18 +446,6 @@ async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<Request>) {
 impl CommandRunner {
     fn times(&self, kill_at: Instant) -> Times {
         Times { stop_by: kill_at.before(Timing::of(self.args.candidate.ttl).stopping()), kill_at }
-    }
-
-    /// Returns how the app ended, if it is proven that no process of it is left (I6). Without proof it ends this
-    /// process.
-    fn proven(&self, supervised: Result<Supervised, Unproven>, led: Option<&Led>) -> Supervised {
-        supervised.unwrap_or_else(|unproven| {
-            let run = LeadershipRun::default();
-            if let Some(led) = led {
-                run.leadership.get_or_init(|| led.leadership.clone());
-            }
-            self.reporter.end_process(&run, &Cause::Unproven(unproven))
-        })
     }
 }
 
@@ -548,8 +535,10 @@ impl Tree<'_> {
 
     fn refused(&self, reason: &str) {
         let (name, holder) = (self.runner.reporter.name.as_str(), self.runner.reporter.holder.as_str());
-        say_text!("{name}: a connection of the app is refused: {reason}");
-        tracing::warn!(target: "vvm", event = "warm_refused", name, holder, reason);
+        tracing::warn!(
+            target: "vvm", event = "warm_refused", name, holder, reason,
+            "{name}: a connection of the app is refused: {reason}"
+        );
     }
 
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
@@ -566,10 +555,11 @@ impl Tree<'_> {
             Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),
         };
-        say_text!("{name} slot {slot}: stopping the app: {reason}");
-        let holder = reporter.holder.as_str();
-        let (slot, epoch) = (*slot, epoch.get());
-        tracing::info!(target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason);
+        let (holder, epoch) = (reporter.holder.as_str(), epoch.get());
+        tracing::info!(
+            target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason,
+            "{name} slot {slot}: stopping the app: {reason}"
+        );
         status.work_ended(reason.clone());
         if ending.is_of_the_app() {
             status.stops(WhyStopping::GivenUp(reason.into()));
@@ -587,16 +577,14 @@ impl Tree<'_> {
         let more = began.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let processes = began[..began.len().min(NAMED)].join(", ") + &more;
-        let event = "warm_stopped";
+        let (event, line) = ("warm_stopped", "the app has stopped its work, and stands by");
         if began.is_empty() {
-            say_text!("{name} slot {slot}: the app has stopped its work, and stands by");
-            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count);
+            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count, "{name} slot {slot}: {line}");
         } else {
-            say_text!(
-                "{name} slot {slot}: the app has stopped its work, and stands by. Started since it leads, and still \
-                 running: {processes}"
+            tracing::warn!(
+                target: "vvm", event, name, holder, slot, epoch, count, processes,
+                "{name} slot {slot}: {line}. Started since it leads, and still running: {processes}"
             );
-            tracing::warn!(target: "vvm", event, name, holder, slot, epoch, count, processes);
         }
     }
 
@@ -631,21 +619,21 @@ impl Tree<'_> {
             Heard::Closed(connection) => {
                 // A client that refuses to lead can't say so: it has not said `hello`.
                 if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid) {
-                    say_text!(
+                    tracing::warn!(
+                        target: "vvm", event = "warm_silent", name, holder, pid,
                         "{name}: process {pid} of the app has left without \"hello\". Its own output says why: \
                          perhaps a client of another release, or a time namespace that is not vvm's"
                     );
-                    tracing::warn!(target: "vvm", event = "warm_silent", name, holder, pid);
                 }
                 Event::Closed(connection)
             }
             Heard::Uncontained(pid) => {
                 let pid = pid.as_raw_pid();
-                say_text!(
+                tracing::warn!(
+                    target: "vvm", event = "warm_uncontained", name, holder, pid,
                     "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
                      `vvm run --warm -- PROGRAM`, and not through another service"
                 );
-                tracing::warn!(target: "vvm", event = "warm_uncontained", name, holder, pid);
                 return None;
             }
             Heard::Refused(reason) => {
@@ -658,11 +646,11 @@ impl Tree<'_> {
             }
             Heard::Foreign(_, pid) => {
                 let pid = pid.as_raw_pid();
-                say_text!(
+                tracing::warn!(
+                    target: "vvm", event = "warm_foreign", name, holder, pid,
                     "{name}: process {pid} has sent a message over a connection of another process: ignored; \
                      close the socket in forked children"
                 );
-                tracing::warn!(target: "vvm", event = "warm_foreign", name, holder, pid);
                 return None;
             }
         })
