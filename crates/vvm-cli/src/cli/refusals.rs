@@ -161,6 +161,8 @@ fn misuse_says_what_to_write() {
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
         (&["--check-failures", "3"], "--check-failures has no effect without --check:"),
         (&["--pre-stop-timeout", "1s"], "--pre-stop-timeout has no effect without --pre-stop:"),
+        (&["--warm", "--try"], "--try has no meaning with --warm: an app that waits"),
+        (&["--warm", "--check", "true"], "--check has no meaning with --warm: the app says"),
     ];
     for (options, hint) in table {
         refused(&run(options), &[], &[hint]);
