@@ -2,7 +2,7 @@
 //! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
 use crate::{
-    announce::{self, is_json, say, say_end, write_event},
+    announce::{self, is_json, say, write_event},
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     exit,
@@ -132,13 +132,11 @@ impl Ending {
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
         match self.outcome {
+            _ if is_json() => write_event("error", "concluded", self.members(name, holder, &reason)),
             // The host has printed the cause.
             Outcome::SystemRefused => {}
-            Outcome::HostDied => say_end!("{name}: {}: it {ended}", self.outcome),
-            outcome => say_end!("{name}: {outcome}: {reason}"),
-        }
-        if is_json() {
-            write_event("error", "concluded", self.members(name, holder, &reason));
+            Outcome::HostDied => say!("{name}: {}: it {ended}", self.outcome),
+            outcome => say!("{name}: {outcome}: {reason}"),
         }
         if let Some(path) = &args.result_file {
             let mut report = Report::new(self.outcome, self.farewell, end.level, (name, holder));

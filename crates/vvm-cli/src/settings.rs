@@ -236,20 +236,10 @@ pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
         .filter(|option| !["help", "version", CONFIG].contains(&option.name))
 }
 
-/// Returns the settings of all commands, some more than once.
-fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
-    cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
-}
-
-/// Returns the settings of the name `name`, each with its command.
-pub(crate) fn named<'cli>(
-    cli: &'cli Command,
-    name: &str,
-) -> impl Iterator<Item = (&'cli Command, Setting<'cli>)> {
+/// Returns the settings of all commands, each with its command.
+pub(crate) fn of_all(cli: &Command) -> impl Iterator<Item = (&Command, Setting<'_>)> {
     let commands = cli.get_subcommands().filter(|command| has_settings(command));
-    commands
-        .flat_map(|command| of(command).map(move |option| (command, option)))
-        .filter(move |it| it.1.name == name)
+    commands.flat_map(|command| of(command).map(move |option| (command, option)))
 }
 
 impl<'cli> Setting<'cli> {
@@ -328,12 +318,12 @@ pub(crate) fn variable_of(name: &str) -> String {
 pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
     OTHERS.contains(&name)
         || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || of_all(cli).any(|option| option.variable() == name)
+        || of_all(cli).any(|(_, option)| option.variable() == name)
 }
 
 /// Returns the setting, or one of the `others`, that `name` may be a misspelling of.
 pub(crate) fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
-    let names = of_all(cli).map(|option| option.name()).chain(others.iter().copied());
+    let names = of_all(cli).map(|(_, option)| option.name()).chain(others.iter().copied());
     let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);
     graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }

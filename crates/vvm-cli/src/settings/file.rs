@@ -1,6 +1,6 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::{COMMAND, CONFIG, Found, Setting, named, nearest};
+use super::{COMMAND, CONFIG, Found, Setting, nearest, of_all};
 use clap::Command;
 use std::{
     collections::BTreeMap,
@@ -106,10 +106,10 @@ impl File {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            key if named(cli, key).next().is_some() => {
+            key if of_all(cli).any(|(_, option)| option.name() == key) => {
                 // A value is accepted if some command accepts it. Otherwise the first refusal counts: that of `own`,
                 // if it has this option.
-                let mut named = named(cli, key).collect::<Vec<_>>();
+                let mut named = of_all(cli).filter(|(_, option)| option.name() == key).collect::<Vec<_>>();
                 named.sort_by_key(|(command, _)| command.get_name() != own.get_name());
                 let checked = named.into_iter().map(|(command, option)| {
                     let values = self.values(&option)?.map(|(values, _)| values).unwrap_or_default();
