@@ -19,7 +19,6 @@ use file::{File, FileRefusal};
 use ielections::Holder;
 use serde::{Deserialize, Serialize};
 use std::{
-    error::Error as _,
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
@@ -115,7 +114,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let mut taken = of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
-        Some((path, named_by)) => Some(File::read(path, named_by, (cli, command))?),
+        Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
         None => None,
     };
     for is_in_file in [false, true] {
@@ -236,10 +235,9 @@ pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
         .filter(|option| !["help", "version", CONFIG].contains(&option.name))
 }
 
-/// Returns the settings of all commands, each with its command.
-pub(crate) fn of_all(cli: &Command) -> impl Iterator<Item = (&Command, Setting<'_>)> {
-    let commands = cli.get_subcommands().filter(|command| has_settings(command));
-    commands.flat_map(|command| of(command).map(move |option| (command, option)))
+/// Returns the settings of all commands, some more than once.
+fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
+    cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
 }
 
 impl<'cli> Setting<'cli> {
@@ -267,22 +265,6 @@ impl<'cli> Setting<'cli> {
     pub(crate) fn takes_number(&self) -> bool {
         let names = self.arg.get_value_names().unwrap_or_default();
         names.iter().flat_map(|name| name.split('|')).any(|name| ["N", "0", "DURATION"].contains(&name))
-    }
-
-    /// Returns why the option of `command` refuses `value`, if it does.
-    pub(crate) fn refusal(&self, command: &Command, value: &OsStr) -> Option<String> {
-        let words = [OsString::from("vvm"), self.word(value)];
-        // Other refusals are about the rest of a command line.
-        let refusal = command.clone().try_get_matches_from(words).err()?;
-        match (refusal.kind(), refusal.get(ContextKind::ValidValue)) {
-            (ErrorKind::ValueValidation, _) => {
-                refusal.source().map(|cause| format!("invalid value: {cause}"))
-            }
-            (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) => {
-                Some(format!("invalid value: possible values: {}", valid.join(", ")))
-            }
-            _ => None,
-        }
     }
 
     /// Returns an example of a value.
@@ -318,12 +300,12 @@ pub(crate) fn variable_of(name: &str) -> String {
 pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
     OTHERS.contains(&name)
         || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || of_all(cli).any(|(_, option)| option.variable() == name)
+        || of_all(cli).any(|option| option.variable() == name)
 }
 
 /// Returns the setting, or one of the `others`, that `name` may be a misspelling of.
 pub(crate) fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
-    let names = of_all(cli).map(|(_, option)| option.name()).chain(others.iter().copied());
+    let names = of_all(cli).map(|option| option.name()).chain(others.iter().copied());
     let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);
     graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }
