@@ -7,6 +7,7 @@ use crate::leadership::{Farewell, Leading};
 use ielections::Holder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::{
     fmt,
     fs::{self, OpenOptions, Permissions},
@@ -156,6 +157,13 @@ impl Report {
     pub(crate) fn with_deadline(&mut self, deadline: Instant, ended: Instant) {
         self.kill_deadline_ns = Some(deadline.as_nanos());
         self.host_ended_ns = Some(ended.as_nanos());
+    }
+
+    /// Returns the fields of an event about it by the process `by`.
+    pub(crate) fn members(&self, by: &str) -> Map<String, Value> {
+        let fields = serde_json::to_value(self).ok().and_then(|fields| fields.as_object().cloned());
+        let known = fields.into_iter().flatten().filter(|(_, value)| !value.is_null());
+        known.chain([("by".into(), by.into())]).collect()
     }
 
     /// Writes it to the result file.
