@@ -46,7 +46,7 @@ use vvm_host::{
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
-use warm::{NoSocket, WarmApp, WarmHandle};
+use warm::{NoSocket, WarmApp};
 
 /// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
@@ -152,11 +152,11 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         once: once.map(Arc::new),
         clock,
     };
-    let warm = {
+    let app = {
         let _entered = runtime.enter();
         runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose()?
     };
-    let farewell = runtime.block_on(lead_and_listen(&runner, host, warm, guardian, signals))?;
+    let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 
     reporter.part(farewell);
     reporter.guardian.finished();
@@ -173,7 +173,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
 async fn lead_and_listen(
     runner: &CommandRunner,
     host: Host,
-    warm: Option<(WarmApp, WarmHandle)>,
+    app: Option<WarmApp>,
     guardian: Guardian,
     signals: Signals,
 ) -> io::Result<Farewell> {
@@ -186,7 +186,7 @@ async fn lead_and_listen(
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
         never = send_changes(Arc::clone(status), guardian) => match never {},
-        farewell = lead(runner, host, warm) => Ok(farewell),
+        farewell = lead(runner, host, app) => Ok(farewell),
     }
 }
 
@@ -216,8 +216,8 @@ impl Current {
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHandle)>) -> Farewell {
-    let (app, warm) = warm.unzip();
+async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farewell {
+    let warm = app.as_ref().map(WarmApp::services);
     let CommandRunner { args, control, status, reporter, clock, .. } = runner;
     let current = Current { run: Mutex::default(), status: Arc::clone(status) };
     let (mut last, mut nothing) = (None, None);
@@ -227,7 +227,7 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
         reporter.waits();
         let runner = CommandRunner { run, ..runner.clone() };
         match &warm {
-            Some(warm) => vec![Box::new(warm.service(runner)) as _],
+            Some(warm) => vec![Box::new(warm(runner)) as _],
             None => vec![Box::new(runner) as _],
         }
     };

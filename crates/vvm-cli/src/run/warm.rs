@@ -80,16 +80,6 @@ pub(super) struct WarmRunner {
     app: mpsc::UnboundedSender<Request>,
 }
 
-/// Makes the service of each campaign.
-#[derive(Clone, Debug)]
-pub(super) struct WarmHandle(mpsc::UnboundedSender<Request>);
-
-impl WarmHandle {
-    pub(super) fn service(&self, runner: CommandRunner) -> WarmRunner {
-        WarmRunner { runner, app: self.0.clone() }
-    }
-}
-
 #[async_trait]
 impl Service<ElectionKey> for WarmRunner {
     fn name(&self) -> &str {
@@ -165,6 +155,7 @@ pub(super) struct WarmApp {
     runner: CommandRunner,
     socket: Socket,
     requests: mpsc::UnboundedReceiver<Request>,
+    requesting: mpsc::UnboundedSender<Request>,
     ready: watch::Sender<bool>,
 }
 
@@ -174,17 +165,18 @@ impl WarmApp {
     ///
     /// # Errors
     /// If there is no socket.
-    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<(Self, WarmHandle), NoSocket> {
+    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
         host.campaign_while(is_ready);
-        let app = Self {
-            runner: runner.clone(),
-            socket: Socket::listen(Arc::clone(&runner.clock))?,
-            requests,
-            ready,
-        };
-        Ok((app, WarmHandle(requesting)))
+        let socket = Socket::listen(Arc::clone(&runner.clock))?;
+        Ok(Self { runner: runner.clone(), socket, requests, requesting, ready })
+    }
+
+    /// Makes the service of each campaign.
+    pub(super) fn services(&self) -> impl Fn(CommandRunner) -> WarmRunner + use<> {
+        let app = self.requesting.clone();
+        move |runner| WarmRunner { runner, app: app.clone() }
     }
 
     /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
