@@ -4,7 +4,6 @@
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianSilent},
-    health::Health,
     outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
 };
 use crate::{
@@ -74,7 +73,6 @@ impl CommandRunner {
     async fn begin(self, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
         let work = LeadershipWork {
-            health: Health::of(&self.args.work, &self.clock),
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
             stop: cx.stop.child_token(),
@@ -134,7 +132,6 @@ pub(super) struct LeadershipWork {
     pub(super) standing: Standing,
     /// Cancelled by a stop request, a loss, or when the leadership is given up.
     pub(super) stop: CancellationToken,
-    health: Option<Health>,
 }
 
 impl LeadershipWork {
@@ -272,12 +269,12 @@ impl LeadershipWork {
         let helpers = supervision.helpers();
         let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
         let mut supervised = pin!(supervising);
-        let Some(health) = &self.health else { return supervised.await };
+        let Some(check) = &self.runner.args.work.check else { return supervised.await };
         tokio::select! {
             biased;
             supervised = &mut supervised => return supervised,
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails(&helpers, &self.runner.status) => {
+            unhealthy = self.runner.fails_checks(check, &helpers) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 self.runner.status.stops_by(&self.standing, why);
                 // The first one counts.
