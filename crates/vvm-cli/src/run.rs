@@ -26,7 +26,7 @@ use command::{CommandRunner, CommandStarter};
 use control::{Control, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
-use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
+use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     io,
@@ -125,13 +125,6 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         move || died.end_with_guardian(),
         deadline.clone(),
     )?;
-    let reporter = Arc::new(Reporter {
-        name: args.candidate.name.clone(),
-        holder,
-        level: containment.level(),
-        result_file: args.result_file.clone(),
-        guardian: guardian.clone(),
-    });
     let args = Arc::new(args);
     let clock = Arc::clone(&host.env().clock);
     let runner = CommandRunner {
@@ -146,7 +139,8 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         }),
         control: Arc::clone(&control),
         status: host.status(),
-        reporter: Arc::clone(&reporter),
+        holder,
+        guardian: guardian.clone(),
         run: Arc::default(),
         args,
         once: once.map(Arc::new),
@@ -158,8 +152,8 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     };
     let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 
-    reporter.part(farewell);
-    reporter.guardian.finished();
+    runner.part(farewell);
+    runner.guardian.finished();
     let guardian = watch.end();
     if control.guardian_lapsed.is_cancelled() {
         // It does not answer, and all else is gone. (Process 1 can't be killed; it ends when it continues.)
@@ -218,13 +212,13 @@ impl Current {
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
 async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farewell {
     let warm = app.as_ref().map(WarmApp::services);
-    let CommandRunner { args, control, status, reporter, clock, .. } = runner;
+    let CommandRunner { args, control, status, clock, .. } = runner;
     let current = Current { run: Mutex::default(), status: Arc::clone(status) };
     let (mut last, mut nothing) = (None, None);
     let services = || {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
-        reporter.waits();
+        runner.waits();
         let runner = CommandRunner { run, ..runner.clone() };
         match &warm {
             Some(warm) => vec![Box::new(warm(runner)) as _],
@@ -238,7 +232,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
         let cause = cause(control, status, &run, ended);
         if cause.is_silent_guardian() {
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
-            let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+            let (name, holder) = (runner.election_name(), runner.holder.as_str());
             tracing::warn!(
                 target: "vvm", event, name, holder, reason,
                 "{name}: not leading: {reason}; waiting for it"
@@ -249,7 +243,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
             // The app is started again, and says when it is ready.
             return Next::CampaignAfter(Duration::ZERO);
         }
-        let reason = reporter.campaign_ended(&run, &cause);
+        let reason = runner.campaign_ended(&run, &cause);
         let next = match reason.outcome {
             Outcome::Unhealthy if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(others_first(args)),
             Outcome::Lost if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(Duration::ZERO),
@@ -281,12 +275,12 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
             ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
                 let run = current.get().unwrap_or_default();
-                reporter.end_process(&run, &Cause::Hung(control.stop_signal()));
+                runner.end_process(&run, &Cause::Hung(control.stop_signal()));
             }
             () = guardian_lapsed(control, clock, &current) => {
                 control.guardian_lapsed.cancel();
                 let (event, name, holder) =
-                    ("guardian_lapsed", reporter.name.as_str(), reporter.holder.as_str());
+                    ("guardian_lapsed", runner.election_name(), runner.holder.as_str());
                 let run = current.get().unwrap_or_default();
                 let slot = run.leadership.get().map(|leadership| leadership.slot);
                 let epoch = run.leadership.get().map(|leadership| leadership.epoch.get());
@@ -315,7 +309,7 @@ async fn nothing_to_run(runner: &CommandRunner) -> Option<ExitReason> {
     let run = LeadershipRun::default();
     // It is new.
     let _ = run.once.set(end);
-    let reason = runner.reporter.campaign_ended(&run, &Cause::NothingToRun);
+    let reason = runner.campaign_ended(&run, &Cause::NothingToRun);
     runner.status.ends(reason.to_string());
     Some(reason)
 }
@@ -384,7 +378,7 @@ impl CommandRunner {
     /// Ends this process, which has stopped while the storage opens.
     fn end_while_opening(&self) -> ! {
         let run = LeadershipRun::default();
-        self.reporter.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
+        self.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianSilent},
-    outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
+    outcome::{Cause, LeadershipRun, WorkEnd, Worked},
 };
 use crate::{
     announce::say_text,
@@ -14,15 +14,15 @@ use crate::{
     once::OnceArgs,
 };
 use async_trait::async_trait;
-use ielections::Standing;
+use ielections::{Holder, Standing};
 use rustix::process::Pid;
 use std::{ffi::OsString, os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
-    Unproven, spawn,
+    CommandSpec, Containment, Controls, Ended, Guardian, OnEvent, Starting, StopTimeouts, Supervised,
+    Supervision, Unproven, spawn,
 };
 use vvm_host::{
     StopRequested,
@@ -47,7 +47,8 @@ pub(super) struct CommandRunner {
     pub(super) starter: Arc<CommandStarter>,
     pub(super) control: Arc<Control>,
     pub(super) status: Arc<HostStatus>,
-    pub(super) reporter: Arc<Reporter>,
+    pub(super) holder: Holder,
+    pub(super) guardian: Guardian,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) run: Arc<LeadershipRun>,
 }
@@ -70,8 +71,13 @@ impl Service<ElectionKey> for CommandRunner {
 }
 
 impl CommandRunner {
+    /// Returns the name that this process competes for.
+    pub(super) fn election_name(&self) -> &str {
+        &self.args.candidate.name
+    }
+
     async fn begin(self, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
+        let leadership = self.leadership(&cx.slot, &cx.standing);
         let work = LeadershipWork {
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
@@ -81,7 +87,7 @@ impl CommandRunner {
         // First, so that no signal is lost while the command starts.
         let controls = work.controls();
         work.runner.deadline_is_in_force(&cx.stop).await?;
-        work.runner.reporter.leads(work.runner.run.leadership.get_or_init(|| leadership));
+        work.runner.leads(work.runner.run.leadership.get_or_init(|| leadership));
         if let Some(once) = work.runner.once.clone() {
             return Ok(Box::pin(work.run_once(once)));
         }
@@ -119,7 +125,7 @@ impl CommandRunner {
             if let Some(leadership) = leadership {
                 run.leadership.get_or_init(|| leadership.clone());
             }
-            self.reporter.end_process(&run, &Cause::Unproven(unproven))
+            self.end_process(&run, &Cause::Unproven(unproven))
         })
     }
 }

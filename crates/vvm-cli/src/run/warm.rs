@@ -88,7 +88,7 @@ impl Service<ElectionKey> for WarmRunner {
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let Self { runner, app } = *self;
-        let leadership = runner.reporter.leadership(&cx.slot, &cx.standing);
+        let leadership = runner.leadership(&cx.slot, &cx.standing);
         runner.deadline_is_in_force(&cx.stop).await?;
         let (progress, follows) = watch::channel(Progress::Arming);
         let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
@@ -98,7 +98,7 @@ impl Service<ElectionKey> for WarmRunner {
         if led.becomes(Progress::Leads).await == Progress::Over {
             return Err(NotReady.into());
         }
-        runner.reporter.leads(runner.run.leadership.get_or_init(|| leadership));
+        runner.leads(runner.run.leadership.get_or_init(|| leadership));
         Ok(Box::pin(async move {
             led.becomes(Progress::Over).await;
             Ok(())
@@ -231,7 +231,7 @@ impl WarmApp {
                 true => Duration::ZERO,
                 false => backoff.after_a_run_of(self.runner.clock.now().since(began)),
             };
-            let name = &self.runner.reporter.name;
+            let name = self.runner.election_name();
             let released = released(&self.runner.status);
             tokio::select! {
                 biased;
@@ -482,8 +482,8 @@ impl Tree<'_> {
     }
 
     fn apply(&mut self, effect: Effect) {
-        let CommandRunner { reporter, clock, args, .. } = self.runner;
-        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        let CommandRunner { clock, args, .. } = self.runner;
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
                 let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -526,7 +526,7 @@ impl Tree<'_> {
     }
 
     fn refused(&self, reason: &str) {
-        let (name, holder) = (self.runner.reporter.name.as_str(), self.runner.reporter.holder.as_str());
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         tracing::warn!(
             target: "vvm", event = "warm_refused", name, holder, reason,
             "{name}: a connection of the app is refused: {reason}"
@@ -535,7 +535,7 @@ impl Tree<'_> {
 
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
-        let CommandRunner { reporter, status, .. } = self.runner;
+        let status = &self.runner.status;
         let former = self.ending.take();
         let is_first = former.is_none();
         self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
@@ -547,7 +547,7 @@ impl Tree<'_> {
             Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),
         };
-        let (holder, epoch) = (reporter.holder.as_str(), epoch.get());
+        let (holder, epoch) = (self.runner.holder.as_str(), epoch.get());
         tracing::info!(
             target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason,
             "{name} slot {slot}: stopping the app: {reason}"
@@ -564,8 +564,7 @@ impl Tree<'_> {
         let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
         let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
         let began: Vec<_> = began.filter_map(living).collect();
-        let (holder, slot, epoch, count) =
-            (self.runner.reporter.holder.as_str(), *slot, epoch.get(), began.len());
+        let (holder, slot, epoch, count) = (self.runner.holder.as_str(), *slot, epoch.get(), began.len());
         let more = began.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let processes = began[..began.len().min(NAMED)].join(", ") + &more;
@@ -588,8 +587,7 @@ impl Tree<'_> {
 
     /// Returns the event that was heard, if it is one for the machine.
     fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
-        let reporter = &self.runner.reporter;
-        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         Some(match heard.ok()? {
             Heard::Connected(connection, pid) => {
                 self.silent.insert(connection, pid);
