@@ -37,9 +37,9 @@ mod system;
 mod trigger;
 
 pub use armed::{Armed, Deadman};
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 #[cfg(target_os = "linux")]
 pub use system::KernelTimer;
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 pub use trigger::{ArmError, Subject, Trigger};
 
 /// The README's example is a doc test.
