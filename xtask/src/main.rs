@@ -72,8 +72,8 @@ enum Command {
     /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
     Bench(Passed),
     /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
-    /// target/packages.
-    Dist(dist::Options),
+    /// target/packages: `--libc musl`, `--reproduce` to build twice and compare, `--try` to install and run.
+    Dist(Passed),
     /// Packages the published crates, and builds each one from its package.
     Package,
 }
@@ -191,7 +191,7 @@ fn main() -> ExitCode {
             };
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
-        Command::Dist(options) => dist::run(&options),
+        Command::Dist(passed) => dist::run(&passed.arguments),
         Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
