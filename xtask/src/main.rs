@@ -4,10 +4,9 @@
 
 mod broken;
 mod ci;
-mod dist;
 mod evidence;
 mod mutants;
-mod surroundings;
+mod scripts;
 mod test_timed;
 mod tidy;
 mod workspace;
@@ -62,8 +61,9 @@ enum Command {
     /// one program.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
-    /// as another user, beside busy loops. What this machine can't do is left out by name.
-    TestSurroundings(surroundings::Options),
+    /// as another user, beside busy loops: `--only 1,2` for some, `--folder` keeps the build. What this machine can't do is
+    /// left out by name.
+    TestSurroundings(Passed),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
@@ -171,7 +171,7 @@ fn main() -> ExitCode {
         Command::Evidence(SmokeOptions { all, .. }) => {
             evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
         }
-        Command::TestSurroundings(options) => surroundings::run(&options),
+        Command::TestSurroundings(passed) => scripts::become_script(scripts::SURROUNDINGS, &passed.arguments),
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
@@ -191,7 +191,7 @@ fn main() -> ExitCode {
             };
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
-        Command::Dist(passed) => dist::run(&passed.arguments),
+        Command::Dist(passed) => scripts::become_script(scripts::DIST, &passed.arguments),
         Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
