@@ -84,29 +84,12 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     let Plan { duration, seed, fail_overs } = plan;
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
-    let mut servers: Box<dyn FaultyServers> = match storage {
-        Storage::Scylla => Box::new(Servers::cassandra()?),
-        Storage::Dynamodb => Box::new(Servers::dynamodb()?),
-        Storage::Etcd => Box::new(Servers::etcd()?),
-        Storage::Kubernetes => Box::new(Servers::kubernetes()?),
-        Storage::S3 => Box::new(Servers::s3()?),
-        Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
-        Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
-    };
+    let mut servers = start(storage)?;
     println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let mut network = Network::new(CANDIDATES, servers.protocol(), Arc::clone(&counts), clock);
-    for candidate in 0..CANDIDATES {
-        for server in servers.servers() {
-            let proxy_address = servers.proxy_address(candidate, server);
-            network
-                .open(runtime.handle(), candidate, proxy_address, server)
-                .map_err(|error| format!("{proxy_address}: {error}"))?;
-        }
-    }
+    let network = network_of(&*servers, CANDIDATES, &runtime, Arc::clone(&counts), clock)?;
     let leaderships = Arc::new(LeadershipLog::default());
     let pace = watch::Sender::new(Pace::Normal);
     let candidates = enter(&*servers, &runtime, &network, &leaderships, &pace, seed)?;
@@ -137,6 +120,39 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
         return Ok(());
     }
     leadership_log::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
+}
+
+/// Starts the servers of a storage.
+fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
+    Ok(match storage {
+        Storage::Scylla => Box::new(Servers::cassandra()?),
+        Storage::Dynamodb => Box::new(Servers::dynamodb()?),
+        Storage::Etcd => Box::new(Servers::etcd()?),
+        Storage::Kubernetes => Box::new(Servers::kubernetes()?),
+        Storage::S3 => Box::new(Servers::s3()?),
+        Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
+        Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
+        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
+    })
+}
+
+/// Starts a proxy between each of so many clients and each server.
+fn network_of(
+    servers: &dyn FaultyServers,
+    clients: usize,
+    runtime: &Runtime,
+    counts: Arc<Counts>,
+    clock: SystemClock,
+) -> Result<Network, String> {
+    let mut network = Network::new(clients, servers.protocol(), counts, clock);
+    for client in 0..clients {
+        for server in servers.servers() {
+            let proxy = servers.proxy_address(client, server);
+            let opened = network.open(runtime.handle(), client, proxy, server);
+            opened.map_err(|error| format!("{proxy}: {error}"))?;
+        }
+    }
+    Ok(network)
 }
 
 fn enter(

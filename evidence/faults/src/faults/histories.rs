@@ -14,11 +14,10 @@ use super::{
     event::Counts,
     fault::Fault,
     network::{Conditions, Link, Network, WriteUnderWay},
-    replicas::Replicas,
-    servers::{FaultyServers, Servers},
+    servers::FaultyServers,
 };
 use crate::Storage;
-use ::servers::{built::HISTORY_CHECKER, mysql::MariaDb, postgres::Postgres, target};
+use ::servers::{built::HISTORY_CHECKER, target};
 use clients::{Client, NAME, Open, SLOTS};
 use history::{History, Recorder};
 use rusqlite::Connection;
@@ -129,7 +128,7 @@ enum What {
 impl Place {
     fn start(storage: Storage, runtime: &Runtime, clock: &SystemClock) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
-        let servers: Box<dyn FaultyServers> = match storage {
+        let place = match storage {
             Storage::Mem => {
                 let what = What::Mem(MemDatabase::new(Arc::new(clock.clone())));
                 return Ok(Self { name: "memory".into(), what, counts, _folder: None });
@@ -137,29 +136,16 @@ impl Place {
             Storage::Sqlite => {
                 let folder = TempDir::with_prefix("histories").map_err(|error| error.to_string())?;
                 let what = What::File(folder.path().join("histories.db"));
-                let place = Self { name: "SQLite".into(), what, counts, _folder: Some(folder) };
-                place.settle(runtime, clock)?;
-                return Ok(place);
+                Self { name: "SQLite".into(), what, counts, _folder: Some(folder) }
             }
-            Storage::Scylla => Box::new(Servers::cassandra()?),
-            Storage::Dynamodb => Box::new(Servers::dynamodb()?),
-            Storage::Etcd => Box::new(Servers::etcd()?),
-            Storage::Kubernetes => Box::new(Servers::kubernetes()?),
-            Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
-            Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-            Storage::S3 => Box::new(Servers::s3()?),
+            _ => {
+                let servers = super::start(storage)?;
+                let counted = Arc::clone(&counts);
+                let network = super::network_of(&*servers, CLIENTS, runtime, counted, clock.clone())?;
+                let name = servers.name().to_owned();
+                Self { name, what: What::Servers(servers, network), counts, _folder: None }
+            }
         };
-        let mut network = Network::new(CLIENTS, servers.protocol(), Arc::clone(&counts), clock.clone());
-        for client in 0..CLIENTS {
-            for server in servers.servers() {
-                let proxy = servers.proxy_address(client, server);
-                network
-                    .open(runtime.handle(), client, proxy, server)
-                    .map_err(|error| format!("{proxy}: {error}"))?;
-            }
-        }
-        let name = servers.name().to_owned();
-        let place = Self { name, what: What::Servers(servers, network), counts, _folder: None };
         place.settle(runtime, clock)?;
         Ok(place)
     }
