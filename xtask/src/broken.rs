@@ -290,7 +290,7 @@ impl Copy {
             None => build.arg("--all-features"),
         };
         let built = output_of_build(&mut build)?;
-        let programs = test_programs(&built);
+        let programs = programs_of(&built, true);
         if programs.is_empty() { Err(BrokenError::Build(said(&built.stderr))) } else { Ok(programs) }
     }
 
@@ -408,11 +408,12 @@ fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError
     }
 }
 
-/// Returns the test programs that the messages of a build name, each with the folder of its package. None if it failed.
-fn test_programs(built: &Output) -> Vec<(PathBuf, PathBuf)> {
+/// Returns the programs that the messages of a build name, or its test programs, each with the folder of its package. None
+/// if it failed.
+pub(crate) fn programs_of(built: &Output, are_tests: bool) -> Vec<(PathBuf, PathBuf)> {
     let of = |message: &str| {
         let message: serde_json::Value = serde_json::from_str(message).ok()?;
-        (built.status.success() && message["profile"]["test"] == true).then_some(())?;
+        (built.status.success() && message["profile"]["test"] == are_tests).then_some(())?;
         let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
         Some((message["executable"].as_str()?.into(), folder.into()))
     };

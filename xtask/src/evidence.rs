@@ -8,7 +8,7 @@ use crate::{
         limit,
         needs::{Need, Server, scratch_variable},
     },
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use std::{
     env,
@@ -43,13 +43,7 @@ pub(crate) fn run(profile: Profile, package: &str, features: &str, arguments: &[
 }
 
 fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, arguments: &[OsString]) -> bool {
-    let root = match Workspace::read() {
-        Ok(workspace) => workspace.root,
-        Err(error) => {
-            eprintln!("{package}: {error}");
-            return false;
-        }
-    };
+    let Some(Workspace { root, .. }) = Workspace::read_for(package) else { return false };
     let profile = match profile {
         Profile::Dev => "dev",
         Profile::Release => "release",
@@ -57,13 +51,7 @@ fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, argumen
     };
     let mut command = cargo();
     command.args([verb, "--quiet", "--profile", profile, "--locked", "--package", package]);
-    match command.args(["--features", features]).args(arguments).current_dir(root).status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{package}: cargo could not be started: {error}");
-            false
-        }
-    }
+    workspace::succeeds(package, command.args(["--features", features]).args(arguments).current_dir(root))
 }
 
 /// How a command of the page is run.

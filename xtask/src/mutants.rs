@@ -7,7 +7,7 @@ mod argued;
 mod planting;
 
 use crate::{
-    broken::{BrokenError, copy_tree, output_of_build, read, said},
+    broken::{BrokenError, copy_tree, output_of_build, programs_of, read, said},
     ci::{limit, needs::scratch_variable},
     workspace::{Workspace, cargo},
 };
@@ -22,7 +22,7 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
     time::Duration,
 };
 use vvm_clock::SystemClock;
@@ -370,20 +370,13 @@ impl Run<'_> {
                 build.args(["--message-format=json", "--target-dir"]);
                 build.arg(self.root.join("target/broken/target")).current_dir(self.copy());
                 let outcome = output_of_build(&mut build)?;
-                let said = said(&outcome.stdout);
-                let messages: Vec<Value> =
-                    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
                 if !outcome.status.success() {
-                    return self.reject(mutants, &messages, planted, &outcome.stderr).map(|()| None);
+                    return self.reject(mutants, &outcome, planted).map(|()| None);
                 }
-                let is_test = built[0] == "test";
-                for message in messages.iter().filter(|message| message["profile"]["test"] == is_test) {
-                    let (path, manifest) =
-                        (message["executable"].as_str(), message["manifest_path"].as_str());
-                    let (Some(path), Some(manifest)) = (path, manifest) else { continue };
+                for (path, folder) in programs_of(&outcome, built[0] == "test") {
                     let around = if part.package == CONTAINMENT { &ALONE[..] } else { &[] };
-                    let command = around.iter().chain([&path]).chain(arguments).map(OsString::from).collect();
-                    let folder = Path::new(manifest).parent().unwrap_or(Path::new("")).to_path_buf();
+                    let command = around.iter().map(OsString::from).chain([path.into()]);
+                    let command = command.chain(arguments.iter().map(OsString::from)).collect();
                     programs.push(Program { command, folder, package: part.package, took: UNMEASURED });
                 }
             }
@@ -395,10 +388,11 @@ impl Run<'_> {
     fn reject(
         &mut self,
         mutants: &Numbered<'_>,
-        messages: &[Value],
+        outcome: &Output,
         planted: &BTreeMap<PathBuf, Planted>,
-        stderr: &[u8],
     ) -> Result<(), Box<dyn Error>> {
+        let text = said(&outcome.stdout);
+        let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let errors =
             || messages.iter().map(|message| &message["message"]).filter(|said| said["level"] == "error");
         let at = |span: &Value| {
@@ -412,7 +406,9 @@ impl Run<'_> {
         }
         if found.is_empty() {
             let texts: Vec<_> = errors().filter_map(|said| said["rendered"].as_str()).collect();
-            return Err(format!("the copy does not build:\n{}{}", texts.concat(), said(stderr)).into());
+            return Err(
+                format!("the copy does not build:\n{}{}", texts.concat(), said(&outcome.stderr)).into()
+            );
         }
         Ok(())
     }

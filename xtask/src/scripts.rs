@@ -10,13 +10,7 @@ pub(crate) const SURROUNDINGS: &[&str] = &["bash", "xtask/src/surroundings.sh"];
 
 /// Becomes a program with a script, so that signals reach it. Returns only if it can't be started.
 pub(crate) fn become_script(words: &[&str], arguments: &[OsString]) -> bool {
-    let root = match Workspace::read() {
-        Ok(workspace) => workspace.root,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            return false;
-        }
-    };
+    let Some(Workspace { root, .. }) = Workspace::read_for("xtask") else { return false };
     let error = Command::new(words[0]).args(&words[1..]).args(arguments).current_dir(root).exec();
     eprintln!("xtask: `{}` can't be started: {error}. Install it", words[0]);
     false

@@ -77,6 +77,11 @@ impl Workspace {
         Ok(workspace)
     }
 
+    /// Reads it. Says why, if that fails.
+    pub(crate) fn read_for(command: &str) -> Option<Self> {
+        Self::read().inspect_err(|error| eprintln!("{command}: {error}")).ok()
+    }
+
     /// Makes every path relative to the root.
     fn make_relative(&mut self) {
         let root = self.root.clone();
@@ -119,26 +124,21 @@ pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Runs cargo. Returns whether it succeeded; what it says of itself is shown.
+pub(crate) fn succeeds(command: &str, cargo: &mut Command) -> bool {
+    let status =
+        cargo.status().inspect_err(|error| eprintln!("{command}: cargo could not be started: {error}"));
+    status.is_ok_and(|status| status.success())
+}
+
 /// Packages the crates below `crates/`, and builds each from its package. Returns whether that succeeded.
 pub(crate) fn package() -> bool {
-    let workspace = match Workspace::read() {
-        Ok(workspace) => workspace,
-        Err(error) => {
-            eprintln!("package: {error}");
-            return false;
-        }
-    };
+    let Some(workspace) = Workspace::read_for("package") else { return false };
     let published = workspace.packages.iter().filter(|package| package.folder().starts_with("crates"));
     let mut package = cargo();
     package.args(["package", "--locked"]).current_dir(&workspace.root);
     published.for_each(|one| {
         package.args(["--package", &one.name]);
     });
-    match package.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("package: cargo could not be started: {error}");
-            false
-        }
-    }
+    succeeds("package", &mut package)
 }
