@@ -10,7 +10,7 @@ mod variants;
 
 use crate::{
     ci::{limit, needs::scratch_variable},
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -466,13 +466,10 @@ pub(crate) fn copy_tree(root: &Path, to: &Path, planted: &[(PathBuf, String)]) -
     remove_others(to, &kept)
 }
 
-/// Returns the files below `root` that git knows or would know.
 fn list(root: &Path) -> Result<Vec<PathBuf>, BrokenError> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-    let listed = output("git", &mut git)?;
-    let names = said(&listed.stdout);
-    Ok(names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+    let listed =
+        workspace::files(root).map_err(|cause| BrokenError::Start { program: "git ls-files", cause })?;
+    Ok(listed.into_iter().map(PathBuf::from).collect())
 }
 
 /// Removes the files below `folder` that are not in `kept`, and folders that are empty then: a module or package

@@ -124,6 +124,20 @@ pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Returns the files below `root` that git tracks or would track, relative to it.
+///
+/// # Errors
+/// Git can't be started or fails, with what it said.
+pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
+    let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(listing).current_dir(root).output()?;
+    if !listed.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim()));
+    }
+    let names = String::from_utf8_lossy(&listed.stdout);
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
 /// Runs cargo. Returns whether it succeeded; what it says of itself is shown.
 pub(crate) fn succeeds(command: &str, cargo: &mut Command) -> bool {
     let status =
