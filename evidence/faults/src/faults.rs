@@ -12,7 +12,7 @@ mod servers;
 
 use self::{
     replicas::Replicas,
-    servers::{FaultyServers, Servers},
+    servers::{FaultyServers, Servers, Site},
 };
 use crate::Storage;
 use ::servers::{mysql::MariaDb, owned, postgres::Postgres};
@@ -85,15 +85,15 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
     let mut servers = start(storage)?;
-    println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
+    println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.site().name);
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let network = network_of(&*servers, CANDIDATES, &runtime, Arc::clone(&counts), clock)?;
+    let network = network_of(servers.site(), CANDIDATES, &runtime, Arc::clone(&counts), clock)?;
     let leaderships = Arc::new(LeadershipLog::default());
     let pace = watch::Sender::new(Pace::Normal);
-    let candidates = enter(&*servers, &runtime, &network, &leaderships, &pace, seed)?;
-    let mut schedule = Schedule::new(servers.faults(), seed);
+    let candidates = enter(servers.site(), &runtime, &network, &leaderships, &pace, seed)?;
+    let mut schedule = Schedule::new(servers.site().faults, seed);
     let mut run = Run {
         interruption: &interruption,
         leaderships: &leaderships,
@@ -119,7 +119,7 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     if fail_overs.is_some() {
         return Ok(());
     }
-    leadership_log::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
+    leadership_log::judge(&counts, servers.site().required, duration >= DEFAULT_DURATION)
 }
 
 /// Starts the servers of a storage.
@@ -138,17 +138,17 @@ fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
 
 /// Starts a proxy between each of so many clients and each server.
 fn network_of(
-    servers: &dyn FaultyServers,
+    site: &Site,
     clients: usize,
     runtime: &Runtime,
     counts: Arc<Counts>,
     clock: SystemClock,
 ) -> Result<Network, String> {
-    let mut network = Network::new(clients, servers.protocol(), counts, clock);
+    let mut network = Network::new(clients, site.protocol.clone(), counts, clock);
     for client in 0..clients {
-        for server in servers.servers() {
-            let proxy = servers.proxy_address(client, server);
-            let opened = network.open(runtime.handle(), client, proxy, server);
+        for (number, server) in site.addresses.iter().enumerate() {
+            let proxy = site.proxy(client, number);
+            let opened = network.open(runtime.handle(), client, proxy, *server);
             opened.map_err(|error| format!("{proxy}: {error}"))?;
         }
     }
@@ -156,7 +156,7 @@ fn network_of(
 }
 
 fn enter(
-    servers: &dyn FaultyServers,
+    site: &Site,
     runtime: &Runtime,
     network: &Network,
     leaderships: &Arc<LeadershipLog>,
@@ -164,7 +164,7 @@ fn enter(
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
     let open = |candidate| {
-        let url = servers.url(candidate);
+        let url = site.url(candidate);
         let open = async || {
             if candidate.is_none() {
                 vvm_storage::init_storage(&url).await?;
@@ -237,7 +237,7 @@ impl Run<'_> {
                 self.inject(Fault::Silent, &mut schedule.rng)?;
             }
             self.forge_answers(forging)?;
-            if leadership_log::judge(self.counts, self.servers.required_events(), false).is_ok() {
+            if leadership_log::judge(self.counts, self.servers.site().required, false).is_ok() {
                 break;
             }
         }
@@ -246,7 +246,7 @@ impl Run<'_> {
 
     /// Alternates fail-overs of each kind and pauses.
     fn fail_over(&mut self, times: u32, rng: &mut fastrand::Rng) -> Result<(), String> {
-        let kinds = self.servers.faults().iter().copied().filter(|fault| fault.changes_history());
+        let kinds = self.servers.site().faults.iter().copied().filter(|fault| fault.changes_history());
         let kinds: Vec<Fault> = kinds.collect();
         if kinds.is_empty() {
             return Err("these servers have no standby".into());

@@ -141,8 +141,8 @@ impl Place {
             _ => {
                 let servers = super::start(storage)?;
                 let counted = Arc::clone(&counts);
-                let network = super::network_of(&*servers, CLIENTS, runtime, counted, clock.clone())?;
-                let name = servers.name().to_owned();
+                let network = super::network_of(servers.site(), CLIENTS, runtime, counted, clock.clone())?;
+                let name = servers.site().name.clone();
                 Self { name, what: What::Servers(servers, network), counts, _folder: None }
             }
         };
@@ -177,7 +177,7 @@ impl Place {
 
     fn url(&self, client: Option<usize>) -> Option<String> {
         match &self.what {
-            What::Servers(servers, _) => Some(servers.url(client)),
+            What::Servers(servers, _) => Some(servers.site().url(client)),
             What::File(path) => Some(format!("sqlite:{}", path.display())),
             What::Mem(_) => None,
         }
@@ -240,7 +240,7 @@ impl Place {
                 }
                 What::Servers(servers, network) => {
                     if ahead.is_empty() {
-                        let all = Fault::OF_NETWORKS.into_iter().chain(servers.faults().iter().copied());
+                        let all = Fault::OF_NETWORKS.into_iter().chain(servers.site().faults.iter().copied());
                         let kept = all.filter(|fault| fault.keeps_history()).map(Some);
                         // `None` is the repetition.
                         ahead = kept.chain([None]).collect();
