@@ -20,7 +20,7 @@ use candidate::{Candidate, Pace};
 use event::{Counts, Event};
 use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
-use leadership_log::{LeadershipLog, Report};
+use leadership_log::LeadershipLog;
 use network::{Conditions, Network};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::{
@@ -102,7 +102,7 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
         pace: &pace,
         servers: &mut *servers,
         began: SystemClock::read(),
-        report: Report::default(),
+        recovered: Vec::new(),
     };
     let ran = match fail_overs {
         Some(times) => run.fail_over(times, &mut schedule.rng),
@@ -111,10 +111,10 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     network.set_all(Conditions::NORMAL);
     pace.send_replace(Pace::Stopping);
     runtime.block_on(candidates.join_all());
-    let Run { report, began, .. } = run;
+    let Run { recovered, began, .. } = run;
     // An error of the run itself is the cause of later ones.
     ran?;
-    println!("{}", report.figures(&leaderships, &counts, began));
+    println!("{}", leadership_log::figures(&recovered, &leaderships, &counts, began));
     leaderships.is_clean()?;
     if fail_overs.is_some() {
         return Ok(());
@@ -214,7 +214,8 @@ struct Run<'a> {
     pace: &'a watch::Sender<Pace>,
     servers: &'a mut dyn FaultyServers,
     began: Instant,
-    report: Report,
+    /// Each fault, and how long after it every slot had a leader.
+    recovered: Vec<(String, Duration)>,
 }
 
 impl Run<'_> {
@@ -305,7 +306,7 @@ impl Run<'_> {
         })?;
         let recovered =
             recovered.ok_or_else(|| format!("after {name} a slot had no leader for {RECOVERY:?}"))?;
-        self.report.recovered.push((name, recovered));
+        self.recovered.push((name, recovered));
         Ok(())
     }
 
