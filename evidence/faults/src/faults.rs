@@ -34,7 +34,7 @@ use std::{
 };
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
-use vvm_storage::ElectionsTtlStorage;
+use vvm_storage::{ElectionsTtlStorage, SysVvmStorage};
 
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
@@ -155,6 +155,33 @@ fn network_of(
     Ok(network)
 }
 
+/// Opens a storage, which it `makes` before, and settles a name, as each host does. So a handle knows that a record that is
+/// missing later was deleted.
+async fn opened(
+    url: &str,
+    makes: bool,
+    clock: &SystemClock,
+    (name, slots): (&str, NonZeroU32),
+) -> Result<Arc<dyn SysVvmStorage>, String> {
+    let open = async || {
+        if makes {
+            vvm_storage::init_storage(url).await?;
+        }
+        vvm_storage::open(url, Arc::new(clock.clone())).await
+    };
+    // A server that has just started may take too long.
+    let mut attempts = 1..5;
+    let storage = loop {
+        match open().await {
+            Err(error) if error.is_passing() && attempts.next().is_some() => {}
+            done => break done.map_err(|error| error.to_string())?,
+        }
+    };
+    let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
+    let settled = elections.settle_slot_count(&name.into(), slots).await;
+    settled.map(|()| storage).map_err(|error| error.to_string())
+}
+
 fn enter(
     site: &Site,
     runtime: &Runtime,
@@ -163,29 +190,9 @@ fn enter(
     pace: &watch::Sender<Pace>,
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
-    let open = |candidate| {
+    let open = |candidate: Option<usize>| {
         let url = site.url(candidate);
-        let open = async || {
-            if candidate.is_none() {
-                vvm_storage::init_storage(&url).await?;
-            }
-            vvm_storage::open(&url, Arc::new(network.clock.clone())).await
-        };
-        // A server that has just started may take too long.
-        let mut attempts = 1..5;
-        let opened = runtime.block_on(async {
-            loop {
-                match open().await {
-                    Err(error) if error.is_passing() && attempts.next().is_some() => {}
-                    done => return done,
-                }
-            }
-        });
-        let storage = opened.map_err(|error| error.to_string())?;
-        // As each host does. So a handle knows that a record that is missing later was deleted.
-        let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
-        let settled = runtime.block_on(elections.settle_slot_count(&NAME.into(), SLOTS));
-        settled.map(|()| storage).map_err(|error| error.to_string())
+        runtime.block_on(opened(&url, candidate.is_none(), &network.clock, (NAME, SLOTS)))
     };
     let direct = open(None)?;
     let mut candidates = JoinSet::new();

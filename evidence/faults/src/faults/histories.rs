@@ -31,7 +31,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::SystemClock;
-use vvm_storage::{ElectionsTtlStorage, SysVvmStorage, mem::MemDatabase};
+use vvm_storage::{SysVvmStorage, mem::MemDatabase};
 
 /// The default duration of a history.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(120);
@@ -146,32 +146,12 @@ impl Place {
                 Self { name, what: What::Servers(servers, network), counts, _folder: None }
             }
         };
-        place.settle(runtime, clock)?;
-        Ok(place)
-    }
-
-    /// Makes the storage, and settles the name, as each host does.
-    fn settle(&self, runtime: &Runtime, clock: &SystemClock) -> Result<(), String> {
-        let open = self.open(None, clock);
+        let url = place.url(None).unwrap_or_default();
         runtime.block_on(async {
-            let mut failed = "it was not tried".to_owned();
-            // A server that has just started may take too long.
-            for _ in 0..5 {
-                if let Some(url) = self.url(None)
-                    && let Err(error) = vvm_storage::init_storage(&url).await
-                {
-                    failed = error.to_string();
-                }
-                let Some(storage) = open().await else { continue };
-                let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
-                let settled = elections.settle_slot_count(&NAME.into(), SLOTS).await;
-                storage.close().await;
-                match settled {
-                    Ok(()) => return Ok(()),
-                    Err(error) => failed = error.to_string(),
-                }
-            }
-            Err(format!("{} can't be prepared: {failed}", self.name))
+            let storage = super::opened(&url, true, clock, (NAME, SLOTS)).await;
+            let storage = storage.map_err(|error| format!("{} can't be prepared: {error}", place.name))?;
+            storage.close().await;
+            Ok::<_, String>(place)
         })
     }
 
