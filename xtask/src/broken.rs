@@ -84,11 +84,11 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     copy.plant(&root, &mut variants)?;
     copy.build()?;
     let suites = copy.suites()?;
-    println!("without a bug: {}", copy.simulate_soundly()?);
-    println!("without a bug: {}", suites.run_soundly()?);
+    println!("without a bug: {}", passes("simulation", &mut copy.simulation(&["--seeds", SOUND_SEEDS]))?);
+    println!("without a bug: {}", passes("suite", &mut Command::new(&suites.program))?);
     let parts: BTreeSet<&str> = variants.iter().filter_map(|variant| variant.by_check).collect();
     for part in parts {
-        println!("without a bug: {}", copy.check_soundly(part)?);
+        println!("without a bug: {}", passes("check", &mut copy.check(part))?);
     }
     let finding: BTreeSet<&str> = variants.iter().flat_map(|variant| variant.by_cases.clone()).collect();
     let idle: Vec<_> = suites.cases.keys().filter(|case| !finding.contains(case.as_str())).collect();
@@ -248,25 +248,6 @@ impl Copy {
         command
     }
 
-    /// Runs the worlds that have to pass, and returns what the simulation said of them.
-    fn simulate_soundly(&self) -> Result<String, BrokenError> {
-        let ran = output("simulation", &mut self.simulation(&["--seeds", SOUND_SEEDS]))?;
-        let text = said(&ran.stdout);
-        if ran.status.success() {
-            Ok(text.lines().last().unwrap_or_default().to_owned())
-        } else {
-            Err(BrokenError::Unsound(text))
-        }
-    }
-
-    /// Searches a part that has to hold, and returns the last line of what it said.
-    fn check_soundly(&self, part: &str) -> Result<String, BrokenError> {
-        let ran = output("check", &mut self.check(part))?;
-        let text = said(&ran.stdout);
-        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
-    }
-
     /// Builds the public suites, and reads the names of their cases.
     fn suites(&self) -> Result<Suites, BrokenError> {
         let (program, _) = self.tests(SUITES)?.remove(0);
@@ -379,14 +360,6 @@ struct Suites {
 }
 
 impl Suites {
-    /// Runs all cases without a bug, and returns the last line of their program.
-    fn run_soundly(&self) -> Result<String, BrokenError> {
-        let ran = output("suite", &mut Command::new(&self.program))?;
-        let text = said(&ran.stdout);
-        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
-    }
-
     /// Runs the cases that have to find the variant. Returns those that pass.
     fn pass(&self, variant: &Variant) -> Result<Vec<&'static str>, BrokenError> {
         let mut command = Command::new(&self.program);
@@ -398,6 +371,14 @@ impl Suites {
         let passed = |case: &&&str| said.contains(&format!("test {} ... ok", self.cases[**case]));
         Ok(variant.by_cases.iter().filter(passed).copied().collect())
     }
+}
+
+/// Runs what has to pass without a bug, and returns the last line of what it said.
+fn passes(program: &'static str, command: &mut Command) -> Result<String, BrokenError> {
+    let ran = output(program, command)?;
+    let text = said(&ran.stdout);
+    let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+    if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
 }
 
 /// Returns the output of a test program with a bug, or `None` if it hung, which shows the bug, too.
