@@ -8,7 +8,7 @@ mod planting;
 use crate::{
     broken::{BrokenError, copy_tree, output_of_build, programs_of, read, said},
     ci::{limit, needs::scratch_variable},
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use clap::{Args, ValueEnum};
 use planting::{Planted, Source, VARIABLE};
@@ -149,10 +149,7 @@ impl Mutant {
 
 /// Judges the mutants. Returns whether each that lives is argued, and each that is argued lives.
 pub(crate) fn run(options: &Options) -> bool {
-    run_chosen(options).unwrap_or_else(|error| {
-        eprintln!("mutants: {error}");
-        false
-    })
+    workspace::holds("mutants", run_chosen(options))
 }
 
 fn run_chosen(options: &Options) -> Result<bool, Box<dyn Error>> {

@@ -4,7 +4,9 @@
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
-    env, io,
+    env,
+    fmt::Display,
+    io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -122,6 +124,14 @@ impl Package {
 /// Returns the cargo that runs this program, or the one on the path.
 pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Returns whether a command held. If it could not be carried out, says why.
+pub(crate) fn holds(command: &str, outcome: Result<bool, impl Display>) -> bool {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{command}: {error}");
+        false
+    })
 }
 
 /// Returns the files below `root` that git tracks or would track, relative to it.
