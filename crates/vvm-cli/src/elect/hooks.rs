@@ -29,8 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
-use vvm_clock::{Instant, Span, SystemClock};
-use vvm_containment::Countdown;
+use vvm_clock::{Alarm, Instant, Span, SystemClock};
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -351,7 +350,7 @@ struct Inbox {
     /// Readable if there is an order.
     wake: OwnedFd,
     /// Readable from the deadline on.
-    timer: Countdown,
+    timer: Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -367,7 +366,7 @@ impl Inbox {
     /// If the process is out of descriptors.
     fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), wake, timer: Countdown::new()? })
+        Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
     }
 
     /// Adds an order.
@@ -390,14 +389,10 @@ impl Inbox {
     }
 
     /// Replaces the deadline.
-    ///
-    /// # Errors
-    /// If the kernel refuses. The old deadline is then still in force.
-    fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+    fn set_deadline(&self, deadline: Option<Instant>) {
         let mut state = self.state();
-        self.timer.set(deadline)?;
+        self.timer.set(deadline.unwrap_or(Instant::NEVER));
         state.deadline = deadline;
-        Ok(())
     }
 
     /// Whether the deadline has passed at `now`.
@@ -416,7 +411,8 @@ impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);
         self.demoter.tell(ToDemoter::Deadline(earliest));
-        self.inbox.set_deadline(earliest)
+        self.inbox.set_deadline(earliest);
+        Ok(())
     }
 
     fn now(&self) -> Instant {
