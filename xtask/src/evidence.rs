@@ -120,7 +120,6 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
     ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
     ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
-    ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
     ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
     ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
     ("bench --only warm --server postgres", Small("bench", &["--quick", "--only=warm", "--server=postgres"]), JAVA),

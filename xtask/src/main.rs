@@ -66,7 +66,7 @@ enum Command {
     TestSurroundings(surroundings::Options),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
-    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
+    /// What it costs: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
     /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or
     /// `vvm run` beside `etcdctl lock` and client-go: `--beside-peers`. Or hand-over and fail-over between
     /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.

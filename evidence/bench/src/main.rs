@@ -1,6 +1,4 @@
-//! `cargo xtask bench`: a table of measurements beside their goals.
-//!
-//! A missed goal is printed and is no failure: it may be the machine's fault.
+//! `cargo xtask bench`: a table of measurements.
 #![forbid(unsafe_code)]
 
 mod beside_peers;
@@ -20,7 +18,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
 use std::{io, process::ExitCode};
 
-/// Measures pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
+/// Measures pairs, held leaderships, storages, fail-over and hand-over.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct CommandLine {
@@ -102,13 +100,11 @@ enum Measurement {
     StepUp,
     /// Acquire, renew and release on SQLite, beside the bare statements.
     Sqlite,
-    /// Fail-over and hand-over between real processes.
-    Succession,
     /// Fail-over between real processes after the death of the leader's host.
     DeadHost,
     /// Fail-over and hand-over of an app that needs five seconds to start, warm and cold.
     Warm,
-    /// What `vvm run` costs while it waits and while it leads: memory, CPU, wake-ups, requests.
+    /// What a waiting `vvm run` costs: memory, CPU, and requests to the storage, which it counts while it leads, too.
     Waiting,
 }
 
@@ -119,7 +115,6 @@ impl Measurement {
             Self::Held => held::measure(quick)?,
             Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
-            Self::Succession => takeovers::in_demo(quick)?,
             Self::DeadHost => takeovers::of_dead_hosts(quick)?,
             Self::Warm => warm::measure(quick)?,
             Self::Waiting => waiting::measure(quick)?,

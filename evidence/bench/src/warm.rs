@@ -31,10 +31,10 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         Figure::new(format!("app that needs {seconds} s: {what}"), Unit::Seconds, samples)
     };
     let mut figures = vec![
-        named("kill -9 of the host, warm", killed(rounds, &app, &["--warm"])?).median_at_most(0.1),
+        named("kill -9 of the host, warm", killed(rounds, &app, &["--warm"])?),
         named("kill -9 of the host, cold", killed(rounds, &app, &[])?),
-        named("step-down, restart", step_downs(rounds, &app, "restart")?).median_at_most(0.05),
-        named("step-down, keep", step_downs(rounds, &app, "keep")?).median_at_most(0.05),
+        named("step-down, restart", step_downs(rounds, &app, "restart")?),
+        named("step-down, keep", step_downs(rounds, &app, "keep")?),
     ];
     let Some(large) = large(quick) else {
         eprintln!("left out: an app with much memory and forked workers: there is no python3");

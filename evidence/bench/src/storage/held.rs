@@ -72,7 +72,7 @@ pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Ve
             vec![resident.saturating_sub(empty) as f64 / f64::from(names)],
         ),
         Figure::new(name("memory of this process"), Unit::Bytes, vec![resident as f64]),
-        Figure::new(name("leaderships lost"), Unit::Count, vec![lost as f64]).max_at_most(0.0),
+        Figure::new(name("leaderships lost"), Unit::Count, vec![lost as f64]),
         Figure::new(name("records released"), Unit::Count, vec![released as f64]),
         Figure::new(name("until all are released"), Unit::Seconds, vec![until_released.as_secs_f64()]),
     ])
