@@ -100,7 +100,7 @@ impl Postgres {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let (program, home) = (programs.clone(), folder.path().to_owned());
         let state = home.join("data/postmaster.pid");
-        let server = Server::start(Plan {
+        let mut server = Server::start(Plan {
             name: "PostgreSQL".into(),
             address,
             log: home.join("log"),
@@ -125,6 +125,9 @@ impl Postgres {
                 is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
             }),
         })?;
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it, and hold its
+        // port and memory.
+        server.killed_by = Signal::QUIT;
         Ok(Self { server, programs, folder })
     }
 
@@ -145,23 +148,6 @@ impl Postgres {
         file.write_all(format!("{setting} = '{value}'\n").as_bytes())?;
         let process = Pid::from_raw(self.id().cast_signed());
         Ok(process.map_or(Ok(()), |process| kill_process(process, Signal::HUP)).map_err(io::Error::from)?)
-    }
-
-    /// They have process groups of their own, so that they are found by their parent.
-    fn signal_connections(&self, signal: Signal) -> io::Result<()> {
-        for process in fs::read_dir("/proc")? {
-            let stat = fs::read_to_string(process?.path().join("stat")).unwrap_or_default();
-            let Some((id, rest)) = stat.split_once(" (") else { continue };
-            // Behind the name, which may have parentheses itself: state, parent.
-            let parent = rest.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
-            if parent == Some(&*self.id().to_string())
-                && let Some(id) = id.parse().ok().and_then(Pid::from_raw)
-            {
-                // It may have ended.
-                let _gone = kill_process(id, signal);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -197,23 +183,6 @@ impl Replicated for Postgres {
         self.set("synchronous_standby_names", if waits { "standby" } else { "" })
     }
 
-    fn kill(&mut self) -> Result<(), StartError> {
-        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
-        // and hold its port and memory.
-        self.server.end(Signal::QUIT)
-    }
-
-    /// With the processes of its connections.
-    fn stop(&mut self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
-        self.signal_connections(Signal::STOP)
-    }
-
-    fn go_on(&mut self) -> io::Result<()> {
-        self.signal_connections(Signal::CONT)?;
-        self.signal(Signal::CONT)
-    }
-
     fn copied(&mut self) -> Result<Copy, StartError> {
         self.server.end(Signal::INT)?;
         Copy::of(self.folder.path(), PREFIX)
@@ -224,13 +193,6 @@ impl Replicated for Postgres {
         self.kill()?;
         copy.restore(self.folder.path())?;
         self.server.start_again()
-    }
-}
-
-impl Drop for Postgres {
-    /// Processes of connections that are stopped would not notice its end.
-    fn drop(&mut self) {
-        let _best_effort = self.signal_connections(Signal::CONT);
     }
 }
 

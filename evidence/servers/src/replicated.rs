@@ -47,47 +47,6 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
     /// See [`StartError`].
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError>;
 
-    /// Ends it without notice, and waits until it has ended.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn kill(&mut self) -> Result<(), StartError> {
-        (**self).kill()
-    }
-
-    /// Starts it again, with its data, after it has ended.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn start_again(&mut self) -> Result<(), StartError> {
-        (**self).start_again()
-    }
-
-    /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn restart(&mut self) -> Result<(), StartError> {
-        self.kill()?;
-        self.start_again()
-    }
-
-    /// Stops it as it stands (`SIGSTOP`).
-    ///
-    /// # Errors
-    /// When the system refuses.
-    fn stop(&mut self) -> io::Result<()> {
-        (**self).stop()
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    fn go_on(&mut self) -> io::Result<()> {
-        (**self).go_on()
-    }
-
     /// Ends it so that its files can be copied, and copies them.
     ///
     /// # Errors
