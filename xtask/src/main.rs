@@ -54,7 +54,7 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`, `--all-cases`. Or leaders
+    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`. Or leaders
     /// on servers in trouble: `--faults`. Or recorded calls on every storage in trouble, and their check:
     /// `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
