@@ -31,7 +31,6 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage instead of SQLite files.
-    #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES")]
     cassandra: Option<std::num::NonZeroU8>,
     /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
@@ -48,7 +47,6 @@ const LONGEST_LEADERSHIP: Duration = Duration::from_millis(400);
 /// The shortest TTL that SQLite takes.
 const TTL_MS: u64 = 500;
 /// Longer, because three nodes and three processes share a machine.
-#[cfg(feature = "scylla")]
 const TTL_ON_CASSANDRA_MS: u64 = 3000;
 /// How long a copy may take after its last kill.
 const LONGEST_COPY: Duration = Duration::from_secs(300);
@@ -56,7 +54,6 @@ const LONGEST_COPY: Duration = Duration::from_secs(300);
 /// Kills until the promised number is reached.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    #[cfg(feature = "scylla")]
     if let Some(nodes) = args.cassandra {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
         let url = cluster.url("resumption");

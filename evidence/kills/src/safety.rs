@@ -26,11 +26,11 @@ use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
 use remains::{Orphans, Remains};
-#[cfg(feature = "postgres")]
 use servers::postgres::Postgres;
 use std::{
     env, io,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     rc::Rc,
     time::Duration,
 };
@@ -70,7 +70,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LANGUAGE", requires = "warm")]
     client: Option<Client>,
     /// Use PostgreSQL as the storage, and start it.
-    #[cfg(feature = "postgres")]
     #[arg(long)]
     postgres: bool,
 }
@@ -106,20 +105,16 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         programs.push(existing(env::current_exe()?.with_file_name(old))?);
     }
     let folder = tempfile::tempdir()?;
-    // An older program may not know the option.
-    let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
-    let storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
-    let ttl_ms = 1000;
-    #[cfg(feature = "postgres")]
-    let (storage, ttl_ms, _postgres) = if args.postgres {
-        let server = Postgres::start(&servers::target(), &["safety"], &[]).map_err(io::Error::other)?;
-        let storage = server.url("safety");
-        init(programs.last(), &storage)?;
-        (storage, 2000, Some(server))
-    } else {
-        (storage, ttl_ms, None)
+    let mut storage = match args.postgres {
+        // The oldest program creates what it needs.
+        true => Storage::on_postgres(&programs[programs.len() - 1], "safety")?,
+        false => Storage::on_file(folder.path()),
     };
-    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
+    if args.old.is_some() {
+        // An older program may not know the option.
+        storage.url = storage.url.replace(ALLOW, "");
+    }
+    let ttl_ms = args.ttl_ms.unwrap_or(storage.ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
     println!("seed {seed}; {INSTANCES} candidates, TTL {ttl_ms} ms, {ends}");
@@ -132,7 +127,7 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         worker,
         programs,
         folder: folder.path().to_owned(),
-        storage,
+        storage: storage.url.clone(),
         ttl: Duration::from_millis(ttl_ms),
         after_stop: args.warm.clone(),
     };
@@ -154,13 +149,35 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
     Ok(violations == 0)
 }
 
-/// Has the oldest program create what the storage needs.
-#[cfg(feature = "postgres")]
-fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
-    let Some(vvm) = vvm else { return Ok(()) };
-    let mut init = std::process::Command::new(vvm);
-    init.args(["init-storage", "--storage", storage]);
-    if init.status()?.success() { Ok(()) } else { Err(io::Error::other("vvm init-storage failed")) }
+/// The storage of a run.
+pub(crate) struct Storage {
+    pub(crate) url: String,
+    /// The TTL if none is given, in milliseconds.
+    pub(crate) ttl_ms: u64,
+    /// Ends with it.
+    _server: Option<Postgres>,
+}
+
+/// The folder for temporary files may be on overlayfs. All processes of a run see the same one.
+const ALLOW: &str = "?allow=overlay";
+
+impl Storage {
+    pub(crate) fn on_file(folder: &Path) -> Self {
+        let url = format!("sqlite:{}{ALLOW}", folder.join("storage.db").display());
+        Self { url, ttl_ms: 1000, _server: None }
+    }
+
+    /// A database of this name on a server of its own. `vvm` creates what it needs there.
+    pub(crate) fn on_postgres(vvm: &Path, database: &str) -> io::Result<Self> {
+        let server = Postgres::start(&servers::target(), &[database], &[]).map_err(io::Error::other)?;
+        let url = server.url(database);
+        let mut init = Command::new(vvm);
+        init.args(["init-storage", "--storage", &url]).stdout(Stdio::null());
+        if !init.status()?.success() {
+            return Err(io::Error::other("vvm init-storage failed"));
+        }
+        Ok(Self { url, ttl_ms: 2000, _server: Some(server) })
+    }
 }
 
 /// The least share of the time with a leader.
