@@ -67,7 +67,7 @@ enum Command {
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
-    /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or
+    /// `--storage URL`, or `--server NAME` on servers that it starts and ends. Or
     /// `vvm run` beside `etcdctl lock` and client-go: `--beside-peers`. Or hand-over and fail-over between
     /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
     Bench(Passed),
@@ -106,7 +106,7 @@ impl Passed {
     }
 
     fn is_of_one_storage(&self) -> bool {
-        ["--storage", "--cassandra", "--server"].iter().any(|option| self.names(option))
+        ["--storage", "--server"].iter().any(|option| self.names(option))
     }
 
     /// The arguments behind the name of a subcommand.

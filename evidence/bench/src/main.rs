@@ -34,11 +34,7 @@ struct CommandLine {
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
-    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, which it starts and ends.
-    #[cfg(feature = "scylla")]
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
-    cassandra: Option<std::num::NonZeroU8>,
-    /// With `--storage` (also `mem:`), `--cassandra` or `--server`: only documents, in batches of 32, by one
+    /// With `--storage` (also `mem:`) or `--server`: only documents, in batches of 32, by one
     /// leader and by eight.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
@@ -158,24 +154,17 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     if let Some(url) = &line.storage {
         return print(line, &measure(url, line.quick)?);
     }
-    #[cfg(feature = "scylla")]
-    if let Some(nodes) = line.cassandra {
-        let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
-        return print(line, &measure(&cluster.url("bench"), line.quick)?);
-    }
-    if let Some(server) = line.server.filter(|_| !line.only.is_empty()) {
-        if (server, &line.only[..]) != (setup::Server::Postgres, &[Measurement::Warm]) {
-            return Err("of measurements, only warm runs on a server, and only on postgres".into());
-        }
-        let options = [("--json", line.json), ("--quick", line.quick)];
-        let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
-        return setup::measure_on_postgres(&["--only", "warm"].into_iter().chain(given).collect::<Vec<_>>());
-    }
     if let Some(server) = line.server {
         let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| (*option).to_owned());
         let held = line.held.map(|names| format!("--held={names}"));
-        return server.measure(&given.chain(held).collect::<Vec<_>>());
+        let mut options: Vec<String> = given.chain(held).collect();
+        match (server, &line.only[..]) {
+            (_, []) => {}
+            (setup::Server::Postgres, [Measurement::Warm]) => options.push("--only=warm".into()),
+            _ => return Err("of measurements, only warm runs on a server, and only on postgres".into()),
+        }
+        return server.measure(!line.only.is_empty(), line.quick, &options);
     }
     if line.documents || line.held.is_some() {
         return Err("--documents and --held need a storage: --storage URL".into());

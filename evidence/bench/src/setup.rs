@@ -8,14 +8,16 @@ use ielections::{
 };
 use serde::de::DeserializeOwned;
 use servers::{
+    cassandra::Cassandra,
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
     kubernetes::Kubernetes,
     mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
+    owned,
     postgres::Postgres,
 };
-use std::{any::Any, env, io, num::NonZeroU32, process::Command, sync::Arc};
+use std::{any::Any, env, io, net::SocketAddr, num::NonZeroU32, ops::DerefMut, process::Command, sync::Arc};
 use tokio::runtime::{Handle, Runtime};
 use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
 use vvm_deadman::{Deadman, Subject, SystemOptions, Trigger};
@@ -127,68 +129,83 @@ pub(crate) enum Server {
     Postgres,
     /// versitygw.
     S3,
+    /// Three nodes of Apache Cassandra, or one with `--quick`.
+    Scylla,
 }
 
-/// A server, which ends when it is dropped, and its storage's URL.
-type Started = (Box<dyn Any>, String);
+/// A server that runs. It ends when this is dropped.
+pub(crate) struct Started {
+    pub(crate) server: Box<dyn Any>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Of a storage there.
+    pub(crate) url: String,
+}
 
-/// Starts PostgreSQL, and this program again with `options`, so that its trials are on that server.
-pub(crate) fn measure_on_postgres(options: &[&str]) -> Result<(), Failure> {
-    let server = Postgres::start(&servers::target(), &[], &[])?;
-    let mut bench = Command::new(env::current_exe()?);
-    bench.env("VVM_TEST_STORAGE", server.url("postgres"));
-    bench.env("VVM_TEST_STORAGE_AT", server.address().to_string());
-    match bench.args(options).status()? {
-        status if status.success() => Ok(()),
-        status => Err(format!("measuring on PostgreSQL ended with {status}").into()),
+impl Started {
+    fn one(server: impl DerefMut<Target = owned::Server> + 'static, url: String) -> Self {
+        Self { addresses: vec![server.address()], server: Box::new(server), url }
     }
 }
 
 impl Server {
-    /// Starts the server, and this program again with credentials for it and `options`.
-    pub(crate) fn measure(self, options: &[String]) -> Result<(), Failure> {
-        let (_server, url) = self.start()?;
+    /// Starts the server, and this program again with credentials for it and `options`: on its storage, or, with
+    /// `is_of_vvm`, with trials of `vvm` there.
+    pub(crate) fn measure(self, is_of_vvm: bool, quick: bool, options: &[String]) -> Result<(), Failure> {
+        let Started { server: _server, addresses, url } = self.start(quick)?;
         let mut bench = Command::new(env::current_exe()?);
         // DynamoDB Local accepts any.
-        bench.envs(CREDENTIALS);
-        match bench.args(["--storage", &url]).args(options).status()? {
+        bench.envs(CREDENTIALS).args(options);
+        if is_of_vvm {
+            bench.env("VVM_TEST_STORAGE", &url).env("VVM_TEST_STORAGE_AT", addresses[0].to_string());
+        } else {
+            bench.args(["--storage", &url]);
+        }
+        match bench.status()? {
             status if status.success() => Ok(()),
             status => Err(format!("measuring on {url} ended with {status}").into()),
         }
     }
 
-    fn start(self) -> Result<Started, Failure> {
+    pub(crate) fn start(self, quick: bool) -> Result<Started, Failure> {
+        let target = servers::target();
         Ok(match self {
             Self::Dynamodb => {
-                let server = DynamoDbLocal::start(&servers::target())?;
+                let server = DynamoDbLocal::start(&target)?;
                 let url = format!("dynamodb://eu-west-1/bench?endpoint={}", server.endpoint());
-                (Box::new(server), url)
+                Started::one(server, url)
             }
             Self::Etcd => {
-                let cluster = Cluster::start(&Program::built()?, 3)?;
+                let mut cluster = Cluster::start(&Program::built()?, 3)?;
                 let url = format!("etcd://{}/bench", cluster.addresses());
-                (Box::new(cluster), url)
+                let addresses = cluster.members().iter().map(|member| member.address()).collect();
+                Started { server: Box::new(cluster), addresses, url }
             }
             Self::K8s => {
                 let server = Kubernetes::start()?;
                 let url = server.url("default");
-                (Box::new(server), url)
+                Started::one(server, url)
             }
             Self::Mysql => {
-                let server = MariaDb::start(&servers::target(), &["bench"], &[])?;
+                let server = MariaDb::start(&target, &["bench"], &[])?;
                 let url = format!("{}?connections={LEADERS}", server.url("bench"));
-                (Box::new(server), url)
+                Started::one(server, url)
             }
             Self::Postgres => {
-                let server = Postgres::start(&servers::target(), &[], &[])?;
+                let server = Postgres::start(&target, &[], &[])?;
                 // As many connections as the bare writers have.
-                let url = format!("{}?connections={LEADERS}", server.url("postgres"));
-                (Box::new(server), url)
+                let url = format!("{}?sslmode=disable&connections={LEADERS}", server.url("postgres"));
+                Started::one(server, url)
             }
             Self::S3 => {
                 let server = ObjectServer::start(Product::Versitygw)?;
                 let url = server.url("bench");
-                (Box::new(server), url)
+                Started::one(server, url)
+            }
+            Self::Scylla => {
+                let mut cluster = Cassandra::start(if quick { 1 } else { 3 }, &target)?;
+                let url = cluster.url("bench");
+                let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
+                Started { server: Box::new(cluster), addresses, url }
             }
         })
     }

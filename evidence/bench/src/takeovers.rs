@@ -3,23 +3,16 @@
 use crate::{
     process::{self, init_storage, take_overs},
     report::{Failure, Figure, Unit},
+    setup::{Server, Started},
 };
 use harness::{Level, MemoryGroup, Program, Running, Trial, eventually, forward, has_ended, is_permitted};
 use rustix::process::{Signal, kill_process};
 use servers::{
-    etcd::{self, Cluster},
     kubernetes::Kubernetes,
     owned::{self, StartError},
     postgres::{Pooler, Postgres},
 };
-use std::{
-    any::Any,
-    fs, io,
-    net::{SocketAddr, SocketAddrV4},
-    path::PathBuf,
-    process::Command,
-    time::Duration,
-};
+use std::{fs, io, net::SocketAddrV4, path::PathBuf, process::Command, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// How a leader's host dies.
@@ -151,10 +144,10 @@ pub(crate) fn between_machines(quick: bool) -> Result<Vec<Figure>, Failure> {
         let Some(place) = start()? else { continue };
         // Candidates of Kubernetes need nothing.
         if !place.name.starts_with("Kubernetes") {
-            init_storage(&place.url("127.0.0.1"))?;
+            init_storage(&place.started.url)?;
         }
         for machine in &machines {
-            for server in &place.addresses {
+            for server in &place.started.addresses {
                 forward(SocketAddrV4::new(machine.gateway.parse()?, server.port()), *server);
             }
         }
@@ -213,14 +206,10 @@ fn ip(arguments: &str) -> Result<(), Failure> {
     Err(format!("no network namespace: `ip {arguments}` said: {said} ({needs})").into())
 }
 
-/// A storage. Dropping it ends its servers.
+/// A storage.
 struct Place {
     name: &'static str,
-    _servers: Box<dyn Any>,
-    /// Where its servers listen.
-    addresses: Vec<SocketAddr>,
-    /// The URL, with `HOSTS` for addresses with ports.
-    url: String,
+    started: Started,
 }
 
 /// Starts a storage. `None`: this machine lacks it.
@@ -238,17 +227,9 @@ const WORKER: &str = "worker";
 /// When a role must be in force.
 const IN_FORCE: Duration = Duration::from_secs(30);
 
-const POSTGRES: &str = "postgres://postgres@HOSTS/postgres?sslmode=disable";
-
 impl Place {
     fn postgres() -> Result<Option<Self>, Failure> {
-        let server = Postgres::start(&servers::target(), &[], &[])?;
-        Ok(Some(Self {
-            name: "PostgreSQL",
-            addresses: vec![server.address()],
-            url: POSTGRES.into(),
-            _servers: Box::new(server),
-        }))
+        Ok(Some(Self { name: "PostgreSQL", started: Server::Postgres.start(false)? }))
     }
 
     /// Transactions may change the connection, so there are no notifications, and the standby's next look finds the end
@@ -259,23 +240,15 @@ impl Place {
             eprintln!("not measured: PostgreSQL without notifications (install Debian's package pgbouncer)");
             return Ok(None);
         };
-        Ok(Some(Self {
-            name: "PostgreSQL behind PgBouncer, so without notifications",
-            addresses: vec![pooler.address()],
-            url: POSTGRES.into(),
-            // The pooler ends first.
-            _servers: Box::new((pooler, server)),
-        }))
+        let (addresses, url) =
+            (vec![pooler.address()], format!("{}?sslmode=disable", pooler.url("postgres")));
+        // The pooler ends first.
+        let started = Started { server: Box::new((pooler, server)), addresses, url };
+        Ok(Some(Self { name: "PostgreSQL behind PgBouncer, so without notifications", started }))
     }
 
     fn etcd() -> Result<Option<Self>, Failure> {
-        let mut cluster = Cluster::start(&etcd::Program::built()?, 3)?;
-        Ok(Some(Self {
-            name: "three members of etcd",
-            addresses: cluster.members().iter().map(|member| member.address()).collect(),
-            url: "etcd://HOSTS/bench".into(),
-            _servers: Box::new(cluster),
-        }))
+        Ok(Some(Self { name: "three members of etcd", started: Server::Etcd.start(false)? }))
     }
 
     /// Its candidates log in by this context.
@@ -304,19 +277,19 @@ impl Place {
                 "the role of a candidate that may not watch was not created, or is not in force".into()
             );
         }
-        let config = elsewhere.display();
-        Ok(Some(Self {
-            name: if context == ADMIN { "Kubernetes" } else { "Kubernetes, without the right to watch" },
-            addresses: vec![server.address()],
-            url: format!("k8s://default?kubeconfig={config}&context={context}&server=https://HOSTS"),
-            _servers: Box::new(server),
-        }))
+        let (config, address) = (elsewhere.display(), server.address());
+        let url = format!("k8s://default?kubeconfig={config}&context={context}&server=https://{address}");
+        let name = if context == ADMIN { "Kubernetes" } else { "Kubernetes, without the right to watch" };
+        let started = Started { server: Box::new(server), addresses: vec![address], url };
+        Ok(Some(Self { name, started }))
     }
 
     /// The URL, with the servers' ports at `host`.
     fn url(&self, host: &str) -> String {
-        let hosts = self.addresses.iter().map(|address| format!("{host}:{}", address.port()));
-        self.url.replace("HOSTS", &hosts.collect::<Vec<_>>().join(","))
+        let Started { addresses, url, .. } = &self.started;
+        addresses.iter().fold(url.clone(), |url, address| {
+            url.replace(&address.to_string(), &format!("{host}:{}", address.port()))
+        })
     }
 
     fn measure(&self, machines: &[Machine; 2], rounds: usize) -> Result<[Figure; 2], Failure> {
