@@ -15,13 +15,10 @@ use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunCo
 use serde::{Deserialize, Serialize};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// The size of a round.
@@ -76,7 +73,7 @@ impl Round {
             self.write_documents(before.standing()).await?;
             before.release().await;
 
-            let jobs = Jobs { at_once: self.at_once, running: Arc::default() };
+            let jobs = Jobs { at_once: self.at_once, running: Arc::new(Semaphore::new(0)) };
             let mut builder = RegistryBuilder::new(RegistryConfig {
                 clock: Arc::clone(&setup.clock),
                 spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
@@ -96,7 +93,7 @@ impl Round {
                 }
                 let mut all_run = None;
                 if self.at_once.is_none() {
-                    running.reach(self.instances.get()).await;
+                    let _all = running.acquire_many(self.instances.get()).await?;
                     all_run = Some(setup.clock.now().since(began));
                 }
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
@@ -134,34 +131,16 @@ impl Round {
 /// Jobs that run until their term ends.
 struct Jobs {
     at_once: Option<NonZeroUsize>,
-    running: Arc<Running>,
+    /// A permit for each instance that runs.
+    running: Arc<Semaphore>,
 }
 
-struct Job(Arc<Running>);
+struct Job(Arc<Semaphore>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Progress {
     step: u64,
     of: u64,
-}
-
-/// How many instances run.
-#[derive(Debug, Default)]
-struct Running {
-    count: AtomicU32,
-    more: Notify,
-}
-
-impl Running {
-    async fn reach(&self, count: u32) {
-        loop {
-            let more = self.more.notified();
-            if self.count.load(Ordering::Relaxed) >= count {
-                return;
-            }
-            more.await;
-        }
-    }
 }
 
 impl Service for Jobs {
@@ -185,8 +164,7 @@ impl Task for Job {
     type Doc = Progress;
 
     async fn run(&self, cx: RunContext<Progress>) -> Result<(), BoxError> {
-        self.0.count.fetch_add(1, Ordering::Relaxed);
-        self.0.more.notify_waiters();
+        self.0.add_permits(1);
         cx.stop.cancelled().await;
         Err(Interrupted.into())
     }
