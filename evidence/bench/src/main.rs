@@ -75,9 +75,6 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
-    /// The app that needs five seconds to start.
-    #[command(hide = true)]
-    WarmApp(warm::App),
     /// The command that `vvm` and its peers run.
     #[command(hide = true)]
     PeersWork {
@@ -132,7 +129,6 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
         Some(Part::HeldRound(round)) => return round.run(),
         Some(Part::StepUpRound(round)) => return round.run(),
-        Some(Part::WarmApp(app)) => return app.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
     }
