@@ -2,7 +2,7 @@
 //! once per version and machine, outside the clone, which may be new. Those on Java are fetched by Maven, into
 //! the target folder.
 
-use crate::owned::{self, StartError, system};
+use crate::owned::{self, StartError, run, system};
 use std::{
     env,
     ffi::OsString,
@@ -148,9 +148,9 @@ impl GoServer {
     /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
     pub fn build(&self) -> Result<PathBuf, StartError> {
         build(self.name, self.release(), |work| {
-            go(self.name, work, "mod", &["mod", "init", "server"])?;
-            go(self.name, work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
-            go(self.name, work, "mod", &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
+            go(work, "mod", &["mod", "init", "server"])?;
+            go(work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
+            go(work, "mod", &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
         })
     }
 
@@ -170,7 +170,7 @@ impl NpmPackage {
             let mut npm = Command::new("npm");
             npm.args(["install", "--no-audit", "--no-fund", "--prefix", self.name, &package]);
             npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
-            run(self.name, "Node with npm", npm)
+            run(&mut npm, "Node with npm").map(drop)
         })
     }
 }
@@ -189,10 +189,10 @@ impl OwnProgram {
             let mut may_change = "readonly";
             if !self.modules.is_empty() {
                 may_change = "mod";
-                go(self.name, work, may_change, &["mod", "init", "own"])?;
-                go(self.name, work, may_change, &[&["get"], self.modules].concat())?;
+                go(work, may_change, &["mod", "init", "own"])?;
+                go(work, may_change, &[&["get"], self.modules].concat())?;
             }
-            go(self.name, work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, "."])
+            go(work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, "."])
         })
     }
 
@@ -234,7 +234,7 @@ fn build(
 }
 
 /// Runs `go` in the folder `module` of `work`. `modules` is what it may do to the module file (`-mod`).
-fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
+fn go(work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
     let mut command = Command::new("go");
     command
         .args(arguments)
@@ -243,19 +243,7 @@ fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Res
         .env("GOMODCACHE", work.join("modules"))
         .env("GOFLAGS", format!("-mod={modules} -modcacherw -buildvcs=false -trimpath"))
         .env("CGO_ENABLED", "0");
-    run(name, "Go, 1.24 or later", command)
-}
-
-fn run(name: &'static str, wanted: &'static str, mut command: Command) -> Result<(), StartError> {
-    let words = [command.get_program()].into_iter().chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let program = words.first().cloned().unwrap_or_default();
-    let output = command.output().map_err(|cause| StartError::Missing { program, wanted, cause })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(StartError::Failed(format!("`{}` failed for {name}:\n{said}", words.join(" "))))
+    run(&mut command, "Go, 1.24 or later").map(drop)
 }
 
 fn file(path: &Path) -> impl Fn(io::Error) -> StartError + use<> {

@@ -5,7 +5,7 @@ use crate::{
     built::GoServer,
     certificates::{self, ForServer},
     free_address,
-    owned::{self, Plan, Server, StartError, is_a_server},
+    owned::{self, Plan, Server, StartError, is_a_server, run},
 };
 use std::{
     env, io,
@@ -203,8 +203,6 @@ impl Cluster {
 /// Returns the first line of a program's version output.
 fn version(program: &str, option: &str) -> Result<String, StartError> {
     let wanted = "Debian's packages etcd-server and etcd-client";
-    let missing = |cause| StartError::Missing { program: program.into(), wanted, cause };
-    let output = Command::new(program).arg(option).env("ETCDCTL_API", "3").output().map_err(missing)?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = run(Command::new(program).arg(option).env("ETCDCTL_API", "3"), wanted)?;
     Ok(said.lines().next().unwrap_or(program).replace(" Version:", ""))
 }

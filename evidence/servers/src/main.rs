@@ -15,6 +15,7 @@ use servers::{
     kubernetes::Kubernetes,
     mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
+    owned::run,
     postgres::{Pooler, Postgres},
     replicated::Replicated as _,
     target,
@@ -50,7 +51,7 @@ struct CommandLine {
 fn main() -> ExitCode {
     let CommandLine { only, nodes, ahead, all_servers } = CommandLine::parse();
     let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
-    let all_passed = run(&only, &cluster, all_servers);
+    let all_passed = run_drivers(&only, &cluster, all_servers);
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -103,7 +104,7 @@ const LOCAL_CREDENTIALS: [(&str, &str); 2] =
 
 /// Runs the drivers in `only`, or all. Returns whether every case of every one passed. `all_servers` adds those that
 /// take long to build or to fetch.
-fn run(only: &[Driver], cluster: &Plan, all_servers: bool) -> bool {
+fn run_drivers(only: &[Driver], cluster: &Plan, all_servers: bool) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
@@ -461,9 +462,12 @@ fn python() -> Result<String, String> {
     if fs::read_to_string(&complete).is_ok_and(|made_for| made_for == wanted) {
         return Ok(interpreter);
     }
-    finish(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let wanted_program = "Debian's packages python3 and python3-venv";
+    let mut make = Command::new("python3");
+    run(make.args(["-m", "venv", "--clear"]).arg(&folder), wanted_program).map_err(text)?;
     let mut install = Command::new(&interpreter);
-    finish(install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements))?;
+    install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements);
+    run(&mut install, wanted_program).map_err(text)?;
     fs::write(&complete, wanted).map_err(|error| error.to_string())?;
     Ok(interpreter)
 }
@@ -473,7 +477,7 @@ fn go() -> Result<String, String> {
     let program = place("go")?.join("payroll");
     let mut build = Command::new("go");
     build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
-    finish(build.current_dir(Path::new(SOURCES).join("go")))?;
+    run(build.current_dir(Path::new(SOURCES).join("go")), "Go, 1.24 or later").map_err(text)?;
     Ok(program.display().to_string())
 }
 
@@ -481,30 +485,4 @@ fn go() -> Result<String, String> {
 fn place(language: &str) -> Result<PathBuf, String> {
     let folder = target().join("servers/workers").join(language);
     std::path::absolute(folder).map_err(|error| error.to_string())
-}
-
-/// Runs a command to its end.
-fn finish(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("`{program}` can't be started: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let printed = [output.stdout, output.stderr].concat();
-    let printed = String::from_utf8_lossy(&printed);
-    Err(format!("`{program}`: {}: {}", output.status, printed.trim().lines().last().unwrap_or_default()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_that_is_missing_or_fails_is_named_with_its_last_line() {
-        let missing = finish(&mut Command::new("no-such-program")).unwrap_err();
-        assert!(missing.starts_with("`no-such-program` can't be started: "), "{missing}");
-        let fails = finish(Command::new("sh").args(["-c", "echo first; echo last >&2; exit 3"]));
-        assert_eq!(fails, Err("`sh`: exit status: 3: last".into()));
-        assert_eq!(finish(&mut Command::new("true")), Ok(()));
-    }
 }

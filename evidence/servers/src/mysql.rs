@@ -5,8 +5,8 @@ use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
     free_address,
-    owned::{Plan, Server, StartError, is_a_server, system},
-    replicated::{self, Copy, Replicated, run, unpacked},
+    owned::{Plan, Server, StartError, is_a_server, run, system},
+    replicated::{self, Copy, Replicated, SETPRIV, unpacked},
 };
 use rustix::process::Signal;
 use std::{
@@ -67,7 +67,7 @@ impl MariaDb {
         fs::write(&file, statements)?;
         let mut bootstrap = programs.command(folder.path());
         bootstrap.arg("--bootstrap").stdin(File::open(&file)?);
-        run(&mut bootstrap, "mariadbd --bootstrap")?;
+        run(&mut bootstrap, SETPRIV)?;
         let mut server = Self::at(free_address()?, programs, folder, settings)?;
         server.promote()?;
         Ok(server)
@@ -254,7 +254,8 @@ impl Programs {
     fn find(target: &Path) -> Result<Self, StartError> {
         let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
         let mut programs = Self { folder, version: String::new() };
-        let version = run(Command::new(programs.program()).arg("--version"), "mariadbd")?;
+        let version =
+            run(Command::new(programs.program()).arg("--version"), "Debian's package mariadb-server")?;
         let number = version.split_once("Ver ").and_then(|(_, rest)| rest.split([' ', '-']).next());
         programs.version = format!("MariaDB {}", number.unwrap_or("of unknown version"));
         Ok(programs)

@@ -28,6 +28,23 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Runs a command to its end. Returns what it printed. `wanted` is what to install if its program is missing.
+///
+/// # Errors
+/// It can't be started, or fails: with its line and all that it printed.
+pub fn run(command: &mut Command, wanted: &'static str) -> Result<String, StartError> {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let missing = |cause| StartError::Missing { program: words[0].clone(), wanted, cause };
+    let output = command.output().map_err(missing)?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let (line, said) = (words.join(" "), String::from_utf8_lossy(&output.stderr));
+    Err(StartError::Failed(format!("`{line}`: {}\n{printed}{said}", output.status)))
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Owned {
@@ -339,4 +356,21 @@ pub fn wait_until<E>(patience: Duration, mut holds: impl FnMut() -> Result<bool,
         SystemClock::block_for(Duration::from_millis(50));
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_is_missing_or_fails_is_named_with_what_it_printed() {
+        let missing = run(&mut Command::new("no-such-program"), "it").unwrap_err().to_string();
+        assert!(
+            missing.starts_with("`no-such-program` can't be started (") && missing.ends_with("install it")
+        );
+        let fails = run(Command::new("sh").args(["-c", "echo first; echo last >&2; exit 3"]), "sh");
+        let fails = fails.unwrap_err().to_string();
+        assert!(fails.ends_with("exit 3`: exit status: 3\nfirst\nlast\n"), "{fails}");
+        assert!(run(Command::new("echo").arg("done"), "it").is_ok_and(|printed| printed == "done\n"));
+    }
 }

@@ -5,8 +5,8 @@ use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
     free_address,
-    owned::{Plan, Server, StartError, is_a_server, listens, system},
-    replicated::{self, Copy, Replicated, command, run, unpacked},
+    owned::{Plan, Server, StartError, is_a_server, listens, run, system},
+    replicated::{self, Copy, Replicated, SETPRIV, command, unpacked},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -54,7 +54,7 @@ impl Postgres {
             let statement = folder.path().join("statement");
             fs::write(&statement, format!("CREATE DATABASE {database}\n"))?;
             single.stdin(File::open(statement)?);
-            run(&mut single, "postgres --single")?;
+            run(&mut single, SETPRIV)?;
         }
         Self::at(free_address()?, programs, folder, settings)
     }
@@ -87,7 +87,7 @@ impl Postgres {
         let folder = replicated::folder(PREFIX)?;
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
-        run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
+        run(initdb.args(options).arg(folder.path().join("data")), SETPRIV)?;
         Ok((programs, folder))
     }
 
@@ -176,7 +176,7 @@ impl Replicated for Postgres {
     fn promote(&mut self) -> Result<(), StartError> {
         let mut promote = self.programs.command("pg_ctl");
         promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
-        run(&mut promote, "pg_ctl").map(drop)
+        run(&mut promote, SETPRIV).map(drop)
     }
 
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError> {
@@ -220,7 +220,7 @@ impl Pooler {
         if !Path::new(PROGRAM).exists() {
             return Ok(None);
         }
-        let version = run(command(Path::new(PROGRAM)).arg("--version"), "pgbouncer")?;
+        let version = run(command(Path::new(PROGRAM)).arg("--version"), SETPRIV)?;
         let version = version.lines().next().unwrap_or_default().to_owned();
         let folder = replicated::folder(PREFIX)?;
         let address = free_address()?;
@@ -292,7 +292,7 @@ impl Programs {
     fn find(target: &Path) -> Result<Self, StartError> {
         let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
         let mut programs = Self { folder, version: String::new() };
-        let version = run(programs.command("postgres").arg("--version"), "postgres")?;
+        let version = run(programs.command("postgres").arg("--version"), SETPRIV)?;
         programs.version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
         Ok(programs)
     }
@@ -304,7 +304,7 @@ impl Programs {
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
     let folder = unpacked(&ARTIFACT, target, "postgres", |own| {
-        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(own), "tar")?;
+        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(own), "tar and xz")?;
         Ok(own.to_owned())
     })?;
     Ok(folder.join("bin"))

@@ -2,6 +2,7 @@
 //! [`warm`](super::warm) does, and write with their fence to a [`Receiver`].
 
 use super::candidates::Worker;
+use servers::owned::run;
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
@@ -40,8 +41,9 @@ impl Client {
         let (program, variable) = match self {
             Self::Python => {
                 // Not a script that looks for it at each start.
-                let asked =
-                    output(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
+                let mut ask = Command::new("python3");
+                ask.args(["-c", "import sys; print(sys.executable)"]);
+                let asked = run(&mut ask, "Python").map_err(io::Error::other)?;
                 let worker = written("worker.py", include_str!("apps/worker.py"))?;
                 (vec![asked.trim().into(), worker.into()], ("PYTHONPATH", clients.join("python")))
             }
@@ -54,7 +56,9 @@ impl Client {
                 written("main.go", include_str!("apps/main.go"))?;
                 let offline = [("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
                 let build = ["build", "-o", "worker", "."];
-                output(Command::new("go").args(build).envs(offline).current_dir(&place))?;
+                let mut go = Command::new("go");
+                go.args(build).envs(offline).current_dir(&place);
+                run(&mut go, "Go").map_err(io::Error::other)?;
                 (vec![place.join("worker").into()], ("SAFETY_CLIENT", clients.join("go")))
             }
             Self::Node => {
@@ -71,16 +75,6 @@ impl Client {
             variables: vec![(name, value.into()), ("PYTHONDONTWRITEBYTECODE", "1".into())],
         })
     }
-}
-
-/// Runs a command to its end. Returns its output.
-fn output(command: &mut Command) -> io::Result<String> {
-    let ran = command.env_remove("VVM_SOCKET").output()?;
-    if ran.status.success() {
-        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    Err(io::Error::other(format!("{:?}: {}\n{said}", command.get_program(), ran.status)))
 }
 
 /// What workers write to, as datagrams with their epoch. It refuses a smaller epoch than it has seen.
