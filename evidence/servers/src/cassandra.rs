@@ -51,7 +51,7 @@ impl Cassandra {
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
-        Plan::of(nodes).start(target)
+        Plan { nodes, ahead: Duration::ZERO, is_locked: false }.start(target)
     }
 
     /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which
@@ -232,33 +232,16 @@ const ARTIFACT: Artifact =
 /// The plan of a cluster.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    nodes: u8,
-    ahead: Duration,
-    is_locked: bool,
+    /// How many nodes.
+    pub nodes: u8,
+    /// How far the last node's wall clock is ahead of the others'. Needs Debian's package `faketime`.
+    pub ahead: Duration,
+    /// Whether it requires a certificate and a password. User and password are `cassandra`; certificates are in
+    /// [`Cassandra::locks`].
+    pub is_locked: bool,
 }
 
 impl Plan {
-    /// So many nodes without passwords.
-    pub fn of(nodes: u8) -> Self {
-        Self { nodes, ahead: Duration::ZERO, is_locked: false }
-    }
-
-    /// Moves the last node's wall clock ahead of the others. Needs Debian's package `faketime`.
-    pub fn with_a_clock_ahead(self, ahead: Duration) -> Self {
-        Self { ahead, ..self }
-    }
-
-    /// Requires a certificate and a password. User and password are `cassandra`; certificates are in
-    /// [`Cassandra::locks`].
-    pub fn locked(self) -> Self {
-        Self { is_locked: true, ..self }
-    }
-
-    /// How far the last node's clock is ahead.
-    pub fn ahead(&self) -> Duration {
-        self.ahead
-    }
-
     /// Starts it, from jars that are fetched once into `target`.
     ///
     /// # Errors

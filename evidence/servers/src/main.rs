@@ -50,7 +50,7 @@ struct CommandLine {
 
 fn main() -> ExitCode {
     let CommandLine { only, nodes, ahead, all_servers } = CommandLine::parse();
-    let cluster = Plan::of(nodes).with_a_clock_ahead(Duration::from_secs(ahead.into()));
+    let cluster = Plan { nodes, ahead: Duration::from_secs(ahead.into()), is_locked: false };
     let all_passed = run_drivers(&only, &cluster, all_servers);
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -226,9 +226,9 @@ fn on_dynamodb() -> Result<Outcome, String> {
 fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
     let mut open = cluster.start(&target()).map_err(&way_out)?;
-    if !cluster.ahead().is_zero() {
+    if !cluster.ahead.is_zero() {
         // The other suites need answers in time, of which a node with such a clock loses some.
-        let ahead = cluster.ahead().as_secs().to_string();
+        let ahead = cluster.ahead.as_secs().to_string();
         let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
         let cases = suites(&["scylla_clocks"], &[], &environment)?;
         let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
@@ -255,7 +255,8 @@ fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
         _ => cases,
     };
     drop(open);
-    let locked = Plan::of(1).locked().start(&target()).map_err(way_out)?;
+    let locked =
+        Plan { nodes: 1, ahead: Duration::ZERO, is_locked: true }.start(&target()).map_err(way_out)?;
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
