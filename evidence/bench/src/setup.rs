@@ -1,10 +1,10 @@
-//! The set-up of measurements on `mem`: a runtime of one thread, the system's clock, and elections through
-//! the public API.
+//! The set-up of measurements: elections through the public API with the system's clock, and servers.
 
 use crate::report::Failure;
 use clap::ValueEnum;
 use ielections::{
-    AcquireError, Candidacy, Elections, Env, Holder, Leadership, OsEntropy, Terms, TokioSpawn, Ttl,
+    AcquireError, Candidacy, Claim, Elections, Entry, Env, Epoch, Holder, Incarnation, Leadership, OsEntropy,
+    Terms, TokioSpawn, Ttl, TtlStorage as _, Vacant, Version,
 };
 use serde::de::DeserializeOwned;
 use servers::{
@@ -21,7 +21,7 @@ use std::{any::Any, env, io, net::SocketAddr, num::NonZeroU32, ops::DerefMut, pr
 use tokio::runtime::{Handle, Runtime};
 use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
 use vvm_deadman::{Deadman, Subject, SystemOptions, Trigger};
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How many leaders renew at once, beside as many bare writers.
 pub(crate) const LEADERS: u32 = 64;
@@ -35,39 +35,73 @@ pub(crate) enum Deadline {
     System,
 }
 
-/// Elections on `mem`, and the cluster that they are for.
-pub(crate) struct Setup {
-    pub(crate) runtime: Runtime,
+/// A write without a competitor was refused, or a record is gone.
+pub(crate) const REFUSED: &str = "a write without a competitor was refused";
+
+/// A storage, elections on it, and a cluster in it.
+#[derive(Clone)]
+pub(crate) struct Scene {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Arc<ElectionsTtlStorage>,
     pub(crate) elections: Arc<Elections<ElectionKey>>,
-    cluster: ClusterName,
+    pub(crate) cluster: ClusterName,
     pub(crate) holder: Holder,
 }
 
-impl Setup {
-    pub(crate) fn make(deadline: Deadline) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+impl Scene {
+    /// Opens a storage, for the runtime that this runs on.
+    pub(crate) async fn open(url: &str, cluster: &str, deadline: Deadline) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
-        let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
+        let storage = vvm_storage::open(url, Arc::clone(&clock)).await?;
+        let storage = Arc::new(ElectionsTtlStorage::new(storage));
         let deadman = match deadline {
             Deadline::Ignored => Deadman::with_trigger(Arc::new(Ignores)),
             Deadline::System => Deadman::system(SystemOptions::default())?,
         };
-        let elections =
-            elections_on(Arc::clone(&storage), Arc::clone(&clock), deadman, runtime.handle().clone());
-        let (cluster, holder) = (ClusterName::from("bench"), Holder::new("bench")?);
-        Ok(Self { runtime, clock, storage, elections, cluster, holder })
+        let env = Env {
+            clock: Arc::clone(&clock),
+            wall: Arc::new(SystemWallClock),
+            deadman,
+            entropy: Arc::new(OsEntropy::default()),
+            spawn: Arc::new(TokioSpawn::on(Handle::current())),
+        };
+        let elections = Arc::new(Elections::new(Arc::clone(&storage), env));
+        let (cluster, holder) = (ClusterName::from(cluster), Holder::new("10.0.0.7")?);
+        Ok(Self { clock, storage, elections, cluster, holder })
     }
 
-    pub(crate) fn key(&self, slot: NonZeroU32) -> ElectionKey {
-        ElectionKey { cluster: self.cluster.clone(), slot: SlotNumber::new(slot) }
+    /// In memory, with a runtime that waits for nothing outside.
+    pub(crate) fn in_memory(deadline: Deadline) -> Result<(Runtime, Self), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let scene = runtime.block_on(Self::open("mem:", "bench", deadline))?;
+        Ok((runtime, scene))
     }
 
-    pub(crate) async fn acquire(&self, slot: NonZeroU32, ttl: Ttl) -> Result<Leadership, AcquireError> {
-        let terms = Terms::new(self.holder.clone(), ttl);
-        let candidacy = Candidacy { slots: vec![self.key(slot)], terms };
+    pub(crate) fn key(&self, slot: u32) -> ElectionKey {
+        let slot = SlotNumber::new(NonZeroU32::MIN.saturating_add(slot));
+        ElectionKey { cluster: self.cluster.clone(), slot }
+    }
+
+    /// Leads a slot.
+    pub(crate) async fn acquire(&self, key: ElectionKey, ttl: Ttl) -> Result<Leadership, AcquireError> {
+        let candidacy = Candidacy { slots: vec![key], terms: Terms::new(self.holder.clone(), ttl) };
         self.elections.acquire(candidacy).await.map(|(_, leadership)| leadership)
+    }
+
+    /// Claims a slot without an engine. Returns its entry.
+    pub(crate) async fn claim(&self, key: &ElectionKey, ttl: Ttl) -> Result<Entry, Failure> {
+        let version = Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 };
+        let entry = Entry { holder: self.holder.clone(), version, ttl, epoch: Epoch::new(1)? };
+        match self.storage.insert_if_not_exist(key, Vacant::default(), &entry).await? {
+            Claim::Claimed => Ok(entry),
+            Claim::Refused(_) => Err(REFUSED.into()),
+        }
+    }
+
+    /// How often a record was written since its claim.
+    pub(crate) async fn writes(&self, key: &ElectionKey) -> Result<u64, Failure> {
+        let slot = self.storage.get(key).await?;
+        slot.entry().map(|entry| entry.version.write).ok_or_else(|| REFUSED.into())
     }
 }
 
@@ -83,26 +117,9 @@ pub(crate) fn in_own_process<F: DeserializeOwned>(command: &str, arguments: &[St
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Elections in this process.
-pub(crate) fn elections_on(
-    storage: Arc<ElectionsTtlStorage>,
-    clock: Arc<dyn Clock>,
-    deadman: Deadman,
-    runtime: Handle,
-) -> Arc<Elections<ElectionKey>> {
-    let env = Env {
-        clock,
-        wall: Arc::new(SystemWallClock),
-        deadman,
-        entropy: Arc::new(OsEntropy::default()),
-        spawn: Arc::new(TokioSpawn::on(runtime)),
-    };
-    Arc::new(Elections::new(storage, env))
-}
-
 /// Does nothing at any deadline.
 #[derive(Debug)]
-pub(crate) struct Ignores;
+struct Ignores;
 
 impl Trigger for Ignores {
     fn set_earliest(&self, _earliest: Option<(Instant, &Subject)>) -> io::Result<()> {

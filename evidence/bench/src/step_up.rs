@@ -6,7 +6,7 @@
 use crate::{
     process,
     report::{Failure, Figure, Unit},
-    setup::{Deadline, Setup, in_own_process},
+    setup::{Deadline, Scene, in_own_process},
 };
 use async_trait::async_trait;
 use clap::Args;
@@ -67,24 +67,24 @@ impl Round {
     }
 
     fn step_up(self) -> Result<Found, Failure> {
-        let setup = Setup::make(Deadline::System)?;
-        setup.runtime.block_on(async {
-            let before = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+        let (runtime, scene) = Scene::in_memory(Deadline::System)?;
+        runtime.block_on(async {
+            let before = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             self.write_documents(before.standing()).await?;
             before.release().await;
 
             let jobs = Jobs { at_once: self.at_once, running: Arc::new(Semaphore::new(0)) };
             let mut builder = RegistryBuilder::new(RegistryConfig {
-                clock: Arc::clone(&setup.clock),
-                spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
+                clock: Arc::clone(&scene.clock),
+                spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
                 join_timeout: RegistryConfig::JOIN_TIMEOUT,
             });
             let (running, service) = (Arc::clone(&jobs.running), builder.register(jobs)?);
             let registry = builder.build();
-            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let leadership = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
             let resident = process::resident_bytes()?;
-            let began = setup.clock.now();
+            let began = scene.clock.now();
             let lead = registry.lead(standing, stop.clone());
             let look = async {
                 let found = service.get_all().await?.len();
@@ -94,7 +94,7 @@ impl Round {
                 let mut all_run = None;
                 if self.at_once.is_none() {
                     let _all = running.acquire_many(self.instances.get()).await?;
-                    all_run = Some(setup.clock.now().since(began));
+                    all_run = Some(scene.clock.now().since(began));
                 }
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
                 Ok::<_, Failure>(Found { all_run, bytes })

@@ -8,27 +8,20 @@ mod held;
 
 use crate::{
     report::{Failure, Figure, Unit},
-    setup::{Ignores, LEADERS, elections_on},
+    setup::{Deadline, LEADERS, REFUSED, Scene},
 };
 use bare::{BareStatements, Verb};
 use futures_util::future::try_join_all;
-use ielections::{
-    Candidacy, Claim, Elections, Entry, Epoch, Holder, Incarnation, ReleaseOutcome, Swap, Terms, Ttl,
-    TtlStorage, Vacant, Version,
-};
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Instant, SystemClock};
-use vvm_deadman::Deadman;
-use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
-
-/// A write without a competitor was refused.
-const REFUSED: &str = "a write without a competitor was refused";
+use ielections::{Entry, ReleaseOutcome, Swap, Ttl, TtlStorage, Version};
+use std::{num::NonZeroU32, time::Duration};
+use vvm_clock::{Instant, SystemClock};
+use vvm_storage::{ClusterName, ElectionKey};
 
 /// Measures all parts: the verbs, and many renewals at once.
 pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
     on(url, async |scene| {
         let mut bare = bare::open(url).await?;
-        let mut figures = measure_verbs(scene, bare.as_deref_mut(), rounds(quick)).await?;
+        let mut figures = measure_verbs(scene, url, bare.as_deref_mut(), quick).await?;
         figures.extend(measure_renewals(scene, bare.as_deref_mut(), quick).await?);
         Ok(figures)
     })
@@ -48,7 +41,7 @@ pub(crate) fn measure_held(url: &str, names: u32, quick: bool) -> Result<Vec<Fig
 pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, Failure> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
-    on(&url, async |scene| measure_verbs(scene, bare::open(&url).await?.as_deref_mut(), rounds(quick)).await)
+    on(&url, async |scene| measure_verbs(scene, &url, bare::open(&url).await?.as_deref_mut(), quick).await)
 }
 
 /// Measures on a storage, which is made ready, by one thread.
@@ -59,71 +52,12 @@ fn on(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         vvm_storage::init_storage(url).await?;
-        let scene = Scene::open(url).await?;
+        let run = format!("bench-{}-{}", std::process::id(), SystemClock::read().as_nanos());
+        let scene = Scene::open(url, &run, Deadline::Ignored).await?;
         let figures = measure(&scene).await?;
         scene.storage.close().await;
         Ok(figures)
     })
-}
-
-fn rounds(quick: bool) -> u32 {
-    if quick { 20 } else { 400 }
-}
-
-/// A storage, and a cluster in it.
-#[derive(Clone)]
-struct Scene {
-    scheme: String,
-    clock: Arc<dyn Clock>,
-    storage: Arc<ElectionsTtlStorage>,
-    cluster: ClusterName,
-    holder: Holder,
-}
-
-impl Scene {
-    async fn open(url: &str) -> Result<Self, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
-        let storage = vvm_storage::open(url, Arc::clone(&clock)).await?;
-        let run = format!("bench-{}-{}", std::process::id(), clock.now().as_nanos());
-        Ok(Self {
-            scheme: url.split(':').next().unwrap_or_default().to_owned(),
-            clock,
-            storage: Arc::new(ElectionsTtlStorage::new(storage)),
-            cluster: ClusterName::from(run.as_str()),
-            holder: Holder::new("10.0.0.7")?,
-        })
-    }
-
-    /// The same with a cluster of so many slots, as `vvm run` settles it.
-    async fn settled(&self, slots: u32) -> Result<Self, Failure> {
-        let cluster = ClusterName::from(format!("{}-settled", self.cluster).as_str());
-        let count = NonZeroU32::MIN.saturating_add(slots.saturating_sub(1));
-        self.storage.settle_slot_count(&cluster, count).await?;
-        Ok(Self { cluster, ..self.clone() })
-    }
-
-    /// Elections as of a process of their own, except that all share one connection.
-    fn elections(&self) -> Arc<Elections<ElectionKey>> {
-        let deadman = Deadman::with_trigger(Arc::new(Ignores));
-        let runtime = tokio::runtime::Handle::current();
-        elections_on(Arc::clone(&self.storage), Arc::clone(&self.clock), deadman, runtime)
-    }
-
-    fn key(&self, slot: u32) -> ElectionKey {
-        let slot = SlotNumber::new(NonZeroU32::MIN.saturating_add(slot));
-        ElectionKey { cluster: self.cluster.clone(), slot }
-    }
-
-    fn candidacy(&self, slots: impl IntoIterator<Item = u32>) -> Candidacy<ElectionKey> {
-        let slots = slots.into_iter().map(|slot| self.key(slot)).collect();
-        Candidacy { slots, terms: Terms::new(self.holder.clone(), Ttl::DEFAULT) }
-    }
-
-    /// The entry of a first claim.
-    fn entry(&self) -> Result<Entry, Failure> {
-        let version = Version { incarnation: Incarnation::from_bytes([7; 16]), write: 0 };
-        Ok(Entry { holder: self.holder.clone(), version, ttl: Ttl::DEFAULT, epoch: Epoch::new(1)? })
-    }
 }
 
 /// Microseconds of one acquisition, one renewal and one release.
@@ -135,16 +69,21 @@ type Sample = [f64; 3];
 /// it is due. An acquisition reads before it writes; the bare statement is the write alone.
 async fn measure_verbs(
     scene: &Scene,
+    url: &str,
     mut bare: Option<&mut (dyn BareStatements + 'static)>,
-    rounds: u32,
+    quick: bool,
 ) -> Result<Vec<Figure>, Failure> {
     // The first rounds fill caches and prepare statements.
     const WARM_UP: u32 = 3;
-    let scene = &scene.settled(WARM_UP + rounds).await?;
-    let elections = scene.elections();
+    let rounds = if quick { 20 } else { 400 };
+    // With its slot count settled, as by `vvm run`.
+    let cluster = ClusterName::from(format!("{}-settled", scene.cluster).as_str());
+    let count = NonZeroU32::MIN.saturating_add(WARM_UP + rounds - 1);
+    scene.storage.settle_slot_count(&cluster, count).await?;
+    let scene = &Scene { cluster, ..scene.clone() };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP + rounds {
-        let our = through_elections(scene, &elections, round).await?;
+        let our = through_elections(scene, round).await?;
         let their = match &mut bare {
             Some(bare) => Some(directly(&mut **bare, round).await?),
             None => None,
@@ -154,8 +93,8 @@ async fn measure_verbs(
             theirs.extend(their);
         }
     }
-    elections.cleanup().await;
-    Ok(figures_of_verbs(&scene.scheme, &ours, &theirs))
+    scene.elections.cleanup().await;
+    Ok(figures_of_verbs(url.split(':').next().unwrap_or_default(), &ours, &theirs))
 }
 
 fn figures_of_verbs(scheme: &str, ours: &[Sample], theirs: &[Sample]) -> Vec<Figure> {
@@ -174,13 +113,10 @@ fn figures_of_verbs(scheme: &str, ours: &[Sample], theirs: &[Sample]) -> Vec<Fig
     figures
 }
 
-async fn through_elections(
-    scene: &Scene,
-    elections: &Elections<ElectionKey>,
-    slot: u32,
-) -> Result<Sample, Failure> {
-    let (won, acquire) = timed(elections.acquire(scene.candidacy([slot]))).await;
-    let (key, leadership) = won?;
+async fn through_elections(scene: &Scene, slot: u32) -> Result<Sample, Failure> {
+    let key = scene.key(slot);
+    let (won, acquire) = timed(scene.acquire(key.clone(), Ttl::DEFAULT)).await;
+    let leadership = won?;
     let held = scene.storage.get(&key).await?.entry().cloned().ok_or(REFUSED)?;
     let renewed = held.renewed(held.version.next());
     let (swap, renew) = timed(scene.storage.compare_and_swap(&key, &held, &renewed)).await;
@@ -221,11 +157,8 @@ struct Leader<'scene> {
 
 impl<'scene> Leader<'scene> {
     async fn claim(scene: &'scene Scene, key: ElectionKey) -> Result<Self, Failure> {
-        let held = scene.entry()?;
-        match scene.storage.insert_if_not_exist(&key, Vacant::default(), &held).await? {
-            Claim::Claimed => Ok(Self { scene, key, version: held.version, held }),
-            Claim::Refused(_) => Err(REFUSED.into()),
-        }
+        let held = scene.claim(&key, Ttl::DEFAULT).await?;
+        Ok(Self { scene, key, version: held.version, held })
     }
 
     /// Renews. Returns the milliseconds that it took; `None` if it was not confirmed. The next one continues

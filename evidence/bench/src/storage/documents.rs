@@ -1,7 +1,10 @@
 //! Leaders that write documents as fast as they can, one batch after the other: documents a second.
 
-use super::{Leader, REFUSED, Scene};
-use crate::report::{Failure, Figure, Unit};
+use super::Leader;
+use crate::{
+    report::{Failure, Figure, Unit},
+    setup::{REFUSED, Scene},
+};
 use futures_util::future::try_join_all;
 use ielections::{
     BatchOutcome, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Fence, OnlyIf, TtlStorage,
