@@ -13,19 +13,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server, and the module that it is built from.
-#[derive(Clone, Copy, Debug)]
-pub struct GoServer {
-    /// The name of its program.
-    pub name: &'static str,
-    /// The module, such as `github.com/versity/versitygw`.
-    pub module: &'static str,
-    /// The module's version, such as `v1.8.0`.
-    pub version: &'static str,
-    /// The package of the program.
-    pub package: &'static str,
-}
-
 /// A server that is a package of npm.
 #[derive(Clone, Copy, Debug)]
 pub struct NpmPackage {
@@ -35,15 +22,19 @@ pub struct NpmPackage {
     pub version: &'static str,
 }
 
-/// A program of our own in Go.
+/// A program in Go: a server, or one of our own.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnProgram {
+pub struct GoProgram {
     /// The name of the program.
     pub name: &'static str,
-    /// Its files by name: module, sums and sources. Versions are those of the sums.
+    /// The release of a server, such as `1.8.0`. Of our own the files are the version.
+    pub release: Option<&'static str>,
+    /// The files of our own by name: module, sums and sources. Versions are those of the sums.
     pub files: &'static [(&'static str, &'static str)],
     /// If there is no module file: the modules that it needs, as `path@version`.
     pub modules: &'static [&'static str],
+    /// The package of the program.
+    pub package: &'static str,
 }
 
 /// The Maven coordinates of a server that runs on Java.
@@ -58,35 +49,38 @@ pub struct Artifact {
 }
 
 /// A candidate of client-go's leader election. Its version is that of Kubernetes 1.36.3.
-pub const CLIENT_GO: OwnProgram = OwnProgram {
+pub const CLIENT_GO: GoProgram = GoProgram {
     name: "client-go",
+    release: None,
     files: &[
         ("go.mod", include_str!("../client-go/go.mod")),
         ("go.sum", include_str!("../client-go/go.sum")),
         ("main.go", CLIENT_GO_SOURCE),
     ],
     modules: &[],
+    package: ".",
 };
 
 const CLIENT_GO_SOURCE: &str = include_str!("../client-go/main.go");
 
 /// The same with the last release of the last minor version whose candidates wait for their own `LeaseDuration`,
 /// not for that of the record.
-pub const OLD_CLIENT_GO: OwnProgram = OwnProgram {
+pub const OLD_CLIENT_GO: GoProgram = GoProgram {
     name: "old-client-go",
     files: &[("main.go", CLIENT_GO_SOURCE)],
     modules: &["k8s.io/client-go@v0.26.15", "k8s.io/apimachinery@v0.26.15"],
+    ..CLIENT_GO
 };
 
 /// The checker of recorded histories, with porcupine 1.3.1. Package `faults` has their format.
-pub const HISTORY_CHECKER: OwnProgram = OwnProgram {
+pub const HISTORY_CHECKER: GoProgram = GoProgram {
     name: "history-go",
     files: &[
         ("go.mod", include_str!("../history-go/go.mod")),
         ("go.sum", include_str!("../history-go/go.sum")),
         ("main.go", include_str!("../history-go/main.go")),
     ],
-    modules: &[],
+    ..CLIENT_GO
 };
 
 /// The version of [`CLIENT_GO`], for people.
@@ -135,28 +129,9 @@ impl Artifact {
     }
 }
 
-impl GoServer {
-    /// Returns the program if it was built before.
-    pub fn cached(&self) -> Option<PathBuf> {
-        Some(program(&folder()?, self.name, self.release())).filter(|program| program.exists())
-    }
-
-    /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
-    /// another process is waited for.
-    ///
-    /// # Errors
-    /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
-    pub fn build(&self) -> Result<PathBuf, StartError> {
-        build(self.name, self.release(), |work| {
-            go(work, "mod", &["mod", "init", "server"])?;
-            go(work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
-            go(work, "mod", &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
-        })
-    }
-
-    fn release(&self) -> &'static str {
-        self.version.trim_start_matches('v')
-    }
+/// Returns a program if it was built before.
+pub(crate) fn cached(name: &str, release: &str) -> Option<PathBuf> {
+    Some(program(&folder()?, name, release)).filter(|program| program.exists())
 }
 
 impl NpmPackage {
@@ -175,13 +150,15 @@ impl NpmPackage {
     }
 }
 
-impl OwnProgram {
-    /// As [`GoServer::build`]; other files are another version.
+impl GoProgram {
+    /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
+    /// another process is waited for.
     ///
     /// # Errors
-    /// As there.
+    /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
     pub fn build(&self) -> Result<PathBuf, StartError> {
-        build(self.name, &self.digest(), |work| {
+        let version = self.release.map_or_else(|| self.digest(), str::to_owned);
+        build(self.name, &version, |work| {
             for (name, text) in self.files {
                 let path = work.join("module").join(name);
                 fs::write(&path, text).map_err(file(&path))?;
@@ -189,10 +166,10 @@ impl OwnProgram {
             let mut may_change = "readonly";
             if !self.modules.is_empty() {
                 may_change = "mod";
-                go(work, may_change, &["mod", "init", "own"])?;
+                go(work, may_change, &["mod", "init", "program"])?;
                 go(work, may_change, &[&["get"], self.modules].concat())?;
             }
-            go(work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, "."])
+            go(work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
         })
     }
 
@@ -269,20 +246,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_has_a_place_for_each_version() {
-        let server = GoServer {
-            name: "etcd",
-            module: "go.etcd.io/etcd/server/v3",
-            version: "v3.7.3",
-            package: "go.etcd.io/etcd/server/v3",
-        };
-        let program = program(Path::new("/cache"), server.name, server.release());
-        assert_eq!(program, Path::new("/cache/etcd-3.7.3/etcd"));
-    }
-
-    #[test]
     fn other_files_are_another_version() {
-        let digest = |files, modules| OwnProgram { name: "a", files, modules }.digest();
+        let digest = |files, modules| GoProgram { files, modules, ..CLIENT_GO }.digest();
         let a = digest(&[("main.go", "a")], &[]);
         assert_eq!(digest(&[("main.go", "a")], &[]), a);
         assert_ne!(digest(&[("main.go", "b")], &[]), a);

@@ -2,7 +2,7 @@
 
 use crate::{
     answers,
-    built::GoServer,
+    built::GoProgram,
     certificates::{self, ForServer},
     free_address,
     owned::{self, Plan, Server, StartError, is_a_server, run},
@@ -16,10 +16,11 @@ use std::{
 use tempfile::TempDir;
 
 /// The version that is built, if the machine has Go.
-const BUILT: GoServer = GoServer {
+const BUILT: GoProgram = GoProgram {
     name: "etcd",
-    module: "go.etcd.io/etcd/server/v3",
-    version: "v3.7.3",
+    release: Some("3.7.3"),
+    files: &[],
+    modules: &["go.etcd.io/etcd/server/v3@v3.7.3"],
     package: "go.etcd.io/etcd/server/v3",
 };
 

@@ -3,7 +3,7 @@
 
 use crate::{
     answers,
-    built::{Artifact, GoServer, NpmPackage},
+    built::{Artifact, GoProgram, NpmPackage},
     free_address, in_memory,
     owned::{self, Plan, Server, StartError, is_a_server, listens},
     target,
@@ -18,19 +18,21 @@ use std::{
 use tempfile::TempDir;
 
 /// How versitygw is built.
-const VERSITYGW: GoServer = GoServer {
+const VERSITYGW: GoProgram = GoProgram {
     name: "versitygw",
-    module: "github.com/versity/versitygw",
-    version: "v1.8.0",
+    release: Some("1.8.0"),
+    files: &[],
+    modules: &["github.com/versity/versitygw@v1.8.0"],
     package: "github.com/versity/versitygw/cmd/versitygw",
 };
 
 /// How MinIO is built: the newest version, of 2026-02-12.
-const MINIO: GoServer = GoServer {
+const MINIO: GoProgram = GoProgram {
     name: "minio",
-    module: "github.com/minio/minio",
-    version: "v0.0.0-20260212201848-7aac2a2c5b7c",
+    release: Some("0.0.0-20260212201848-7aac2a2c5b7c"),
+    modules: &["github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"],
     package: "github.com/minio/minio",
+    ..VERSITYGW
 };
 
 /// The newest version of Azurite that Node 20 runs.
