@@ -3,7 +3,7 @@
 use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
 use rustix::{io::Errno, process::Pid};
-use servers::owned::DIES_WITH_ITS_OWNER;
+use servers::owned::{DIES_WITH_ITS_OWNER, run};
 use std::{
     env, fs, io,
     process::{Command, Stdio},
@@ -30,8 +30,8 @@ pub(crate) fn program(level: Level) -> Result<Program, Failure> {
 /// Makes a storage ready.
 pub(crate) fn init_storage(url: &str) -> Result<(), Failure> {
     let mut init = Command::new(env::current_exe()?.with_file_name("vvm"));
-    let made = init.args(["init-storage", "--storage", url]).stdin(Stdio::null()).output()?;
-    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into()) }
+    run(init.args(["init-storage", "--storage", url]).stdin(Stdio::null()), "vvm beside it")?;
+    Ok(())
 }
 
 /// Ends so many leaders, one after the other, by `strike`, each with a standby. Returns the seconds from each instant
@@ -70,8 +70,8 @@ pub(crate) fn start_command(
     options: &[&str],
     command: &[&str],
 ) -> Result<Running, Failure> {
-    let run = trial.run(command.iter().copied()).with(options.iter().copied());
-    Ok(run.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
+    let candidate = trial.run(command.iter().copied()).with(options.iter().copied());
+    Ok(candidate.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
 }
 
 /// What processes use.

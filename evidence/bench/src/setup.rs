@@ -108,13 +108,8 @@ impl Scene {
 /// Runs this program once more, for one round, and returns what it prints: an allocator returns little memory, so a
 /// second round in one process would seem to cost nothing.
 pub(crate) fn in_own_process<F: DeserializeOwned>(command: &str, arguments: &[String]) -> Result<F, Failure> {
-    let output = Command::new(env::current_exe()?).arg(command).args(arguments).output()?;
-    if !output.status.success() {
-        return Err(
-            format!("a round's process failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into()
-        );
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let mut round = Command::new(env::current_exe()?);
+    Ok(serde_json::from_str(&owned::run(round.arg(command).args(arguments), "this program")?)?)
 }
 
 /// Does nothing at any deadline.

@@ -195,15 +195,10 @@ impl Drop for Machine {
 }
 
 fn ip(arguments: &str) -> Result<(), Failure> {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output
-        .map_err(|cause| format!("`ip` could not be started: {cause}; install Debian's package iproute2"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let needs = "needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN";
-    Err(format!("no network namespace: `ip {arguments}` said: {said} ({needs})").into())
+    let ran = owned::run(Command::new("ip").args(arguments.split(' ')), "Debian's package iproute2");
+    ran.map(drop).map_err(|why| {
+        format!("no network namespace (needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN): {why}").into()
+    })
 }
 
 /// A storage.

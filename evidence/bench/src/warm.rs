@@ -7,7 +7,8 @@ use crate::{
 };
 use harness::{Level, Running, Trial};
 use rustix::process::{Signal, kill_process};
-use std::process::{Command, Stdio};
+use servers::owned::run;
+use std::process::Command;
 use vvm_clock::{Instant, SystemClock};
 
 /// An app, in Python: only a language with a bare `fork` has workers that share memory.
@@ -21,9 +22,8 @@ struct App {
 /// Seconds from `kill -9` of the leader's host until the next app works, and, at a step-down, from the end of the work
 /// of one app to the beginning of that of the next.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
-    let asked = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !asked.is_ok_and(|status| status.success()) {
-        eprintln!("left out: apps that fail over: there is no python3");
+    if let Err(why) = run(Command::new("python3").arg("--version"), "python3") {
+        eprintln!("left out: apps that fail over: {why}");
         return Ok(Vec::new());
     }
     let (rounds, seconds, megabytes) = if quick { (1, 1, 16) } else { (50, 5, 1024) };

@@ -26,11 +26,11 @@ use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
 use remains::{Orphans, Remains};
-use servers::postgres::Postgres;
+use servers::{owned, postgres::Postgres};
 use std::{
     env, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     rc::Rc,
     time::Duration,
 };
@@ -172,10 +172,8 @@ impl Storage {
         let server = Postgres::start(&servers::target(), &[database], &[]).map_err(io::Error::other)?;
         let url = server.url(database);
         let mut init = Command::new(vvm);
-        init.args(["init-storage", "--storage", &url]).stdout(Stdio::null());
-        if !init.status()?.success() {
-            return Err(io::Error::other("vvm init-storage failed"));
-        }
+        owned::run(init.args(["init-storage", "--storage", &url]), "vvm beside it")
+            .map_err(io::Error::other)?;
         Ok(Self { url, ttl_ms: 2000, _server: Some(server) })
     }
 }
