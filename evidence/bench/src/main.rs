@@ -34,8 +34,7 @@ struct CommandLine {
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
-    /// With `--storage` (also `mem:`) or `--server`: only documents, in batches of 32, by one
-    /// leader and by eight.
+    /// With `--storage` (also `mem:`) or `--server`: only documents, in batches of 32, by one leader.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
     /// With `--storage` or `--server`: only so many names led at once by this process, with a TTL of 20 s: writes,

@@ -3,7 +3,6 @@
 //! Each part has new slots in a cluster named after this run. Their rows stay behind, released.
 
 mod bare;
-mod documents;
 mod held;
 
 use crate::{
@@ -12,7 +11,10 @@ use crate::{
 };
 use bare::{BareStatements, Verb};
 use futures_util::future::try_join_all;
-use ielections::{Entry, ReleaseOutcome, Swap, Ttl, TtlStorage, Version};
+use ielections::{
+    BatchOutcome, DocumentId, DocumentStorage as _, DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf,
+    ReleaseOutcome, Swap, Ttl, TtlStorage, Version,
+};
 use std::{num::NonZeroU32, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey};
@@ -27,9 +29,29 @@ pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// Measures documents alone.
+/// Measures documents a second of one leader alone, which writes one batch after the other and does not renew.
 pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
-    on(url, async |scene| documents::measure(scene, quick).await)
+    on(url, async |scene| {
+        if TtlStorage::documents(&*scene.storage).is_none() {
+            return Err("this storage keeps no documents".into());
+        }
+        let leader = Leader::claim(scene, scene.key(0)).await?;
+        let (mut last, mut batches) = (DocumentVersion::NONE, Vec::new());
+        let began = SystemClock::read();
+        let until = began.after(Duration::from_secs(if quick { 1 } else { 10 }));
+        while SystemClock::read() < until {
+            let (written, micros) = timed(leader.write_batch(last)).await;
+            last = written?;
+            batches.push(micros / 1e3);
+        }
+        let rate = per_second(batches.len() * BATCH as usize, began);
+        leader.release().await?;
+        let name = |what| format!("one leader writing batches of {BATCH}: {what}");
+        Ok(vec![
+            Figure::new(name("documents"), Unit::PerSecond, vec![rate]),
+            Figure::new(name("each batch"), Unit::Milliseconds, batches),
+        ])
+    })
 }
 
 /// Measures many names led at once, alone.
@@ -146,6 +168,12 @@ async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
     (outcome, began.until(SystemClock::read()).as_secs_f64() * 1e6)
 }
 
+/// How many documents a batch has.
+const BATCH: u32 = 32;
+
+/// Bytes of a document, as of the state of a task.
+const BODY: [u8; 256] = [b'x'; 256];
+
 /// The leader of a slot, and its entry.
 struct Leader<'scene> {
     scene: &'scene Scene,
@@ -178,6 +206,21 @@ impl<'scene> Leader<'scene> {
                 self.held = stands.entry().cloned().ok_or(REFUSED)?;
                 Ok(None)
             }
+        }
+    }
+
+    /// Replaces the next documents, of which there are 1,024, in turn.
+    async fn write_batch(&self, after: DocumentVersion) -> Result<DocumentVersion, Failure> {
+        let first = (after.get() as u32).wrapping_mul(BATCH) % 1024;
+        let put = |number: u32| {
+            let id = DocumentId::new(number.to_be_bytes().to_vec())?;
+            Ok(DocumentWrite::Put { id, body: BODY.to_vec().into(), only_if: OnlyIf::Always })
+        };
+        let batch = (first..first + BATCH).map(put).collect::<Result<Vec<_>, Failure>>()?;
+        let fence = Fence { epoch: self.held.epoch, incarnation: self.held.incarnation(), after };
+        match self.scene.storage.write_documents(&self.key, &fence, &batch).await? {
+            BatchOutcome::Written => Ok(after.next()),
+            BatchOutcome::Refused => Err(REFUSED.into()),
         }
     }
 
