@@ -111,19 +111,13 @@ impl Artifact {
         );
         fs::write(&pom, text).map_err(file(&pom))?;
         let wanted = "a JDK, 17 or later, and Maven";
-        let missing = |cause| StartError::Missing { program: "mvn".into(), wanted, cause };
-        let fetched = owned::command("mvn")
-            .args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .status()
-            .map_err(missing)?;
-        if !fetched.success() {
-            return Err(StartError::Failed(format!(
-                "Maven can't fetch {group}:{name}:{version}; its message is above. Correct its settings or the \
-                 network, then run this again"
-            )));
-        }
+        let mut maven = owned::command("mvn");
+        maven.args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
+        run(maven.current_dir(&folder).stdin(Stdio::null()), wanted).map_err(|why| {
+            let mend =
+                format!("install {wanted}, or correct its settings or the network, then run this again");
+            StartError::Failed(format!("{why}\nMaven can't fetch {group}:{name}:{version}: {mend}"))
+        })?;
         fs::write(&complete, "").map_err(file(&complete))?;
         Ok(jars)
     }
