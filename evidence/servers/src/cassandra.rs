@@ -3,7 +3,7 @@
 use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
-    owned::{self, Plan as ServerPlan, Server, StartError, is_a_server, listens, system},
+    owned::{self, Plan as ServerPlan, Server, StartError, listens, system},
 };
 use std::{
     collections::BTreeSet,
@@ -29,18 +29,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 pub struct Cassandra {
     /// Dropped before the folder that they write to.
-    nodes: Vec<Node>,
+    nodes: Vec<Server>,
     locks: Option<Locks>,
     folder: TempDir,
 }
-
-/// A node of a cluster.
-#[derive(Debug)]
-pub struct Node {
-    server: Server,
-}
-
-is_a_server!(Node);
 
 /// The replication factor of larger clusters.
 const MOST_REPLICAS: usize = 3;
@@ -82,7 +74,7 @@ impl Cassandra {
     }
 
     /// Its nodes.
-    pub fn nodes(&mut self) -> &mut [Node] {
+    pub fn nodes(&mut self) -> &mut [Server] {
         &mut self.nodes
     }
 }
@@ -277,7 +269,7 @@ impl Plan {
                 command: Box::new(move || command(&jars, &configuration)),
                 is_ready: Box::new(move || listens(client)),
             })?;
-            cluster.nodes.push(Node { server });
+            cluster.nodes.push(server);
             // The first node introduces the others, which may start together.
             if index == 0 {
                 cluster.nodes[0].wait_until_ready()?;

@@ -5,7 +5,7 @@ use crate::{
     built::GoProgram,
     certificates::{self, ForServer},
     free_address,
-    owned::{self, Plan, Server, StartError, is_a_server, run},
+    owned::{self, Plan, Server, StartError, run},
 };
 use std::{
     env, io,
@@ -88,17 +88,9 @@ impl Program {
 /// A running cluster. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct Cluster {
-    members: Vec<Member>,
+    members: Vec<Server>,
     folder: TempDir,
 }
-
-/// A member of a cluster.
-#[derive(Debug)]
-pub struct Member {
-    server: Server,
-}
-
-is_a_server!(Member);
 
 impl Cluster {
     /// Starts an empty cluster on loopback.
@@ -183,7 +175,7 @@ impl Cluster {
                 // Once it knows a leader of a majority.
                 is_ready: Box::new(move || answers(health, "/health", "\"health\":\"true\"")),
             })?;
-            started.push(Member { server });
+            started.push(server);
         }
         let mut cluster = Self { members: started, folder };
         cluster.members.iter_mut().try_for_each(|member| member.wait_until_ready())?;
@@ -191,7 +183,7 @@ impl Cluster {
     }
 
     /// Its members.
-    pub fn members(&mut self) -> &mut [Member] {
+    pub fn members(&mut self) -> &mut [Server] {
         &mut self.members
     }
 
