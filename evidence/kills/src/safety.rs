@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
     println!("seed {seed}; {INSTANCES} candidates, TTL {ttl_ms} ms, {ends}");
     let receiver = args.client.map(|_| Receiver::start()).transpose()?;
     let worker = match (args.client, &receiver) {
-        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address)?,
+        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address()?)?,
         _ => Worker::own(folder.path())?,
     };
     let setup = Setup {
@@ -138,11 +138,7 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         duration: Duration::from_secs(args.duration),
         kills: args.kills,
     };
-    let violations = plan.run(&mut Rng::with_seed(seed))?;
-    if let Some(receiver) = receiver {
-        let received = receiver.end()?;
-        println!("writes with a fence: {} taken, {} refused", received.taken, received.refused);
-    }
+    let violations = plan.run(&mut Rng::with_seed(seed), receiver)?;
     if violations > 0 {
         println!("the workers' logs are kept in {}", folder.keep().display());
     }
@@ -199,17 +195,18 @@ struct Seen {
     faults: Faults,
     orphans: Orphans,
     remains: Remains,
+    receiver: Option<Receiver>,
 }
 
 impl Plan {
     /// Prints the result. Returns the number of violations.
-    fn run(&self, rng: &mut Rng) -> io::Result<usize> {
+    fn run(&self, rng: &mut Rng, receiver: Option<Receiver>) -> io::Result<usize> {
         let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();
-        let mut seen = Seen::default();
+        let mut seen = Seen { receiver, ..Seen::default() };
         let instances = self.inject_faults(&mut seen, began, rng)?;
         let ended = SystemClock::read();
-        let Seen { mut faults, orphans, mut remains } = seen;
+        let Seen { mut faults, orphans, mut remains, receiver } = seen;
         for instance in instances {
             // The last fault may have ended it: the processes that it leaves are checked, too.
             if let Some(end) = instance.end(|instance| faults.kills_guardian_of(instance))? {
@@ -220,6 +217,10 @@ impl Plan {
         remains.at_the_end(folder, *ttl, self.most);
         let took = began.until(ended).as_secs();
         println!("{faults}, in {took} s");
+        if let Some(mut receiver) = receiver {
+            receiver.receive();
+            println!("writes with a fence: {} taken, {} refused", receiver.taken, receiver.refused);
+        }
         let spans = verdict::read(folder)?;
         println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
         let mut verdict = verdict::judge(spans, began, ended, LED);
@@ -245,7 +246,7 @@ impl Plan {
     }
 
     fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
-        let Seen { faults, orphans, remains } = seen;
+        let Seen { faults, orphans, remains, receiver } = seen;
         let mut instances = (0..INSTANCES)
             .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
@@ -263,6 +264,9 @@ impl Plan {
                 if let Some(ended) = instance.restart_if_due(now, rng)? {
                     remains.of(ended, now, self.setup.ttl, &faults.excused);
                 }
+            }
+            if let Some(receiver) = receiver.as_mut() {
+                receiver.receive();
             }
             orphans.look(now, &self.setup.folder, self.most, &faults.excused)?;
             remains.look(now, self.most);
