@@ -124,8 +124,8 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
     ("bench --only warm --server postgres", Small("bench", &["--quick", "--only=warm", "--server=postgres"]), JAVA),
     ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
-    ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
-    ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
+    ("bench --only beside-peers", Small("bench", &["--quick", "--only", "beside-peers"]), ETCD),
+    ("bench --only between-machines", Small("bench", &["--quick", "--only", "between-machines"]), NAMESPACES),
     ("bench --server scylla", Small("bench", &["--quick", "--server", "scylla"]), JAVA),
     ("bench --server scylla --documents", Small("bench", &["--quick", "--server=scylla", "--documents"]), JAVA),
     ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
@@ -135,7 +135,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
     ("bench --server postgres --held 1000", Small("bench", &["--server=postgres", "--held=5", QUICK]), JAVA),
     ("bench --server dynamodb --held 1000", Small("bench", &["--server=dynamodb", "--held=5", QUICK]), JAVA),
-    ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
+    ("bench --only standbys", Small("bench", &["--quick", "--only", "standbys"]), JAVA),
 ];
 
 const QUICK: &str = "--quick";

@@ -25,7 +25,7 @@ struct CommandLine {
     /// Print one JSON array of figures, with every sample, instead of a table.
     #[arg(long)]
     json: bool,
-    /// Only this measurement; may be given more than once.
+    /// Only this measurement; may be given more than once. If none is, all that need no server.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
     /// Only this storage: each verb, beside its bare statement on most of them, and 64 leaders that renew at once.
@@ -44,20 +44,6 @@ struct CommandLine {
     /// As `--storage`, on this server, which it starts and ends. With `--only warm`: that measurement on PostgreSQL.
     #[arg(long, value_name = "SCHEME", conflicts_with = "storage")]
     server: Option<setup::Server>,
-    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
-    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
-    /// kube-apiserver was built.
-    #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
-    beside_peers: bool,
-    /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
-    /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
-    #[arg(long, conflicts_with_all = ["only", "storage", "documents", "beside_peers"])]
-    between_machines: bool,
-    /// Requests and connections of so many standbys on PostgreSQL, which it starts and ends, with and without
-    /// notifications.
-    #[cfg(feature = "postgres")]
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["only", "storage", "documents"])]
-    standbys: Option<std::num::NonZeroU16>,
     /// Fewer and shorter rounds, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -98,9 +84,24 @@ enum Measurement {
     Warm,
     /// What a waiting `vvm run` costs: memory, CPU, and requests to the storage, which it counts while it leads, too.
     Waiting,
+    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
+    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
+    /// kube-apiserver was built.
+    BesidePeers,
+    /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
+    /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
+    BetweenMachines,
+    /// Requests and connections of 200 standbys on PostgreSQL, which it starts and ends, with and without
+    /// notifications.
+    #[cfg(feature = "postgres")]
+    Standbys,
 }
 
 impl Measurement {
+    /// Those that need no server.
+    const USUAL: [Self; 7] =
+        [Self::Pairs, Self::Held, Self::StepUp, Self::Sqlite, Self::DeadHost, Self::Warm, Self::Waiting];
+
     fn run(self, quick: bool) -> Result<Vec<Figure>, Failure> {
         Ok(match self {
             Self::Pairs => held::measure_pairs(quick)?,
@@ -110,6 +111,10 @@ impl Measurement {
             Self::DeadHost => takeovers::of_dead_hosts(quick)?,
             Self::Warm => warm::measure(quick)?,
             Self::Waiting => waiting::measure(quick)?,
+            Self::BesidePeers => beside_peers::measure(quick)?,
+            Self::BetweenMachines => takeovers::between_machines(quick)?,
+            #[cfg(feature = "postgres")]
+            Self::Standbys => standbys::measure(quick)?,
         })
     }
 }
@@ -130,16 +135,6 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         Some(Part::StepUpRound(round)) => return round.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
-    }
-    if line.beside_peers {
-        return print(line, &beside_peers::measure(line.quick)?);
-    }
-    if line.between_machines {
-        return print(line, &takeovers::between_machines(line.quick)?);
-    }
-    #[cfg(feature = "postgres")]
-    if let Some(standbys) = line.standbys {
-        return print(line, &standbys::measure(standbys, line.quick)?);
     }
     let measure = |url: &str, quick| match line.held {
         Some(names) => storage::measure_held(url, names.get(), quick),
@@ -164,7 +159,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     if line.documents || line.held.is_some() {
         return Err("--documents and --held need a storage: --storage URL".into());
     }
-    let chosen = if line.only.is_empty() { Measurement::value_variants() } else { &line.only };
+    let chosen = if line.only.is_empty() { &Measurement::USUAL[..] } else { &line.only };
     let mut figures = Vec::new();
     for measurement in chosen {
         figures.extend(measurement.run(line.quick)?);
