@@ -9,7 +9,7 @@
 mod requests;
 
 use crate::{
-    key::{ClusterName, ElectionKey, Partition, name_of_setting},
+    key::{ClusterName, ElectionKey, Partition},
     step::{Done, Step},
     sysvvm::{Description, NoDocuments, Opened, SysVvmStorage},
 };
@@ -39,11 +39,6 @@ impl ElectionsTtlStorage {
     pub fn new(sysvvm: Arc<dyn SysVvmStorage>) -> Self {
         let limits = sysvvm.limits();
         Self { sysvvm, limits }
-    }
-
-    /// Whether other processes can share the storage.
-    pub fn shared_between_processes(&self) -> bool {
-        self.sysvvm.shared_between_processes()
     }
 
     /// Returns where the storage is and whether opening it created it, if the driver knows.
@@ -437,20 +432,6 @@ impl ElectionsTtlStorage {
             None => Ok(None),
             Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
         }
-    }
-
-    /// Returns the names with a settled slot count, sorted; `None` if the driver can't list them.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
-    pub async fn names(&self) -> Result<Option<Vec<ClusterName>>, ReadError> {
-        let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
-        let mut names = settings.iter().filter_map(name_of_setting).collect::<Vec<_>>();
-        names.sort_unstable();
-        Ok(Some(names))
     }
 
     fn slot_count_partition(&self, cluster: &ClusterName) -> Result<Partition, BeyondLimits> {

@@ -64,9 +64,6 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
     fn limits(&self) -> Limits;
 
-    /// Whether processes other than this one can share the storage.
-    fn shared_between_processes(&self) -> bool;
-
     /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it
     /// is answered. [`decide`](crate::decide) says what each step means.
     ///
@@ -94,12 +91,6 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// Reads the value that [`Step::Settle`] stored, if there is one; linearizable.
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
-
-    /// Returns the partitions that have a setting, in any order; may be stale. `None` if the driver can't list
-    /// them.
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        Ok(None)
-    }
 
     /// Returns the limits of documents. `None` if the driver has none: then it is given no batch, and asked
     /// for no document.

@@ -181,10 +181,6 @@ impl SysVvmStorage for EtcdStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }
@@ -209,21 +205,6 @@ impl SysVvmStorage for EtcdStorage {
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
-    }
-
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let mut all: Vec<Partition> = Vec::new();
-        loop {
-            let request = self.keyspace.settings(all.last());
-            let (mut page, more) =
-                self.read_with(request, |answer| self.keyspace.settings_of(answer)).await?;
-            // A page without a key that says more would never end (I10).
-            let more = more && !page.is_empty();
-            all.append(&mut page);
-            if !more {
-                return Ok(Some(all));
-            }
-        }
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
@@ -262,7 +243,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     /// Also ends the watches for which no caller waits.

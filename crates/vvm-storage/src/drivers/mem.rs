@@ -151,10 +151,6 @@ impl SysVvmStorage for MemStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at("mem:", Provenance::Created))
     }
@@ -192,10 +188,6 @@ impl SysVvmStorage for MemStorage {
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let database = self.open()?;
         Ok(database.rows().settings.get(&at).map(|value| value.to_vec()))
-    }
-
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        Ok(Some(self.open()?.rows().settings.keys().cloned().collect()))
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
