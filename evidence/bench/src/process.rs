@@ -2,7 +2,10 @@
 
 use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
-use rustix::{io::Errno, process::Pid};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 use servers::owned::{DIES_WITH_ITS_OWNER, run};
 use std::{
     env, fs, io,
@@ -54,6 +57,14 @@ pub(crate) fn take_overs(
         leader = standby;
     }
     Ok(samples)
+}
+
+/// Sends a signal to the host of a leader. Returns when.
+pub(crate) fn strike_host(leader: &Running, signal: Signal) -> Result<Instant, Failure> {
+    let host = leader.host();
+    let struck_at = SystemClock::read();
+    kill_process(host, signal)?;
+    Ok(struck_at)
 }
 
 /// Starts a candidate through the command `before`, with `options`. It dies with this process. Its command

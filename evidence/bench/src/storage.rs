@@ -252,7 +252,7 @@ async fn measure_renewals(
         statements.send(slot, Verb::Claim).await?;
         writers.push(BareWriter { statements, slot, writes: 0 });
     }
-    let (mut rates, mut tallies, mut bare_rates, mut shares) =
+    let (mut rates, mut renewals, mut bare_rates, mut shares) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // A server is slow in its first seconds: the first turn warms up.
     for turn in 0..=turns {
@@ -261,20 +261,20 @@ async fn measure_renewals(
         let began = SystemClock::read();
         let until = began.after(span);
         let found = try_join_all(leaders.iter_mut().map(|leader| renew(leader, until))).await?;
-        let rate = per_second(found.iter().map(|tally| tally.millis.len()).sum(), began);
+        let rate = per_second(found.iter().flatten().flatten().count(), began);
         let bare_rate = if bare_begins { before } else { bare_rate(&mut writers, span).await? };
         if turn > 0 {
             shares.extend(bare_rate.map(|bare| rate / bare));
             bare_rates.extend(bare_rate);
             rates.push(rate);
         }
-        tallies.extend(found);
+        renewals.extend(found.into_iter().flatten());
     }
     for leader in &leaders {
         leader.release().await?;
     }
-    let confirmed: Vec<f64> = tallies.iter().flat_map(|tally| tally.millis.iter().copied()).collect();
-    let unconfirmed = tallies.iter().map(|tally| f64::from(tally.unconfirmed)).sum();
+    let confirmed: Vec<f64> = renewals.iter().copied().flatten().collect();
+    let unconfirmed = (renewals.len() - confirmed.len()) as f64;
     let name = |what| format!("{LEADERS} leaders at once: {what}");
     let mut beside_bare = Vec::new();
     if !shares.is_empty() {
@@ -290,24 +290,13 @@ async fn measure_renewals(
     Ok(figures)
 }
 
-/// The renewals of one leader.
-#[derive(Default)]
-struct Tally {
-    /// Times of those that were confirmed.
-    millis: Vec<f64>,
-    /// How many timed out or failed.
-    unconfirmed: u32,
-}
-
-async fn renew(leader: &mut Leader<'_>, until: Instant) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
+/// Renews until then. Returns the milliseconds of each renewal, `None` for one that timed out or failed.
+async fn renew(leader: &mut Leader<'_>, until: Instant) -> Result<Vec<Option<f64>>, Failure> {
+    let mut renewals = Vec::new();
     while leader.scene.clock.now() < until {
-        match leader.renew().await? {
-            Some(millis) => tally.millis.push(millis),
-            None => tally.unconfirmed += 1,
-        }
+        renewals.push(leader.renew().await?);
     }
-    Ok(tally)
+    Ok(renewals)
 }
 
 /// One of many bare writers that renew at once.

@@ -1,7 +1,7 @@
 //! Fail-over and hand-over between real processes: the time until the next command works.
 
 use crate::{
-    process::{self, init_storage, take_overs},
+    process::{self, init_storage, strike_host, take_overs},
     report::{Failure, Figure, Unit},
     setup::{Server, Started},
 };
@@ -103,12 +103,8 @@ impl Death {
     /// Has the host of `leader` die. Returns the instant to count from.
     fn strike(self, trial: &Trial, leader: &Running) -> Result<Instant, Failure> {
         let host = leader.host();
-        let began_at = SystemClock::read();
         match self {
-            Self::Of(signal) => {
-                kill_process(host, signal)?;
-                Ok(began_at)
-            }
+            Self::Of(signal) => strike_host(leader, signal),
             Self::OutOfMemory => Ok(MemoryGroup::of(&format!("{}-{host}", trial.mark()))?.exhaust(host)),
             Self::Deadline => {
                 kill_process(host, Signal::STOP)?;
@@ -300,10 +296,12 @@ impl Place {
                 process::start(&trial, &["ip", "netns", "exec", namespace], &options)
             };
             let strike = |leader: &Running| {
-                let target = if signal == Signal::KILL { leader.host() } else { leader.guardian };
-                let at = SystemClock::read();
-                kill_process(target, signal)?;
-                Ok(at)
+                if signal == Signal::KILL {
+                    return strike_host(leader, signal);
+                }
+                let struck_at = SystemClock::read();
+                leader.signal(signal);
+                Ok(struck_at)
             };
             take_overs(rounds, start, strike)
         };

@@ -2,14 +2,14 @@
 //! started by the leader; and a warm one with much memory and forked workers.
 
 use crate::{
-    process::{self, TTL, start_command, take_overs},
+    process::{self, TTL, start_command, strike_host, take_overs},
     report::{Failure, Figure, Unit},
 };
 use harness::{Level, Running, Trial};
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use servers::owned::run;
 use std::process::Command;
-use vvm_clock::{Instant, SystemClock};
+use vvm_clock::Instant;
 
 /// An app, in Python: only a language with a bare `fork` has workers that share memory.
 struct App {
@@ -52,16 +52,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 
 fn killed(rounds: usize, app: &App, options: &[&str]) -> Result<Vec<f64>, Failure> {
     let trial = process::program(Level::Guardian)?.trial();
-    take_overs(
-        rounds,
-        |_| start(&trial, options, app),
-        |leader| {
-            let host = leader.host();
-            let began_at = SystemClock::read();
-            kill_process(host, Signal::KILL)?;
-            Ok(began_at)
-        },
-    )
+    take_overs(rounds, |_| start(&trial, options, app), |leader| strike_host(leader, Signal::KILL))
 }
 
 /// Has two warm apps lead in turn. Returns the seconds in which neither works, for each step-down.

@@ -13,15 +13,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server that is a package of npm.
-#[derive(Clone, Copy, Debug)]
-pub struct NpmPackage {
-    /// The package.
-    pub name: &'static str,
-    /// Its version.
-    pub version: &'static str,
-}
-
 /// A program in Go: a server, or one of our own.
 #[derive(Clone, Copy, Debug)]
 pub struct GoProgram {
@@ -128,20 +119,14 @@ pub(crate) fn cached(name: &str, release: &str) -> Option<PathBuf> {
     Some(program(&folder()?, name, release)).filter(|program| program.exists())
 }
 
-impl NpmPackage {
-    /// Returns the folder with the package and what it needs, and fetches it first unless it was before.
-    ///
-    /// # Errors
-    /// See [`StartError`]. Nothing that is incomplete is left.
-    pub fn fetch(&self) -> Result<PathBuf, StartError> {
-        build(self.name, self.version, |work| {
-            let package = format!("{}@{}", self.name, self.version);
-            let mut npm = Command::new("npm");
-            npm.args(["install", "--no-audit", "--no-fund", "--prefix", self.name, &package]);
-            npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
-            run(&mut npm, "Node with npm").map(drop)
-        })
-    }
+/// Returns the folder with a package of npm and what it needs, and fetches it first unless it was before.
+pub(crate) fn npm_package(name: &'static str, version: &str) -> Result<PathBuf, StartError> {
+    build(name, version, |work| {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--prefix", name, &format!("{name}@{version}")]);
+        npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
+        run(&mut npm, "Node with npm").map(drop)
+    })
 }
 
 impl GoProgram {

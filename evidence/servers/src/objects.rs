@@ -3,7 +3,7 @@
 
 use crate::{
     answers,
-    built::{Artifact, GoProgram, NpmPackage},
+    built::{Artifact, GoProgram, npm_package},
     free_address, in_memory,
     owned::{self, Plan, Server, StartError, is_a_server, listens},
     target,
@@ -34,9 +34,6 @@ const MINIO: GoProgram = GoProgram {
     package: "github.com/minio/minio",
     ..VERSITYGW
 };
-
-/// The newest version of Azurite that Node 20 runs.
-const AZURITE: NpmPackage = NpmPackage { name: "azurite", version: "3.35.0" };
 
 const S3MOCK: Artifact = Artifact { group: "com.adobe.testing", name: "s3mock", version: "4.7.0" };
 
@@ -83,7 +80,8 @@ impl Product {
         match self {
             Self::Versitygw | Self::VersitygwBeside => VERSITYGW.build(),
             Self::MinIo => MINIO.build(),
-            Self::Azurite => AZURITE.fetch(),
+            // The newest version that Node 20 runs.
+            Self::Azurite => npm_package("azurite", "3.35.0"),
             Self::S3Mock => S3MOCK.fetch(&target()),
         }
     }
