@@ -252,7 +252,7 @@ impl RequestHandler<'_> {
             // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
         }
-        self.storage.gate.let_others_first(slot, epoch, request.first_chance());
+        self.storage.let_others_first(slot, epoch, request.first_chance());
         Some(Demand::SteppingDown { to: request.to })
     }
 

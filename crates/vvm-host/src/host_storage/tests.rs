@@ -10,6 +10,7 @@ use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
+use vvm_clock::Clock;
 use vvm_storage::{Advanced, Ask, Stage, mem::MemDatabase, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
@@ -77,7 +78,7 @@ impl Scene {
     }
 }
 
-/// The gate decides by the last scan. The check after the claim reads anew.
+/// The check before a claim looks at the last scan. The one after it reads anew.
 #[tokio::test]
 async fn claim_sent_before_the_pause_is_seen_starts_no_work() {
     let scene = Scene::of("a").await;
@@ -160,13 +161,13 @@ async fn step_down_without_a_name_defers_only_the_former_leader() {
     assert_eq!(other.claim().await, Ok(Claim::Claimed));
 
     let former = Scene::of("a").await;
-    former.host.gate.let_others_first(key().slot, record(1).epoch, FIRST_CHANCE);
+    former.host.let_others_first(key().slot, record(1).epoch, FIRST_CHANCE);
     assert_eq!(former.claim().await, Err("other candidates have the first chance".into()));
     former.clock.advance(FIRST_CHANCE);
     assert_eq!(former.claim().await, Ok(Claim::Claimed));
 
     let later = Scene::of("a").await;
-    later.host.gate.let_others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
+    later.host.let_others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }
 
