@@ -32,7 +32,7 @@ pub(crate) struct HostStorage {
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
     deferral: Mutex<Deferral>,
-    status: Arc<HostStatus>,
+    pub(crate) status: Arc<HostStatus>,
     /// Cancelled when the host is to end.
     stop: CancellationToken,
     pub(crate) wakeups: LocalWakeups,
