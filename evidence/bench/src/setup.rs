@@ -65,7 +65,7 @@ impl Scene {
             entropy: Arc::new(OsEntropy::default()),
             spawn: Arc::new(TokioSpawn::on(Handle::current())),
         };
-        let elections = Arc::new(Elections::new(Arc::clone(&storage), env));
+        let elections = Arc::new(Elections::new(Arc::clone(&storage) as _, env));
         let (cluster, holder) = (ClusterName::from(cluster), Holder::new("10.0.0.7")?);
         Ok(Self { clock, storage, elections, cluster, holder })
     }
