@@ -129,8 +129,7 @@ mod present {
         assert_eq!(field(&lease, "leaseTransitions"), "1");
 
         // It leads after our release, for which it need not wait a TTL.
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
         let released = SystemClock::read();
         theirs.stdout.wait_for("leading");
         let took = SystemClock::read().since(released);
@@ -147,8 +146,7 @@ mod present {
         // Its own renewals would have prevented that.
         ours.stdout.wait_for("leads");
         assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
         assert_eq!(field(&lease, "holderIdentity"), "");
     }
 
@@ -165,8 +163,7 @@ mod present {
             theirs.stderr.wait_for("has not yet expired");
         }
         assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
     }
 }
 
@@ -206,8 +203,7 @@ mod old {
             theirs.stderr.wait_for("has not yet expired");
         }
         assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
     }
 }
 

@@ -249,6 +249,20 @@ impl Run {
         Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
     }
 
+    /// Starts it, and waits until its command prints `up`.
+    pub fn up(self) -> Running {
+        let mut running = self.start();
+        running.stdout.wait_for("up");
+        running
+    }
+
+    /// Starts it beside another leader, and waits until it is a candidate.
+    pub fn waiting(self) -> Running {
+        let mut running = self.start();
+        running.stderr.wait_for("waiting for leadership");
+        running
+    }
+
     /// Starts it, and waits for its end.
     pub fn finish(self) -> Finished {
         self.start().finish()
@@ -295,6 +309,12 @@ impl Running {
         eventually("both are stopped", || is_still(self.guardian) && is_still(host));
         kill_process(host, Signal::KILL).unwrap();
         self.signal(Signal::KILL);
+    }
+
+    /// Ends it by TERM, and waits for its end.
+    pub fn stop(self) -> Finished {
+        self.signal(Signal::TERM);
+        self.finish()
     }
 
     /// Waits for its end, and for the end of all processes that hold its outputs.
@@ -394,6 +414,11 @@ impl Trial {
         self.run(["sh", "-c", script])
     }
 
+    /// Returns a `vvm run` of a command that prints `up`, and works until it is ended.
+    pub fn run_forever(&self) -> Run {
+        self.run_script("echo up; exec sleep 1000")
+    }
+
     /// Locks the storage until the value is dropped. No other process can write meanwhile.
     pub fn lock_storage(&self) -> rusqlite::Connection {
         self.locked("BEGIN IMMEDIATE")
@@ -406,19 +431,29 @@ impl Trial {
         connection
     }
 
-    /// Runs `vvm status --no-wait` on the storage. Returns exit status, standard output and standard error.
+    /// Runs `vvm status --no-wait` for its name. Returns exit status, standard output and standard error.
     pub fn status(&self, arguments: &[&str]) -> (i32, String, String) {
-        self.ask("status", &[arguments, &["--no-wait"]].concat())
+        self.about("status", &[arguments, &["--no-wait"]].concat())
+    }
+
+    /// Whether slot 1 is free.
+    pub fn is_free(&self) -> bool {
+        self.slots()[0]["state"] == "free"
     }
 
     /// Returns what `vvm status --json` shows of each slot, without the age of its record, which changes.
     pub fn slots(&self) -> Vec<serde_json::Value> {
-        let (_, out, _) = self.status(&["--name", &self.name(), "--json"]);
+        let (_, out, _) = self.status(&["--json"]);
         let mut slots: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
         for slot in slots.iter_mut().filter_map(|slot| slot.as_object_mut()) {
             slot.remove("age_ms");
         }
         slots
+    }
+
+    /// Runs another command on the storage for its name, in the same way.
+    pub fn about(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        self.ask(command, &[&["--name", &self.name()], arguments].concat())
     }
 
     /// Runs another command on the storage, in the same way.

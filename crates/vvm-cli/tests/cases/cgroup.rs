@@ -92,8 +92,7 @@ fn storm_ends(what: &str, victim: impl Fn(&Running) -> Pid) {
 fn killed_host_ends_every_process_in_its_group() {
     let trial = VVM.trial();
     let Some(group) = Group::of(&trial) else { return };
-    let mut running = group.start(trial.run_script("echo up; exec sleep 1000"), "").start();
-    running.stdout.wait_for("up");
+    let running = group.start(trial.run_forever(), "").up();
     // The mark of the trial has it killed even if this test fails.
     let mut stranger = Command::new("sleep").arg("1001").env("TRIAL", trial.mark()).spawn().unwrap();
     fs::write(group.inside()[0].join("cgroup.procs"), stranger.id().to_string()).unwrap();

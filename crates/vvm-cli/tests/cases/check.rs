@@ -2,7 +2,6 @@
 
 use crate::VVM;
 use harness::{Running, Trial, command_line};
-use rustix::process::Signal;
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
@@ -57,8 +56,7 @@ const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\n\r\nno";
 fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
     let often = ["--check", url, "--check-interval", "20ms"];
-    let mut running = trial.run_script(worker).with(often).with(options.iter().copied()).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(worker).with(often).with(options.iter().copied()).up();
     running
 }
 
@@ -110,12 +108,10 @@ fn unhealthy_leader_campaigns_again_after_the_others() {
     unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
     // It defers to the other candidate before it campaigns.
     unhealthy.stderr.wait_for("waiting for leadership");
-    other.signal(Signal::TERM);
-    other.finish();
+    other.stop();
     let again = unhealthy.stdout.wait_for("up");
     assert!(again.len() > "up ".len(), "{again}");
-    unhealthy.signal(Signal::TERM);
-    assert_eq!(unhealthy.finish().signal(), 15);
+    assert_eq!(unhealthy.stop().signal(), 15);
 }
 
 /// The check has the command's environment, and its output is separate from the command's.
@@ -162,7 +158,6 @@ fn hanging_check_ends_with_the_command() {
     let line = "echo looked; trap '' TERM; (setsid sleep 1001 &); while :; do sleep 1002; done";
     let mut running = start(&trial, line, &["--check-timeout", "1h"]);
     running.stderr.wait_for("looked");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
+    assert_eq!(running.stop().signal(), 15);
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }

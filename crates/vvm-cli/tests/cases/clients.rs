@@ -142,7 +142,7 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     is_refused_outside(trial, app, variables);
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (status, said, error) = trial.about("step-down", &[]);
     assert_eq!(status, 0, "{said}{error}");
     first.stdout.wait_for("stops step_down");
     second.stdout.wait_for("writes taken");
@@ -154,7 +154,7 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
     eventually("the record is released", || {
-        let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+        let (_, shown, _) = trial.status(&[]);
         shown.contains("free")
     });
     let taken = receiver.taken();
@@ -196,8 +196,7 @@ fn refuses_another_clock(trial: &Trial, app: &[&str], variables: &[(&str, &str)]
     let run = variables.iter().fold(run, |run, (name, value)| run.environment(name, value));
     let mut running = run.start();
     running.stderr.wait_for("starting the app again in");
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let finished = running.stop();
     let own = "CLOCK_BOOTTIME is not the host's: start `vvm` in the time namespace of this program";
     for says in [own, "of the app has left without \"hello\""] {
         assert!(finished.says(says), "{says}: {:#?}", finished.stderr);
@@ -211,10 +210,9 @@ fn failure_is_told(trial: &Trial, app: &[&str], variables: &[(&str, &str)], reas
     let mut running = variables.iter().fold(run, |run, (name, value)| run.environment(name, value)).start();
     running.stderr.wait_for(&format!("slot 1: stopping the app: the app failed: {reason}"));
     running.stderr.wait_for("starting the app again in");
-    let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    let (_, history, _) = trial.about("history", &[]);
     assert!(history.contains(&format!("the app failed: {reason}")), "{history}");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 const SAVE_IN_PYTHON: &str = r#"

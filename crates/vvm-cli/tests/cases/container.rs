@@ -62,8 +62,7 @@ fn statuses_are_those_of_a_shell() {
     assert_eq!(trial.run_script("exit 3").through(unshare.clone()).finish().code(), 3);
 
     // Process 1 can't die of a signal.
-    let mut running = trial.run_script("echo up; exec sleep 1000").through(unshare).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().through(unshare).up();
     kill_process(init(&trial), Signal::TERM).unwrap();
     assert_eq!(running.finish().code(), 128 + 15);
 }
@@ -204,8 +203,7 @@ mod timed {
         let Some(unshare) = unshare() else { return };
         for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
             VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
-                let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
-                running.stdout.wait_for("up");
+                let running = trial.run_script(DAEMON).through(unshare.clone()).up();
                 let victim = victim(trial);
                 let killed_at = SystemClock::read();
                 kill_process(victim, Signal::KILL).unwrap();
@@ -229,8 +227,7 @@ mod timed {
         // 0.8 TTL after the last renewal was sent, and the time that the scheduler needs.
         let bound = Duration::from_millis(1600 + 200);
         VVM.timed("the host in a container is stopped", |attempt, trial| {
-            let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
-            running.stdout.wait_for("up");
+            let running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).up();
             kill_process(host(trial), Signal::STOP).unwrap();
             let stopped_at = SystemClock::read();
             attempt

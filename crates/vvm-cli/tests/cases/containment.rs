@@ -77,15 +77,14 @@ fn background_processes_of_a_command_end_before_vvm() {
 fn record_is_held_until_the_last_process_has_ended() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_script(script).with(["--stop-timeout", "1s"]).up();
     let daemon = trial.process("sleep 1000");
     let command = trial.process("sleep 1001");
     leader.signal(Signal::TERM);
     eventually("the command has ended", || test_kill_process(command).is_err());
     let mut looked = 0;
     loop {
-        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        let (_, table, _) = trial.status(&[]);
         // A process that lives after the read also lived during the read.
         if test_kill_process(daemon).is_err() {
             break;
@@ -95,7 +94,7 @@ fn record_is_held_until_the_last_process_has_ended() {
     }
     assert!(looked > 0, "the daemon did not outlive the command");
     assert_eq!(leader.finish().signal(), 15);
-    assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
+    assert!(trial.status(&[]).1.contains("free"));
 }
 
 /// The kernel kills the command with its host. Background processes of the command live until the guardian
@@ -103,8 +102,7 @@ fn record_is_held_until_the_last_process_has_ended() {
 #[test]
 fn command_dies_with_the_host_although_the_guardian_is_stopped() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; exec sleep 1000").start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().up();
     running.signal(Signal::STOP);
     kill_process(running.host(), Signal::KILL).unwrap();
     eventually("the command is gone", || trial.processes().0 == [running.guardian]);

@@ -14,8 +14,7 @@ const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
 
 fn start(trial: &Trial) -> Running {
-    let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(DAEMON).with(["--ttl", "2s"]).up();
     running
 }
 
@@ -47,13 +46,12 @@ fn next_leader_starts_after_a_stopped_leader_is_dead() {
 fn no_worker_starts_while_the_guardian_is_stopped() {
     let trial = VVM.trial();
     let leader = start(&trial);
-    let mut standby = trial.run(["echo", "started"]).with(["--ttl", "2s"]).start();
-    standby.stderr.wait_for("waiting for leadership");
+    let mut standby = trial.run(["echo", "started"]).with(["--ttl", "2s"]).waiting();
     standby.signal(Signal::STOP);
     leader.signal(Signal::KILL);
     leader.finish();
     standby.stderr.wait_for("the guardian does not answer");
-    let history = || trial.ask("history", &["--name", &trial.name()]).1;
+    let history = || trial.about("history", &[]).1;
     eventually("the reason", || history().contains("command not started: the guardian does not answer"));
     assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
     standby.signal(Signal::CONT);

@@ -19,8 +19,7 @@ fn finding<'json>(found: &'json Value, about: &str) -> &'json Value {
 #[test]
 fn doctors_measure_at_the_same_time_without_changing_the_slots() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; sleep 60").start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().up();
     let slots = trial.slots();
     std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| doctor(&trial, &["--ttl", "1m", "--json"])));
@@ -50,8 +49,7 @@ fn doctors_measure_at_the_same_time_without_changing_the_slots() {
         }
     });
     assert_eq!(trial.slots(), slots, "the doctor changed the slots of the name");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
 }
 
 #[test]

@@ -59,6 +59,12 @@ impl Elect {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Ends it by TERM, and returns what [`Self::finish`] does.
+    pub(super) fn stop(self) -> (i32, Vec<String>, Vec<String>) {
+        self.signal(Signal::TERM);
+        self.finish()
+    }
+
     /// Status, standard output, standard error.
     pub(super) fn finish(mut self) -> (i32, Vec<String>, Vec<String>) {
         let status = self.child.wait().unwrap();
@@ -79,8 +85,7 @@ fn standby_leads_with_a_larger_epoch_after_a_stopped_leader() {
     let led = epoch(&first.stdout.wait_for("lead"));
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     second.stderr.wait_for("waiting for leadership");
-    first.signal(Signal::TERM);
-    let (code, said, errors) = first.finish();
+    let (code, said, errors) = first.stop();
     assert_eq!((code, said), (0, vec![format!("lead {led}"), format!("loss {led}")]));
     let logged = |what: &str| errors.iter().any(|line| line.contains(what));
     for line in [
@@ -138,16 +143,15 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
     let mut elect = Elect::start_through(&trial, &ignoring, ON_LEAD, ON_LOSS, &[]);
     elect.stdout.wait_for("lead");
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
+    let (code, _, error) = trial.about("pause", &["--by", "alice"]);
     assert_eq!(code, 0, "{error}");
     elect.stdout.wait_for("loss");
     // A second hangup does not end the candidate either.
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
+    let (code, _, error) = trial.about("resume", &[]);
     assert_eq!(code, 0, "{error}");
     elect.stdout.wait_for("lead");
-    elect.signal(Signal::TERM);
-    assert_eq!(elect.finish().0, 0);
+    assert_eq!(elect.stop().0, 0);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&elect.stdout.wait_for("lead"));
     let history = |epoch: u64| {
-        let (_, out, _) = trial.ask("history", &["--name", &trial.name()]);
+        let (_, out, _) = trial.about("history", &[]);
         out.lines().find(|line| line.contains(&epoch.to_string())).map(str::to_owned)
     };
     eventually("the start is noted", || history(led).is_some());
@@ -168,8 +172,7 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     assert!(again > led);
     // It could not be written while the storage did not answer, and is with the next start.
     eventually("the loss is noted", || history(led).is_some_and(|row| row.contains("  leadership lost: ")));
-    elect.signal(Signal::TERM);
-    let (code, said, _) = elect.finish();
+    let (code, said, _) = elect.stop();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));
 }
 
@@ -180,21 +183,17 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&first.stdout.wait_for("lead"));
     // A process that is stopped while it writes its history would hold the lock of the database.
-    eventually("the history", || {
-        trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string())
-    });
+    eventually("the history", || trial.about("history", &[]).1.contains(&led.to_string()));
     first.signal(Signal::STOP);
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
     first.signal(Signal::CONT);
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
-    first.signal(Signal::TERM);
-    let (code, said, _) = first.finish();
+    let (code, said, _) = first.stop();
     // 80 by its deadline, or 0 if it released its leadership before the deadline was checked.
     assert!([0, 80].contains(&code), "{code}");
     assert_eq!(said, [format!("lead {led}"), format!("loss {led}")]);
-    second.signal(Signal::TERM);
-    second.finish();
+    second.stop();
 }
 
 /// It would find its own record expired, claim it, and end without having run the on-lead hook.
@@ -243,8 +242,7 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
         trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1004")).count()
             == 2
     });
-    elect.signal(Signal::TERM);
-    let (code, said, _) = elect.finish();
+    let (code, said, _) = elect.stop();
     assert_eq!((code, said.len()), (0, 2), "{said:?}");
     assert!(said[1].starts_with("loss"), "{said:?}");
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
@@ -260,8 +258,7 @@ fn killed_hook_that_can_not_be_reaped_delays_no_demotion() {
     let hook = nix::unistd::Pid::from_raw(trial.process("sleep 1005").as_raw_pid());
     // This thread is the tracer until its end.
     ptrace::seize(hook, ptrace::Options::empty()).unwrap();
-    elect.signal(Signal::TERM);
-    let (code, said, errors) = elect.finish();
+    let (code, said, errors) = elect.stop();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))), "{errors:#?}");
 }
 
@@ -275,7 +272,7 @@ fn failing_on_lead_hook_releases_the_leadership() {
         let (code, said, errors) = elect.finish();
         assert_eq!((code, said.len()), (1, 1), "{errors:#?}");
         assert!(errors.iter().any(|line| line.contains(why)), "{errors:#?}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let (_, history, _) = trial.about("history", &[]);
         assert!(history.contains(&format!("  the on-lead hook {why}")), "{history}");
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
     }
@@ -288,13 +285,12 @@ fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
         let trial = VVM.trial();
         let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "200ms"]);
         elect.stdout.wait_for("lead");
-        elect.signal(Signal::TERM);
-        let (code, _, errors) = elect.finish();
+        let (code, _, errors) = elect.stop();
         assert_eq!(code, 1, "{errors:#?}");
         let last = errors.last().unwrap();
         assert!(last.contains("ended: stopped") && last.contains("the on-loss hook"), "{errors:#?}");
         assert!(last.contains(why), "{errors:#?}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let (_, history, _) = trial.about("history", &[]);
         assert!(history.contains("stop requested; the on-loss hook") && history.contains(why), "{history}");
         assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
@@ -324,8 +320,7 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
     second.stdout.wait_for("lead");
     assert!(SystemClock::read().since(killed_at) < LONG / 2, "it waited for the TTL");
     assert_eq!(trial.processes().with("sleep 1000"), []);
-    second.signal(Signal::TERM);
-    assert_eq!(second.finish().0, 0);
+    assert_eq!(second.stop().0, 0);
 }
 
 #[test]
@@ -353,7 +348,7 @@ fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
     // The next renewal moves the deadline.
     elect.stderr.wait_for("the demoter has ended or hangs");
     for command in ["pause", "resume"] {
-        let (code, _, error) = trial.ask(command, &["--name", &trial.name()]);
+        let (code, _, error) = trial.about(command, &[]);
         assert_eq!(code, 0, "{error}");
     }
     elect.stderr.wait_for("another one was started");
@@ -376,8 +371,7 @@ fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     assert_eq!(standby.stdout.rest(), Vec::<String>::new());
     let said = standby.stderr.rest();
     assert!(said.last().unwrap().contains("waiting for leadership"), "{said:#?}");
-    leader.signal(Signal::TERM);
-    assert_eq!(leader.finish().0, 0);
+    assert_eq!(leader.stop().0, 0);
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 

@@ -3,7 +3,7 @@
 
 use crate::VVM;
 use harness::{Trial, eventually};
-use rustix::{fs::CWD, process::Signal};
+use rustix::fs::CWD;
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -97,8 +97,7 @@ fn file_is_read_once_for_guardian_and_host() {
     assert_eq!(running.stdout.wait_for("up"), "up piped");
     // The host prints both.
     running.stderr.wait_for("TTL 19s");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
+    assert_eq!(running.stop().signal(), 15);
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 

@@ -69,7 +69,7 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
         line = terminal.screen.wait_for("");
         assert!(!line.contains("vvm: "), "{line}");
     }
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+    let (_, shown, _) = trial.status(&[]);
     assert!(shown.contains("free"), "{shown}");
     terminal.close();
 }
@@ -97,8 +97,7 @@ mod timed {
             let mut leader = run().start();
             leader.stdout.wait_for("alone");
             for _ in 0..3 {
-                let mut standby = run().start();
-                standby.stderr.wait_for("waiting for leadership");
+                let mut standby = run().waiting();
                 let (host, began) = (leader.host(), SystemClock::read());
                 kill(leader.guardian);
                 assert_eq!(standby.stdout.wait_for("alone"), "alone");
@@ -110,9 +109,8 @@ mod timed {
                 assert!(finished.says(told), "{:#?}", finished.stderr);
                 leader = standby;
             }
-            leader.signal(Signal::TERM);
-            assert_eq!(leader.finish().signal(), 15);
-            let (_, shown, _) = trial.ask("history", &["--name", &trial.name()]);
+            assert_eq!(leader.stop().signal(), 15);
+            let (_, shown, _) = trial.about("history", &[]);
             assert_eq!(shown.matches("the guardian died").count(), 3, "{shown}");
             Ok(())
         });
@@ -122,17 +120,14 @@ mod timed {
     #[test]
     fn standby_ends_with_its_killed_guardian() {
         VVM.timed("a standby's guardian is killed", |attempt, trial| {
-            let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-            leader.stdout.wait_for("up");
-            let mut standby = trial.run(["echo", "never"]).start();
-            standby.stderr.wait_for("waiting for leadership");
+            let leader = trial.run_forever().up();
+            let standby = trial.run(["echo", "never"]).waiting();
             let host = standby.host();
             let killed_at = SystemClock::read();
             kill(standby.guardian);
             attempt.within("the end of the host", BOUND, killed_at, || is_gone(host))?;
             assert_eq!(standby.finish().stdout, Vec::<String>::new());
-            leader.signal(Signal::TERM);
-            leader.finish();
+            leader.stop();
             Ok(())
         });
     }
@@ -166,7 +161,7 @@ mod timed {
                 assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
                 // The environment of a process is gone a moment before the process.
                 eventually("the host is gone", || is_gone(host));
-                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+                let (_, shown, _) = trial.status(&[]);
                 assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
                 Ok(())
             });
@@ -189,7 +184,7 @@ mod timed {
                 drop(lock);
                 let finished = leader.finish();
                 assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
-                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+                let (_, shown, _) = trial.status(&[]);
                 assert!(!shown.contains("free"), "{shown}");
                 Ok(())
             });
@@ -224,7 +219,7 @@ mod timed {
                 result
             })?;
             leader.finish();
-            let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+            let (_, shown, _) = trial.status(&[]);
             assert!(!shown.contains("free"), "{shown}");
             Ok(())
         });

@@ -50,9 +50,9 @@ fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
 #[test]
 fn leader_and_standby_answer_probes_and_routers_by_role() {
     let trial = VVM.trial();
-    let (mut leader, at_leader) = start(trial.run_script("echo up; sleep 60").with(["--holder", "first"]));
+    let (mut leader, at_leader) = start(trial.run_forever().with(["--holder", "first"]));
     leader.stdout.wait_for("up");
-    let (mut standby, at_standby) = start(trial.run_script("echo up; sleep 60").with(["--holder", "second"]));
+    let (mut standby, at_standby) = start(trial.run_forever().with(["--holder", "second"]));
 
     eventually("the leader leads", || answer(at_leader, "/leader").0 == 200);
     let said = answer(at_leader, "/leader").1;
@@ -79,8 +79,7 @@ fn leader_and_standby_answer_probes_and_routers_by_role() {
     eventually("the standby leads", || answer(at_standby, "/leader").0 == 200);
     leader.finish();
     assert_eq!(ask(at_leader, "/healthz"), None);
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }
 
 #[test]
@@ -102,8 +101,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
 #[test]
 fn flood_of_requests_delays_no_renewal() {
     let trial = VVM.trial();
-    let (mut running, address) =
-        start(trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL]));
+    let (mut running, address) = start(trial.run_forever().with(["--ttl", harness::SHORT_TTL]));
     running.stdout.wait_for("up");
     let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
     let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();
@@ -116,8 +114,7 @@ fn flood_of_requests_delays_no_renewal() {
     let shown = status(address);
     assert_eq!((&shown["leaderships"], &shown["losses"]), (&1.into(), &serde_json::json!({})));
     drop(silent);
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 #[test]
@@ -131,6 +128,5 @@ fn paused_standby_names_the_pause() {
     let paused = "paused by alice: new schema\n";
     assert_eq!(answer(address, "/leader"), (503, format!("not leading: {paused}")));
     assert_eq!(answer(address, "/readyz"), (200, format!("ready: {paused}")));
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }

@@ -98,7 +98,7 @@ fn status_shows_each_slot() {
     let line = running.stdout.wait_for(" ");
     let [slot, epoch, incarnation] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
 
-    let (code, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    let (code, out, _) = trial.status(&["--json"]);
     assert_eq!(code, 0);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert_eq!(found.len(), 2);
@@ -112,13 +112,12 @@ fn status_shows_each_slot() {
             assert_eq!((&line["state"], &line["holder"]), (&"free".into(), &Value::Null));
         }
     }
-    let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    let (_, table, _) = trial.status(&[]);
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains(epoch) && table.contains("here") && table.contains("30s"), "{table}");
 
-    running.signal(Signal::TERM);
-    running.finish();
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    running.stop();
+    let (_, out, _) = trial.status(&["--json"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
 }
@@ -160,7 +159,7 @@ fn status_with_instances_shows_their_documents() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
     let batch = document(&trial.storage(), &trial.name());
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
+    let (_, out, _) = trial.status(&["--json", "--instances"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
     let expected = serde_json::json!({
@@ -170,9 +169,9 @@ fn status_with_instances_shows_their_documents() {
     assert_eq!((&second["instance"], &second["state"]), (&"second".into(), &Value::Null));
     assert!(second["problem"].as_str().unwrap().contains("format 110"), "{second}");
 
-    let (_, table, _) = trial.status(&["--name", &trial.name(), "--instances"]);
+    let (_, table, _) = trial.status(&["--instances"]);
     assert!(table.contains(r#"{"done":3}"#) && table.contains("unreadable: "), "{table}");
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+    let (_, out, _) = trial.status(&["--json"]);
     assert!(!out.contains("instances"), "{out}");
 
     // A program with one slot led this name and never settled its slot count.
@@ -185,7 +184,7 @@ fn status_with_instances_shows_their_documents() {
 #[test]
 fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     let trial = VVM.trial();
-    let (code, out, error) = trial.status(&["--name", &trial.name()]);
+    let (code, out, error) = trial.status(&[]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains(trial.said_before_the_first()), "{error}");
     trial.run(["true"]).finish();
@@ -195,7 +194,7 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
     // The status command has not started a campaign.
     assert_eq!(trial.status(&["--name", &misspelt]).0, 66);
-    assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);
+    assert_eq!(trial.status(&[]).0, 0);
 }
 
 /// The first line has the cause. Attempts in between are not logged.
@@ -203,11 +202,9 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
 fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
     let ttl = ["--ttl", harness::SHORT_TTL];
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(ttl).up();
     // With this TTL, an attempt is long enough to get the error.
-    let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).waiting();
     // The leader is killed, so that the candidate tries to write.
     let outage = trial.outage();
     leader.signal(Signal::KILL);

@@ -28,15 +28,12 @@ fn events(objects: &[Value]) -> Vec<&str> {
 #[test]
 fn each_change_of_state_is_one_object() {
     let trial = VVM.trial();
-    let run = trial.run_script("echo up; sleep 60");
-    let mut running =
-        run.with(["--log-format", "json", "--holder", "first", "--ttl", harness::SHORT_TTL]).start();
-    running.stdout.wait_for("up");
+    let run = trial.run_forever();
+    let running = run.with(["--log-format", "json", "--holder", "first", "--ttl", harness::SHORT_TTL]).up();
     // Several renewals, which are not logged.
     let began = SystemClock::read();
     eventually("a TTL has passed", || SystemClock::read().since(began) > Duration::from_secs(2));
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let finished = running.stop();
     let objects = objects(&finished);
     assert_eq!(
         events(&objects),
@@ -68,10 +65,8 @@ fn each_change_of_state_is_one_object() {
 #[test]
 fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     let trial = VVM.trial();
-    let run =
-        trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let mut running = run.start();
-    running.stdout.wait_for("up");
+    let run = trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
+    let running = run.up();
     let outage = trial.outage();
     running.wait();
     drop(outage);
@@ -90,10 +85,8 @@ fn loss_and_storage_trouble_are_warnings_with_their_reason() {
 #[test]
 fn every_line_is_an_object() {
     let trial = VVM.trial();
-    let run =
-        trial.run_script("echo up; sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let mut running = run.environment("VVM_LOG", "debug").start();
-    running.stdout.wait_for("up");
+    let run = trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
+    let mut running = run.environment("VVM_LOG", "debug").up();
     running.stderr.wait_for("\"event\":\"renewed\"");
     kill_process(running.host(), Signal::KILL).unwrap();
     let objects = objects(&running.finish());
@@ -139,11 +132,8 @@ fn restarts_have_numbers_and_times() {
 fn pause_and_step_down_name_the_operator_and_the_reason() {
     let trial = VVM.trial();
     let name = trial.name();
-    let run = || {
-        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL])
-    };
-    let mut leader = run().with(["--holder", "first"]).start();
-    leader.stdout.wait_for("up");
+    let run = || trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
+    let leader = run().with(["--holder", "first"]).up();
     let mut standby = run().with(["--holder", "second"]).start();
     standby.stderr.wait_for("campaigning");
     let asked = ["--name", &name, "--to", "second"];
@@ -184,11 +174,8 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
 #[test]
 fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let trial = VVM.trial();
-    let run = || {
-        trial.run_script("echo up; exec sleep 60").with(["--log-format", "json", "--ttl", harness::SHORT_TTL])
-    };
-    let mut running = run().start();
-    running.stdout.wait_for("up");
+    let run = || trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
+    let running = run().up();
     kill_process(running.guardian, Signal::KILL).unwrap();
     let died = objects(&running.finish());
     let [.., stopping, concluded] = &died[..] else { panic!("{died:#?}") };
@@ -199,22 +186,20 @@ fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
         "{concluded}"
     );
 
-    let mut running = run().start();
-    running.stdout.wait_for("up");
+    let running = run().up();
     running.signal(Signal::STOP);
     let objects = objects(&running.finish());
     let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
     assert_eq!((&lapsed["slot"], &lapsed["level"]), (&1.into(), &"warn".into()), "{lapsed}");
     assert_eq!(objects.last().unwrap()["outcome"], "deadline");
-    let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    let (_, history, _) = trial.about("history", &[]);
     let last = history.lines().last().unwrap();
     assert!(
         last.ends_with("  the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline"),
         "{last}"
     );
 
-    let mut running = trial.run_script("echo up; exec sleep 60").with(["--ttl", harness::SHORT_TTL]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
     running.signal(Signal::STOP);
     let finished = running.finish();
     assert!(!finished.says("a second signal kills"), "{finished:#?}");

@@ -27,24 +27,21 @@ fn lines_of_a_settings_file_are_not_in_the_arguments_of_any_process() {
     let settings =
         format!("check = \"{check}\"\ncheck-interval = \"20ms\"\npre-stop = \": token-of-pre-stop\"\n");
     std::fs::write(&path, settings).unwrap();
-    let run = trial.run_script("echo up; exec sleep 1000").with(["--config", path.to_str().unwrap()]);
-    let mut running = run.start();
-    running.stdout.wait_for("up");
+    let run = trial.run_forever().with(["--config", path.to_str().unwrap()]);
+    let mut running = run.up();
     running.stderr.wait_for("checked");
     let processes = trial.processes();
     let lines = processes.0.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>();
     assert!(lines.iter().any(|line| line.starts_with("vvm stage-keeper")), "{lines:#?}");
     assert!(lines.iter().all(|line| !line.contains("token-of")), "{lines:#?}");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 #[test]
 fn stop_is_announced_at_once_with_its_longest_duration() {
     let trial = VVM.trial();
     let run = trial.run_script("trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done");
-    let mut running = run.with(["--stop-timeout", "30s"]).start();
-    running.stdout.wait_for("up");
+    let mut running = run.with(["--stop-timeout", "30s"]).up();
     running.signal(Signal::TERM);
     running.stderr.wait_for("slot 1: stopping: up to 30s; a second signal kills");
     assert_eq!(running.finish().code(), 0);
@@ -58,10 +55,8 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     let finish = |format: &str| -> Finished {
         let run = trial.run_script("trap '' TERM; echo up; while :; do sleep 0.01; done");
         let options = ["--stop-timeout", "50ms", "--log-format", format];
-        let mut running = run.with(options).with(["--result-file", path.to_str().unwrap()]).start();
-        running.stdout.wait_for("up");
-        running.signal(Signal::TERM);
-        running.finish()
+        let running = run.with(options).with(["--result-file", path.to_str().unwrap()]).up();
+        running.stop()
     };
     let finished = finish("text");
     assert_eq!(finished.code(), 137);
@@ -71,7 +66,7 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     assert!(concluded.contains(KILLED), "{concluded}");
     let found = serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
     assert!(found["reason"].as_str().unwrap().contains(KILLED), "{found}");
-    let (code, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    let (code, history, _) = trial.about("history", &[]);
     assert!(code == 0 && history.contains(KILLED), "{history}");
 }
 
@@ -102,8 +97,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
         assert_eq!(code, 75, "{options:?}: {said:#?}");
         assert!(said.iter().any(|line| line.contains("payroll: ended: ")), "{said:#?}");
     }
-    leader.signal(Signal::TERM);
-    let (code, _, said) = leader.finish();
+    let (code, _, said) = leader.stop();
     assert_eq!(code, 0, "{said:#?}");
     assert!(said.iter().any(|line| line.contains("\"event\":\"concluded\"")), "{said:#?}");
     eventually("no process is left", || trial.processes().0.is_empty());
@@ -113,8 +107,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
 fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
     let trial = VVM.trial();
     let mut running =
-        trial.run_script("trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
-    running.stdout.wait_for("up");
+        trial.run_script("trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done").up();
     let lock = trial.lock_storage();
     running.signal(Signal::TERM);
     running.stdout.wait_for("told");
@@ -133,18 +126,16 @@ fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
 fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     let trial = VVM.trial();
     let run = |holder: &str| {
-        let run = trial.run_script("echo up; exec sleep 1000");
+        let run = trial.run_forever();
         run.with(["--holder", holder, "--ttl", harness::SHORT_TTL])
     };
-    let mut first = run("first").start();
-    first.stdout.wait_for("up");
+    let first = run("first").up();
     let mut standby = run("standby").with(["--local-dir", "none"]).start();
     let line = standby.stderr.wait_for("TTL ");
     assert!(line.contains("storage ") && line.contains("slot 1 is held by first, epoch "), "{line}");
     assert!(line.contains(", since 20"), "{line}");
     standby.stderr.wait_for("waiting for leadership");
-    let mut second = run("second").start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = run("second").waiting();
     let asked = ["--name", &trial.name(), "--to", "second"];
     assert_eq!(trial.ask("step-down", &asked).0, 0);
     second.stdout.wait_for("up");
@@ -153,16 +144,14 @@ fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     assert_eq!(refused.code(), 75);
     assert!(refused.says("in time; slot 1 is led by second, epoch "), "{:#?}", refused.stderr);
     for running in [standby, second, first] {
-        running.signal(Signal::TERM);
-        running.finish();
+        running.stop();
     }
 }
 
 #[test]
 fn candidate_with_the_holder_of_a_leader_is_warned() {
     let trial = VVM.trial();
-    let mut first = trial.run_script("echo up; exec sleep 1000").with(["--holder", "copied"]).start();
-    first.stdout.wait_for("up");
+    let first = trial.run_forever().with(["--holder", "copied"]).up();
     let mut second = trial.run(["true"]).with(["--holder", "copied"]).start();
     second.stderr.wait_for("copied, this candidate's own name, holds a slot already");
     second.stderr.wait_for("waiting for leadership");
@@ -242,16 +231,14 @@ mod timed {
             let elect = Elect::start(trial, ":", ":", &[]);
             until_opening(elect.child.id());
             let began = vvm_clock::SystemClock::read();
-            elect.signal(Signal::TERM);
-            let (code, said, _) = elect.finish();
+            let (code, said, _) = elect.stop();
             attempt.took("the stop of vvm elect", Duration::from_secs(1), began)?;
             assert_eq!((code, said), (0, Vec::new()));
 
             let run = trial.run(["echo", "never"]).start();
             until_opening(run.host().as_raw_nonzero().get() as u32);
             let began = vvm_clock::SystemClock::read();
-            run.signal(Signal::TERM);
-            let finished = run.finish();
+            let finished = run.stop();
             attempt.took("the stop of vvm run", Duration::from_secs(1), began)?;
             assert_eq!((finished.signal(), finished.stdout), (15, Vec::new()));
             drop(lock);

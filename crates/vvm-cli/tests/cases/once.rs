@@ -28,7 +28,7 @@ fn of(numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
 }
 
 fn periods(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--periods", "--json"]);
+    let (code, out, error) = trial.about("history", &["--periods", "--json"]);
     assert_eq!(code, 0, "{error}");
     serde_json::from_str(&out).unwrap()
 }
@@ -68,10 +68,10 @@ fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
         (column("holder"), column("done")),
         (vec!["web1".into(), "web2".into()], vec![true.into(); 2])
     );
-    let (_, table, _) = trial.ask("history", &["--name", &trial.name(), "--periods"]);
+    let (_, table, _) = trial.about("history", &["--periods"]);
     let words = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
-    let (_, table, _) = trial.ask("status", &["--name", &trial.name()]);
+    let (_, table, _) = trial.about("status", &[]);
     assert!(table.contains("\n\nPERIOD  ") && table.contains("\n2026-11-25            done  "), "{table}");
     assert_eq!(trial.slots()[0]["periods"].as_array().unwrap().len(), 2);
 }
@@ -132,8 +132,7 @@ fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting(
     assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
     let mut waiting = counting(&trial, "exit 0").with(["--retry-after", "1h"]).start();
     waiting.stderr.wait_for("the command exited with status 3; restart 1 of 2 in");
-    waiting.signal(Signal::TERM);
-    assert_eq!(waiting.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(waiting.stop().signal(), Signal::TERM.as_raw());
     assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
     assert_eq!(attempts(&trial), of(1..=2));
 }
@@ -143,10 +142,8 @@ fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting(
 fn waiting_candidate_runs_the_command_after_the_death_of_its_leader() {
     let trial = VVM.trial();
     let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL]);
-    let mut killed = run("echo up; exec sleep 1000").start();
-    killed.stdout.wait_for("up");
-    let mut waiting = run("exit 0").start();
-    waiting.stderr.wait_for("waiting for leadership");
+    let killed = run("echo up; exec sleep 1000").up();
+    let waiting = run("exit 0").waiting();
     rustix::process::kill_process(killed.host(), Signal::KILL).unwrap();
     let killed = killed.finish();
     assert_eq!(killed.code(), 137, "{:#?}", killed.stderr);
@@ -160,10 +157,8 @@ fn waiting_candidate_runs_the_command_after_the_death_of_its_leader() {
 fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_death() {
     let trial = VVM.trial();
     let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL, "--attempts", "1"]);
-    let mut killed = run("echo up; exec sleep 1000").start();
-    killed.stdout.wait_for("up");
-    let mut waiting = run("exit 0").start();
-    waiting.stderr.wait_for("waiting for leadership");
+    let killed = run("echo up; exec sleep 1000").up();
+    let waiting = run("exit 0").waiting();
     killed.crash();
     killed.finish();
     let finished = waiting.finish();
@@ -175,10 +170,8 @@ fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_
 #[test]
 fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone() {
     let trial = VVM.trial();
-    let mut stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
-    stopped.stdout.wait_for("up");
-    stopped.signal(Signal::TERM);
-    assert_eq!(stopped.finish().signal(), Signal::TERM.as_raw());
+    let stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").up();
+    assert_eq!(stopped.stop().signal(), Signal::TERM.as_raw());
     assert_eq!(periods(&trial)[0]["state"], "failed");
     assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
     assert_eq!(attempts(&trial), of(1..=2));
@@ -189,8 +182,7 @@ fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone()
 fn success_without_a_mark_is_told_and_the_period_may_run_again() {
     let trial = VVM.trial();
     let gate = trial.folder().join("gate").display().to_string();
-    let mut leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).start();
-    leader.stdout.wait_for("up");
+    let leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).up();
     trial.take_away();
     std::fs::write(&gate, "").unwrap();
     let finished = leader.finish();
@@ -205,14 +197,12 @@ fn success_without_a_mark_is_told_and_the_period_may_run_again() {
 #[test]
 fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
     let trial = VVM.trial();
-    let mut leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).start();
-    leader.stdout.wait_for("up");
+    let leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).up();
     // Until the operator's command has seen the next leader.
     let gate = trial.folder().join("gate").display().to_string();
     let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
-    let mut next = counting(&trial, &wait).with(["--holder", "web2"]).start();
-    next.stderr.wait_for("waiting for leadership");
-    let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let next = counting(&trial, &wait).with(["--holder", "web2"]).waiting();
+    let (code, _, error) = trial.about("step-down", &[]);
     assert_eq!(code, 0, "{error}");
     std::fs::write(&gate, "").unwrap();
     assert_eq!((next.finish().code(), leader.finish().code()), (0, 0));

@@ -84,8 +84,7 @@ fn outages(seed: u64) {
         eventually("a command works", || at_work(&trial) == 1);
         let leader = leader_of(&trial, &all);
         let leader = all.remove(leader);
-        leader.signal(Signal::TERM);
-        let finished = leader.finish();
+        let finished = leader.stop();
         assert_eq!(finished.signal(), 15, "seed {seed}: {:#?}", finished.stderr);
         outputs.push(finished.stdout);
         if !all.is_empty() {
@@ -99,7 +98,7 @@ fn outages(seed: u64) {
 fn leader_of(trial: &Trial, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {
-        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+        let (_, out, _) = trial.status(&["--json"]);
         let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
         let holder = slots[0]["holder"].as_str().unwrap_or_default().to_owned();
         found = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian)));
@@ -132,7 +131,7 @@ fn each_slot_has_one_leader_and_a_killed_leader_is_replaced() {
     let mut outputs = Vec::new();
     for round in 0..6_usize {
         let slot = round % 3;
-        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
+        let (_, out, _) = trial.status(&["--json"]);
         let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
         let holder = slots[slot]["holder"].as_str().unwrap().to_owned();
         let leader = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian))).unwrap();
@@ -158,8 +157,7 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
     let path = trial.folder().join("result.json");
     let options = ["--ttl", harness::SHORT_TTL, "--result-file", path.to_str().unwrap()];
     let worker = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut running = trial.run_script(worker).with(options).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(worker).with(options).up();
     let host = running.host();
     let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
     let tracer = thread::spawn(move || {

@@ -16,8 +16,7 @@ fn result_of_script(
 ) -> Value {
     let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
     let path = trial.folder().join("result.json").display().to_string();
-    let mut running = run.with(["--result-file", &path]).start();
-    running.stdout.wait_for("up");
+    let running = run.with(["--result-file", &path]).up();
     then(trial, &running);
     running.finish();
     read(&path)
@@ -63,8 +62,7 @@ fn exited_command_has_the_outcome_worker_ended() {
 #[test]
 fn run_without_leadership_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let never = || trial.run(["echo", "never"]);
     for timeout in ["0", "300ms"] {
         let found = result_of_run(&trial, never().with(["--acquire-timeout", timeout]));
@@ -75,15 +73,13 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
 
     let path = trial.folder().join("waiting.json").display().to_string();
-    let mut waiting = trial.run(["true"]).with(["--result-file", &path]).start();
-    waiting.stderr.wait_for("waiting for leadership");
+    let waiting = trial.run(["true"]).with(["--result-file", &path]).waiting();
     waiting.signal(Signal::INT);
     waiting.finish();
     let found = read(&path);
     assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
     assert!(has_no_leadership(&found), "{found}");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
 }
 
 #[test]
@@ -113,7 +109,7 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
         let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
         assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
         assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let (_, history, _) = trial.about("history", &[]);
         assert!(history.contains(&format!("command not started: {said}")), "{history}");
         // The run led, although its command did not start.
         assert!(!has_no_leadership(&found), "{found}");
@@ -163,8 +159,7 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
 fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();
     let ttl = harness::SHORT_TTL;
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", ttl]).up();
     leader.signal(Signal::KILL);
     leader.finish();
     let finished = trial.run(["echo", "took over"]).with(["--ttl", ttl, "--try"]).finish();
@@ -177,8 +172,7 @@ fn try_takes_over_from_a_crashed_leader() {
 fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     let trial = VVM.trial();
     let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(worker).with(["--ttl", "4s"]).up();
     trial.take_away();
     running.wait();
     assert_eq!(running.finish().code(), 79);
@@ -193,8 +187,7 @@ fn lost_leadership_is_79_after_the_worker_stopped() {
     let ttl = ["--ttl", harness::SHORT_TTL];
     let path = trial.folder().join("result.json").display().to_string();
     let run = trial.run_script(worker).with(ttl);
-    let mut running = run.with(["--result-file", &path]).start();
-    running.stdout.wait_for("up");
+    let mut running = run.with(["--result-file", &path]).up();
     trial.take_away();
     running.stdout.wait_for("told");
     let finished = running.finish();
@@ -230,10 +223,8 @@ fn restart_follows_the_end_of_every_process_of_the_run_before() {
 fn stopped_command_is_not_restarted() {
     let trial = VVM.trial();
     let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(script).with(SOON).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let running = trial.run_script(script).with(SOON).up();
+    let finished = running.stop();
     assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
     assert!(!finished.says("restart"), "{:#?}", finished.stderr);
 }

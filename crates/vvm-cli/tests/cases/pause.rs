@@ -20,7 +20,7 @@ fn pause(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn resume(trial: &Trial) -> (i32, String, String) {
-    trial.ask("resume", &["--name", &trial.name()])
+    trial.about("resume", &[])
 }
 
 /// Returns the number of commands at work.
@@ -33,8 +33,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo works; exec sleep 1000").with(["--holder", "a"]).start();
     leader.stdout.wait_for("works");
-    let mut candidate = trial.run_script("echo works; exec sleep 1000").with(["--holder", "b"]).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let mut candidate = trial.run_script("echo works; exec sleep 1000").with(["--holder", "b"]).waiting();
 
     let (code, out, error) = pause(&trial, &["--by", "alice", "--reason", "new schema"]);
     assert_eq!(code, 0, "{error}");
@@ -48,14 +47,14 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let found = trial.slots();
     assert_eq!((&found[0]["state"], &found[0]["paused_by"]), (&"free".into(), &"alice".into()));
     assert_eq!(found[0]["pause_reason"], "new schema");
-    let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    let (_, table, _) = trial.status(&[]);
     assert!(table.contains("EPOCH  HOLDER\n"), "{table}");
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
     // The first operator is shown.
     let (code, out, error) = pause(&trial, &["--by", "bob"]);
     assert_eq!((code, &*error), (0, ""));
     assert!(out.contains("paused already, by alice: new schema, since 20"), "{out}");
-    let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (code, _, error) = trial.about("step-down", &[]);
     assert_eq!(code, 75, "{error}");
 
     // A run without time to wait ends, and names the reason.
@@ -120,8 +119,7 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
         trial.folder().display()
     );
-    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    leader.stdout.wait_for("up");
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let (code, out, error) = pause(&trial, &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
@@ -136,11 +134,7 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
 #[test]
 fn killed_leader_counts_as_stopped_after_its_ttl() {
     let trial = VVM.trial();
-    let mut leader = trial
-        .run_script("echo up; exec sleep 1000")
-        .with(["--ttl", harness::SHORT_TTL, "--holder", "dead"])
-        .start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL, "--holder", "dead"]).up();
     leader.crash();
     leader.finish();
     let (code, out, error) = pause(&trial, &["--by", "alice"]);
@@ -219,8 +213,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
     });
     // A worker that found its lock taken has ended with 99, and its run with it.
     for one in running {
-        one.signal(Signal::TERM);
-        let finished = one.finish();
+        let finished = one.stop();
         assert_ne!(finished.status.code(), Some(99), "{:#?}", finished.stderr);
     }
 }

@@ -31,8 +31,7 @@ fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Tria
         return;
     }
     VVM.timed(what, |attempt, trial| {
-        let mut running = trial.run_script(STORM).with(options.iter().copied()).start();
-        running.stdout.wait_for("up");
+        let running = trial.run_script(STORM).with(options.iter().copied()).up();
         let began_at = act(trial, &running);
         attempt.within("the end of the storm", bound, began_at, || of_the_worker(trial) == 0)?;
         let _ = kill_process(running.guardian, Signal::CONT);
@@ -58,8 +57,7 @@ fn worker_sees_only_its_own_processes_and_its_mounts_stay_inside() {
     assert_eq!(running.stdout.wait_for(""), "2");
     running.stdout.wait_for("vvm stage-init");
     assert_eq!(mounts(), before);
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 /// The end of process 1 is the end of the command.
@@ -69,8 +67,7 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
         return;
     }
     let trial = VVM.trial();
-    let mut running = trial.run_script(STORM).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(STORM).up();
     kill_process(trial.process("vvm stage-init"), Signal::KILL).unwrap();
     let finished = running.finish();
     assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);

@@ -67,11 +67,10 @@ fn hand_over_without_a_local_dir_works_by_polling() {
     let run = |holder| trial.run_script(WORK).with(["--holder", holder, "--local-dir", "none"]);
     let mut first = run("a").start();
     first.stdout.wait_for("works");
-    let mut second = run("b").start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = run("b").waiting();
     assert!(!PathBuf::from(trial.local_dir()).exists());
     fs::write(trial.local_dir(), "in the way").unwrap();
-    let (code, out, error) = trial.ask("step-down", &["--name", "payroll", "--to", "b"]);
+    let (code, out, error) = trial.about("step-down", &["--to", "b"]);
     assert_eq!(code, 0, "{out}{error}");
     second.stdout.wait_for("works");
     assert_eq!(fs::read_to_string(trial.local_dir()).unwrap(), "in the way");
@@ -80,8 +79,7 @@ fn hand_over_without_a_local_dir_works_by_polling() {
     let mut third = standby(&trial, "c");
     eventually("its socket", || sockets(&trial).len() == 1);
     fs::remove_dir_all(trial.local_dir()).unwrap();
-    first.signal(Signal::TERM);
-    first.finish();
+    first.stop();
     second.signal(Signal::TERM);
     third.stdout.wait_for("works");
 }
@@ -116,7 +114,7 @@ mod timed {
             hint(trial, 2);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", "b"]));
+                let asked = scope.spawn(|| trial.about("step-down", &["--to", "b"]));
                 other.stdout.wait_for("works");
                 attempt.took("the step-down", LEFT_ALONE, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);
@@ -132,7 +130,7 @@ mod timed {
             hint(trial, 1);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("pause", &["--name", "payroll"]));
+                let asked = scope.spawn(|| trial.about("pause", &[]));
                 running.stdout.wait_for("ended");
                 attempt.took("the end of the command", LEFT_ALONE, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);
@@ -145,13 +143,13 @@ mod timed {
     fn resume_takes_effect_at_once() {
         VVM.timed("the end of a pause", |attempt, trial| {
             let mut running = leader(trial, "a");
-            assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);
+            assert_eq!(trial.about("pause", &[]).0, 0);
             running.stdout.wait_for("ended");
             running.stderr.wait_for("paused by");
             hint(trial, 1);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("resume", &["--name", "payroll"]));
+                let asked = scope.spawn(|| trial.about("resume", &[]));
                 running.stdout.wait_for("works");
                 attempt.took("the start of the command", LEFT_ALONE_AFTER_A_REFUSAL, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);

@@ -230,8 +230,7 @@ fn table_equals_the_documentation() {
 fn candidate_started_with_hup_ignored_survives_a_hangup() {
     let scene = Scene::set(State::Campaigning);
     let ignoring = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
-    let mut candidate = scene.trial.run(["echo", "leads"]).through(ignoring).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let candidate = scene.trial.run(["echo", "leads"]).through(ignoring).waiting();
     scene.running.signal(Signal::TERM);
     scene.running.wait();
     candidate.signal(Signal::HUP);

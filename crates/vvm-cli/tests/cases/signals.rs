@@ -15,8 +15,7 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
         0.01; done\" & wait; wait";
     // On a terminal, the worker's group is that of the caller.
-    let mut running = trial.run_script(script).through(["setsid"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(script).through(["setsid"]).up();
     running.signal(Signal::USR1);
     running.wait();
     let mut said = running.finish().stdout;
@@ -30,8 +29,7 @@ fn renewals_continue_while_the_worker_stops() {
     let ttl = harness::SHORT_TTL;
     // It takes longer to stop than its TTL.
     let worker = "trap 'sleep 10; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
-    running.stdout.wait_for("up");
+    let mut running = trial.run_script(worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).up();
     let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
     running.signal(Signal::TERM);
     running.stdout.wait_for("stopped");
@@ -45,25 +43,21 @@ fn renewals_continue_while_the_worker_stops() {
 fn signal_to_all_vvm_processes_is_one_stop_request() {
     let trial = VVM.trial();
     let worker = "trap 'sleep 0.3; exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(worker).up();
     let host = running.host();
     kill_process(host, Signal::TERM).unwrap();
     std::thread::sleep(NOT_AN_ECHO);
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().code(), 6);
+    assert_eq!(running.stop().code(), 6);
 }
 
 /// The command gets the signal first and exits before the host handles its own.
 #[test]
 fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; exec sleep 1000").start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().up();
     kill_process(trial.process("sleep"), Signal::TERM).unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
+    assert_eq!(running.stop().signal(), 15);
 }
 
 /// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
@@ -87,10 +81,8 @@ fn blocked_signals_are_unblocked_where_they_are_caught() {
 fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let trial = VVM.trial();
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().code(), 8);
+    let running = trial.run_script(worker).up();
+    assert_eq!(running.stop().code(), 8);
 }
 
 /// Returns the notes of the command and of pre-stop, in order.
@@ -108,8 +100,7 @@ fn with_pre_stop(trial: &Trial, pre_stop: &str) -> Run {
 }
 
 fn up(run: Run) -> Running {
-    let mut running = run.start();
-    running.stdout.wait_for("up");
+    let running = run.up();
     running
 }
 

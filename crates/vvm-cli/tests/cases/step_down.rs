@@ -17,8 +17,7 @@ fn leader(trial: &Trial, holder: &str) -> Running {
 
 /// Returns a standby.
 fn standby(trial: &Trial, holder: &str) -> Running {
-    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
-    running.stderr.wait_for("waiting for leadership");
+    let running = trial.run_script(WORK).with(["--holder", holder]).waiting();
     running
 }
 
@@ -54,8 +53,7 @@ fn named_standby_leads_next_among_several() {
     let (code, out, error) = step_down(&trial, &["--to", "a"]);
     assert_eq!(code, 0, "{out}{error}");
     assert_eq!(first.stdout.wait_for("works"), "a works");
-    first.signal(Signal::TERM);
-    assert_eq!(first.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(first.stop().signal(), Signal::TERM.as_raw());
 }
 
 #[test]
@@ -64,8 +62,7 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
     let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo \
         up; while :; do sleep 0.01; done";
     let script = format!("cd {}; {script}", trial.folder().display());
-    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    first.stdout.wait_for("up");
+    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let mut second = standby(&trial, "b");
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
@@ -75,7 +72,7 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
             (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
             (&"a".into(), &"begun".into())
         );
-        let (_, table, _) = trial.status(&["--name", &trial.name()]);
+        let (_, table, _) = trial.status(&[]);
         assert!(table.contains("slot 1 is to step down, in favour of b: begun"), "{table}");
         std::fs::write(trial.folder().join("go"), "").unwrap();
         let (code, out, error) = asked.join().unwrap();
@@ -209,14 +206,12 @@ fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
         trial.folder().display()
     );
-    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    leader.stdout.wait_for("up");
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let _standby = standby(&trial, "b");
     let (code, out, error) = step_down(&trial, &["--timeout", "3s"]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
     assert!(error.contains("a still stops its work"), "{error}");
     std::fs::write(trial.folder().join("go"), "").unwrap();
     leader.stderr.wait_for("released");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
 }

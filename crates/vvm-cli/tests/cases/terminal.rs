@@ -144,15 +144,13 @@ fn ctrl_z_past_the_deadline_ends_the_leadership() {
 #[test]
 fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &["--ttl", "2s"]));
     terminal.screen.wait_for("waiting for leadership");
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     terminal.screen.wait_for("not leading: the guardian does not answer");
     assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
     terminal.type_line("fg");
@@ -167,8 +165,7 @@ fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
 #[test]
 fn closed_terminal_ends_a_candidate() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
     terminal.screen.wait_for("waiting for leadership");
@@ -176,8 +173,7 @@ fn closed_terminal_ends_a_candidate() {
     kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
     terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
     terminal.shell.wait().unwrap();
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 
@@ -308,7 +304,7 @@ fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
     let trial = VVM.trial();
     let terminal = PseudoTerminal::open();
     let restarting = ["--on-exit", "restart"];
-    let run = trial.run_script("echo up; exec sleep 1000").with(restarting);
+    let run = trial.run_forever().with(restarting);
     let mut running = as_session_leader(run, &terminal);
     running.stdout.wait_for("up");
     drop(terminal);
@@ -345,14 +341,12 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
     let script = "trap 'echo got USR1' USR1; echo up; read word; echo end of input
                   while :; do sleep 0.01; done";
     let ignoring = ["setsid", "--ctty", "sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
-    let mut running = trial.run_script(script).through(ignoring).stdin(terminal.side()).start();
-    running.stdout.wait_for("up");
+    let mut running = trial.run_script(script).through(ignoring).stdin(terminal.side()).up();
     drop(terminal);
     running.stdout.wait_for("end of input");
     running.signal(Signal::USR1);
     running.stdout.wait_for("got USR1");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
 }
 
 /// Returns the outcome from the result file, because the shell is gone.

@@ -173,8 +173,7 @@ pub(super) fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
 }
 
 pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
-    let mut running = warm(trial, "obeys").with(["--ttl", ttl]).start();
-    running.stderr.wait_for("waiting for leadership");
+    let running = warm(trial, "obeys").with(["--ttl", ttl]).waiting();
     running
 }
 
@@ -185,7 +184,7 @@ pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
 }
 
 pub(super) fn is_free(trial: &Trial) -> bool {
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
+    let (_, shown, _) = trial.status(&[]);
     shown.contains("free")
 }
 
@@ -210,7 +209,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     let trial = VVM.trial();
     let mut first = leader(&trial, "obeys", "120s");
     let mut second = standby(&trial, "120s");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (status, said, error) = trial.about("step-down", &[]);
     assert_eq!(status, 0, "{said}{error}");
     first.stdout.wait_for("stops \"step_down\"");
     let line = second.stdout.wait_for("leads");
@@ -219,8 +218,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     first.stdout.wait_for("warm");
     first.stderr.wait_for("waiting for leadership");
     for running in [second, first] {
-        running.signal(Signal::TERM);
-        assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+        assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
     }
 }
 
@@ -233,7 +231,7 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     first.stdout.wait_for("leads");
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (status, said, error) = trial.about("step-down", &[]);
     assert_eq!(status, 0, "{said}{error}");
     first.stdout.wait_for("stops \"step_down\"");
     let line = first.stderr.wait_for("still running: ");
@@ -242,12 +240,10 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     let line = second.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
     first.stderr.wait_for("waiting for leadership");
-    second.signal(Signal::TERM);
-    second.finish();
+    second.stop();
     let line = first.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
-    first.signal(Signal::TERM);
-    let finished = first.finish();
+    let finished = first.stop();
     let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
     assert_eq!(starts, 1, "{:#?}", finished.stdout);
 }
@@ -320,8 +316,7 @@ fn process_that_is_not_contained_is_refused() {
     assert!(answer.starts_with("{\"type\":\"refused\""), "{answer}");
     running.stderr.wait_for("is not of the app: refused");
     running.stdout.wait_for("leads");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
     assert!(!Path::new(path).exists(), "the socket is removed");
 }
 
@@ -335,8 +330,7 @@ fn app_that_is_not_ready_claims_nothing() {
     second.stdout.wait_for("stops \"terminating\"");
     second.finish();
     assert!(is_free(&trial));
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let finished = running.stop();
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
@@ -345,8 +339,7 @@ fn app_that_is_not_ready_claims_nothing() {
 fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     let trial = VVM.trial();
     let first = leader(&trial, "obeys", SHORT_TTL);
-    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).waiting();
     let stage = if VVM.level() == Level::PidNamespace { "stage-init" } else { "stage-keeper" };
     let keeper = keeper_of(&trial, second.host(), stage);
     // A signal to continue has no effect on a traced process.
@@ -360,8 +353,7 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     second.stderr.wait_for("starting the app again in");
     assert!(apps(&trial).is_empty());
     eventually("the record is released", || is_free(&trial));
-    second.signal(Signal::TERM);
-    let finished = second.finish();
+    let finished = second.stop();
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
@@ -391,10 +383,8 @@ fn term_while_the_storage_opens_reaches_the_app() {
     let trial = VVM.trial();
     let lock = trial.lock_storage();
     let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(script).with(["--warm"]).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let running = trial.run_script(script).with(["--warm"]).up();
+    let finished = running.stop();
     drop(lock);
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["up", "got TERM"]);

@@ -26,8 +26,7 @@ fn end(running: Running) -> Vec<String> {
 
 /// The same with the last line of the host.
 fn end_and_say(running: Running) -> (Vec<String>, String) {
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let finished = running.stop();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     let is_of_the_app = |line: &String| ["leads", "stops", "warm"].iter().any(|word| line.starts_with(word));
     let said = finished.stdout.into_iter().filter(is_of_the_app).collect();
@@ -43,7 +42,7 @@ fn next_is_alone(trial: &Trial, mut next: Running) {
 }
 
 fn step_down(trial: &Trial) {
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (status, said, error) = trial.about("step-down", &[]);
     assert_eq!(status, 0, "{said}{error}");
 }
 
@@ -245,8 +244,7 @@ fn with_stopped_standby(trial: &Trial, ttl: &str, options: &[&str]) -> (Running,
     let first = leader(trial, "obeys", ttl);
     let of_the_first = apps(trial);
     let run = warm(trial, "obeys").with(["--ttl", ttl]).with(NO_OTHER);
-    let mut second = run.with(options.iter().copied()).start();
-    second.stderr.wait_for("waiting for leadership");
+    let second = run.with(options.iter().copied()).waiting();
     let app = apps(trial).into_iter().find(|app| !of_the_first.contains(app)).unwrap();
     kill_process(app, Signal::STOP).unwrap();
     eventually("the app is stopped", || state(app) == Some('T'));
@@ -260,8 +258,7 @@ fn app_of_a_machine_that_is_suspended_past_the_deadline_is_dead_before_the_next_
     let trial = VVM.trial();
     let mut first = leader(&trial, "obeys", SHORT_TTL);
     let suspended = trial.processes().0;
-    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).waiting();
     for process in &suspended {
         kill_process(*process, Signal::STOP).unwrap();
     }
@@ -298,7 +295,7 @@ fn step_down_is_refused_while_no_other_app_is_ready() {
     let first = leader(&trial, "obeys", "120s");
     let mut second = warm(&trial, "never ready").with(["--ttl", "120s", "--holder", "other"]).start();
     second.stdout.wait_for("warm");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name(), "--to", "other"]);
+    let (status, said, error) = trial.about("step-down", &["--to", "other"]);
     assert_ne!(status, 0, "{said}{error}");
     assert!(error.contains("An app of vvm run --warm must be ready"), "{error}");
     let line = "payroll: stopped while waiting for leadership: by SIGTERM, while no app was ready";

@@ -54,12 +54,11 @@ impl Obstacle {
             usurper.leave();
         }
         if self.is_paused {
-            let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
+            let (code, _, error) = trial.about("resume", &[]);
             assert_eq!(code, 0, "{error}");
         }
         if let Some(leader) = self.leader {
-            leader.signal(Signal::TERM);
-            leader.finish();
+            leader.stop();
         }
     }
 
@@ -70,15 +69,14 @@ impl Obstacle {
 }
 
 fn pause(trial: &Trial) {
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
+    let (code, _, error) = trial.about("pause", &["--wait", "no"]);
     assert_eq!(code, 0, "{error}");
 }
 
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
 fn reporter(trial: &Trial, options: &[&str]) -> Running {
     let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
-    let mut running = run.with(options.iter().copied()).start();
-    running.stdout.wait_for("up");
+    let running = run.with(options.iter().copied()).up();
     running
 }
 
@@ -108,9 +106,7 @@ impl Scene {
                 candidate(run, "trying again")
             }
             State::Campaigning => {
-                let mut other =
-                    trial.run_script("echo up; exec sleep 1000").with(["--holder", "other"]).start();
-                other.stdout.wait_for("up");
+                let other = trial.run_forever().with(["--holder", "other"]).up();
                 obstacle.leader = Some(other);
                 candidate(trial.run(["echo", "leads"]), "waiting for leadership")
             }
@@ -299,7 +295,7 @@ impl Scene {
         let left = trial.processes();
         assert_eq!(left.0.len(), obstacle.processes(), "{:?}", left.describe());
         let obstacle = Obstacle { obstruction: None, ..obstacle };
-        let (code, out, error) = trial.status(&["--name", &trial.name(), "--json"]);
+        let (code, out, error) = trial.status(&["--json"]);
         let record = if code == 66 {
             Record::Never
         } else {
