@@ -436,9 +436,9 @@ impl Trial {
         self.about("status", &[arguments, &["--no-wait"]].concat())
     }
 
-    /// Whether slot 1 is free.
-    pub fn is_free(&self) -> bool {
-        self.slots()[0]["state"] == "free"
+    /// Returns the state of slot 1, as `vvm status --json` shows it.
+    pub fn slot_state(&self) -> String {
+        self.slots()[0]["state"].as_str().unwrap().to_owned()
     }
 
     /// Returns what `vvm status --json` shows of each slot, without the age of its record, which changes.
@@ -454,6 +454,13 @@ impl Trial {
     /// Runs another command on the storage for its name, in the same way.
     pub fn about(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         self.ask(command, &[&["--name", &self.name()], arguments].concat())
+    }
+
+    /// Runs one that must succeed. Returns its standard output.
+    pub fn must(&self, command: &str, arguments: &[&str]) -> String {
+        let (code, out, error) = self.about(command, arguments);
+        assert_eq!(code, 0, "{command} {arguments:?}: {out}{error}");
+        out
     }
 
     /// Runs another command on the storage, in the same way.

@@ -142,8 +142,7 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     is_refused_outside(trial, app, variables);
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    let (status, said, error) = trial.about("step-down", &[]);
-    assert_eq!(status, 0, "{said}{error}");
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops step_down");
     second.stdout.wait_for("writes taken");
     first.stderr.wait_for("waiting for leadership");
@@ -153,10 +152,7 @@ fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
     first.stdout.wait_for("writes taken");
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
-    eventually("the record is released", || {
-        let (_, shown, _) = trial.status(&[]);
-        shown.contains("free")
-    });
+    eventually("the record is released", || trial.slot_state() == "free");
     let taken = receiver.taken();
     assert_eq!(taken.len(), 3);
     assert!(taken.is_sorted_by(|earlier, later| earlier < later), "{taken:?}");
@@ -210,7 +206,7 @@ fn failure_is_told(trial: &Trial, app: &[&str], variables: &[(&str, &str)], reas
     let mut running = variables.iter().fold(run, |run, (name, value)| run.environment(name, value)).start();
     running.stderr.wait_for(&format!("slot 1: stopping the app: the app failed: {reason}"));
     running.stderr.wait_for("starting the app again in");
-    let (_, history, _) = trial.about("history", &[]);
+    let history = trial.must("history", &[]);
     assert!(history.contains(&format!("the app failed: {reason}")), "{history}");
     running.stop();
 }

@@ -51,7 +51,7 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     leader.signal(Signal::KILL);
     leader.finish();
     standby.stderr.wait_for("the guardian does not answer");
-    let history = || trial.about("history", &[]).1;
+    let history = || trial.must("history", &[]);
     eventually("the reason", || history().contains("command not started: the guardian does not answer"));
     assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
     standby.signal(Signal::CONT);

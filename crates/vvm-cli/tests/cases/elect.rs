@@ -143,13 +143,11 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
     let mut elect = Elect::start_through(&trial, &ignoring, ON_LEAD, ON_LOSS, &[]);
     elect.stdout.wait_for("lead");
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.about("pause", &["--by", "alice"]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("pause", &["--by", "alice"]);
     elect.stdout.wait_for("loss");
     // A second hangup does not end the candidate either.
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.about("resume", &[]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("resume", &[]);
     elect.stdout.wait_for("lead");
     assert_eq!(elect.stop().0, 0);
 }
@@ -183,7 +181,7 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&first.stdout.wait_for("lead"));
     // A process that is stopped while it writes its history would hold the lock of the database.
-    eventually("the history", || trial.about("history", &[]).1.contains(&led.to_string()));
+    eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     first.signal(Signal::STOP);
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
@@ -272,7 +270,7 @@ fn failing_on_lead_hook_releases_the_leadership() {
         let (code, said, errors) = elect.finish();
         assert_eq!((code, said.len()), (1, 1), "{errors:#?}");
         assert!(errors.iter().any(|line| line.contains(why)), "{errors:#?}");
-        let (_, history, _) = trial.about("history", &[]);
+        let history = trial.must("history", &[]);
         assert!(history.contains(&format!("  the on-lead hook {why}")), "{history}");
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
     }
@@ -290,7 +288,7 @@ fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
         let last = errors.last().unwrap();
         assert!(last.contains("ended: stopped") && last.contains("the on-loss hook"), "{errors:#?}");
         assert!(last.contains(why), "{errors:#?}");
-        let (_, history, _) = trial.about("history", &[]);
+        let history = trial.must("history", &[]);
         assert!(history.contains("stop requested; the on-loss hook") && history.contains(why), "{history}");
         assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
@@ -348,8 +346,7 @@ fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
     // The next renewal moves the deadline.
     elect.stderr.wait_for("the demoter has ended or hangs");
     for command in ["pause", "resume"] {
-        let (code, _, error) = trial.about(command, &[]);
-        assert_eq!(code, 0, "{error}");
+        trial.must(command, &[]);
     }
     elect.stderr.wait_for("another one was started");
     let led = epoch(&elect.stdout.wait_for("lead"));

@@ -33,7 +33,7 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
         let trial = VVM.trial();
         let leader = trial.run_forever().with(["--ttl", "1h"]).up();
         // After its start, the leader does not write for a long time.
-        eventually("the history has its start", || trial.about("history", &[]).1.lines().count() == 2);
+        eventually("the history has its start", || trial.must("history", &[]).lines().count() == 2);
         let log = trial.folder().join("leader.db-wal");
         match cut {
             None => std::fs::remove_file(&log).unwrap(),

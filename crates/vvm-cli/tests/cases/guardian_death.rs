@@ -69,8 +69,7 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
         line = terminal.screen.wait_for("");
         assert!(!line.contains("vvm: "), "{line}");
     }
-    let (_, shown, _) = trial.status(&[]);
-    assert!(shown.contains("free"), "{shown}");
+    assert_eq!(trial.slot_state(), "free");
     terminal.close();
 }
 
@@ -110,7 +109,7 @@ mod timed {
                 leader = standby;
             }
             assert_eq!(leader.stop().signal(), 15);
-            let (_, shown, _) = trial.about("history", &[]);
+            let shown = trial.must("history", &[]);
             assert_eq!(shown.matches("the guardian died").count(), 3, "{shown}");
             Ok(())
         });
@@ -161,8 +160,7 @@ mod timed {
                 assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
                 // The environment of a process is gone a moment before the process.
                 eventually("the host is gone", || is_gone(host));
-                let (_, shown, _) = trial.status(&[]);
-                assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
+                assert_eq!(trial.slot_state(), "free", "{:#?}", finished.stderr);
                 Ok(())
             });
         }
@@ -184,8 +182,7 @@ mod timed {
                 drop(lock);
                 let finished = leader.finish();
                 assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
-                let (_, shown, _) = trial.status(&[]);
-                assert!(!shown.contains("free"), "{shown}");
+                assert_ne!(trial.slot_state(), "free");
                 Ok(())
             });
         }
@@ -219,8 +216,7 @@ mod timed {
                 result
             })?;
             leader.finish();
-            let (_, shown, _) = trial.status(&[]);
-            assert!(!shown.contains("free"), "{shown}");
+            assert_ne!(trial.slot_state(), "free");
             Ok(())
         });
     }

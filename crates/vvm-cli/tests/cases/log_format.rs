@@ -192,7 +192,7 @@ fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
     assert_eq!((&lapsed["slot"], &lapsed["level"]), (&1.into(), &"warn".into()), "{lapsed}");
     assert_eq!(objects.last().unwrap()["outcome"], "deadline");
-    let (_, history, _) = trial.about("history", &[]);
+    let history = trial.must("history", &[]);
     let last = history.lines().last().unwrap();
     assert!(
         last.ends_with("  the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline"),

@@ -28,8 +28,7 @@ fn of(numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
 }
 
 fn periods(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.about("history", &["--periods", "--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--periods", "--json"]);
     serde_json::from_str(&out).unwrap()
 }
 
@@ -68,7 +67,7 @@ fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
         (column("holder"), column("done")),
         (vec!["web1".into(), "web2".into()], vec![true.into(); 2])
     );
-    let (_, table, _) = trial.about("history", &["--periods"]);
+    let table = trial.must("history", &["--periods"]);
     let words = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
     let (_, table, _) = trial.about("status", &[]);
@@ -202,8 +201,7 @@ fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
     let gate = trial.folder().join("gate").display().to_string();
     let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
     let next = counting(&trial, &wait).with(["--holder", "web2"]).waiting();
-    let (code, _, error) = trial.about("step-down", &[]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("step-down", &[]);
     std::fs::write(&gate, "").unwrap();
     assert_eq!((next.finish().code(), leader.finish().code()), (0, 0));
     assert_eq!(attempts(&trial), of(1..=2));

@@ -109,7 +109,7 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
         let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
         assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
         assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
-        let (_, history, _) = trial.about("history", &[]);
+        let history = trial.must("history", &[]);
         assert!(history.contains(&format!("command not started: {said}")), "{history}");
         // The run led, although its command did not start.
         assert!(!has_no_leadership(&found), "{found}");

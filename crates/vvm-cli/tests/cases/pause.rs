@@ -15,14 +15,6 @@ use std::{
     time::Duration,
 };
 
-fn pause(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    trial.ask("pause", &[&["--name", &trial.name()], arguments].concat())
-}
-
-fn resume(trial: &Trial) -> (i32, String, String) {
-    trial.about("resume", &[])
-}
-
 /// Returns the number of commands at work.
 fn workers(trial: &Trial) -> usize {
     trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1000")).count()
@@ -35,8 +27,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     leader.stdout.wait_for("works");
     let mut candidate = trial.run_script("echo works; exec sleep 1000").with(["--holder", "b"]).waiting();
 
-    let (code, out, error) = pause(&trial, &["--by", "alice", "--reason", "new schema"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("pause", &["--by", "alice", "--reason", "new schema"]);
     assert!(out.contains(&format!("{}: paused by alice: new schema\n", trial.name())), "{out}");
     assert!(out.contains("no process leads, and none will until `vvm resume`"), "{out}");
     assert_eq!(workers(&trial), 0);
@@ -51,7 +42,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert!(table.contains("EPOCH  HOLDER\n"), "{table}");
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
     // The first operator is shown.
-    let (code, out, error) = pause(&trial, &["--by", "bob"]);
+    let (code, out, error) = trial.about("pause", &["--by", "bob"]);
     assert_eq!((code, &*error), (0, ""));
     assert!(out.contains("paused already, by alice: new schema, since 20"), "{out}");
     let (code, _, error) = trial.about("step-down", &[]);
@@ -68,12 +59,11 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert!(tried.says("paused by alice: new schema"), "{:#?}", tried.stderr);
     assert!(!tried.says("waiting until it is resumed"), "{:#?}", tried.stderr);
 
-    let (code, out, _) = resume(&trial);
-    assert_eq!(code, 0);
+    let out = trial.must("resume", &[]);
     assert!(out.contains("resumed; had been paused by alice: new schema for "), "{out}");
     eventually("a command works", || workers(&trial) == 1);
     candidate.stderr.wait_for(": resumed");
-    assert_eq!(resume(&trial).1, format!("{}: not paused\n", trial.name()));
+    assert_eq!(trial.must("resume", &[]), format!("{}: not paused\n", trial.name()));
 }
 
 /// The test itself leads, as a program without a host.
@@ -97,7 +87,7 @@ fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
 #[test]
 fn impossible_pauses_are_refused() {
     let trial = VVM.trial();
-    assert_eq!(pause(&trial, &[]).0, 66);
+    assert_eq!(trial.about("pause", &[]).0, 66);
     trial.run(["true"]).finish();
     let misspelt = trial.name().replace("payroll", "payrol");
     for command in ["pause", "resume"] {
@@ -105,7 +95,7 @@ fn impossible_pauses_are_refused() {
         assert_eq!(code, 66);
         assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
     }
-    let (code, _, error) = pause(&trial, &["--by", "alice", "--reason", &"x".repeat(250)]);
+    let (code, _, error) = trial.about("pause", &["--by", "alice", "--reason", &"x".repeat(250)]);
     assert_eq!(code, 64);
     assert!(error.contains("--reason: too long: at most 248 bytes beside alice"), "{error}");
     assert_eq!(trial.slots()[0]["paused_by"], Value::Null);
@@ -120,15 +110,14 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
         trial.folder().display()
     );
     let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
-    let (code, out, error) = pause(&trial, &["--wait", "300ms"]);
+    let (code, out, error) = trial.about("pause", &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
     assert!(error.contains("ignores a pause"), "{error}");
-    assert_eq!(pause(&trial, &["--wait", "no"]).0, 0);
+    trial.must("pause", &["--wait", "no"]);
     leader.stderr.wait_for("stopping the work");
     std::fs::write(trial.folder().join("go"), "").unwrap();
-    let (code, out, error) = pause(&trial, &[]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("pause", &[]);
 }
 
 #[test]
@@ -137,10 +126,9 @@ fn killed_leader_counts_as_stopped_after_its_ttl() {
     let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL, "--holder", "dead"]).up();
     leader.crash();
     leader.finish();
-    let (code, out, error) = pause(&trial, &["--by", "alice"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("pause", &["--by", "alice"]);
     assert_eq!(trial.slots()[0]["holder"], "dead");
-    resume(&trial);
+    trial.must("resume", &[]);
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
 }
 
@@ -192,7 +180,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
                 killed.finish();
                 running.push(candidate());
             }
-            let (code, out, error) = pause(&trial, &[]);
+            let (code, out, error) = trial.about("pause", &[]);
             assert_eq!(code, 0, "round {round}: {out}{error}");
             let before = begun();
             for lock in &locks {
@@ -205,7 +193,7 @@ fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
             for lock in &locks {
                 flock(lock, FlockOperation::Unlock).unwrap();
             }
-            assert_eq!(resume(&trial).0, 0);
+            trial.must("resume", &[]);
             if round % 2 == 0 {
                 eventually("a command works again", || begun() > before);
             }

@@ -70,8 +70,7 @@ fn hand_over_without_a_local_dir_works_by_polling() {
     let mut second = run("b").waiting();
     assert!(!PathBuf::from(trial.local_dir()).exists());
     fs::write(trial.local_dir(), "in the way").unwrap();
-    let (code, out, error) = trial.about("step-down", &["--to", "b"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("step-down", &["--to", "b"]);
     second.stdout.wait_for("works");
     assert_eq!(fs::read_to_string(trial.local_dir()).unwrap(), "in the way");
     fs::remove_file(trial.local_dir()).unwrap();
@@ -143,7 +142,7 @@ mod timed {
     fn resume_takes_effect_at_once() {
         VVM.timed("the end of a pause", |attempt, trial| {
             let mut running = leader(trial, "a");
-            assert_eq!(trial.about("pause", &[]).0, 0);
+            trial.must("pause", &[]);
             running.stdout.wait_for("ended");
             running.stderr.wait_for("paused by");
             hint(trial, 1);

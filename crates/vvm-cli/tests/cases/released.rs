@@ -20,8 +20,7 @@ use vvm_clock::SystemClock;
 const LONG: Duration = Duration::from_secs(60);
 
 fn ends(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.about("history", &["--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--json"]);
     let history: Vec<Value> = serde_json::from_str(&out).unwrap();
     history.into_iter().map(|past| past["end"].clone()).collect()
 }

@@ -95,8 +95,7 @@ fn exit_status_is_that_of_the_worst_slot_and_of_a_pause() {
 }
 
 fn history(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.about("history", &["--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--json"]);
     serde_json::from_str(&out).unwrap()
 }
 
@@ -115,8 +114,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     killed.crash();
     killed.finish();
     let last = trial.run_forever().with(["--holder", "c"]).up();
-    let (code, _, error) = trial.about("pause", &["--by", "alice"]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("pause", &["--by", "alice"]);
 
     let found = history(&trial);
     let column = |name: &str| found.iter().map(|reign| reign[name].clone()).collect::<Vec<_>>();
@@ -133,7 +131,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
         assert!(reign["ended_ms"].as_u64().is_some() && reign["slot"] == 1, "{reign}");
     }
 
-    let (_, table, _) = trial.about("history", &["--slot", "1"]);
+    let table = trial.must("history", &["--slot", "1"]);
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.lines().nth(3).unwrap().contains("c                         paused by alice"), "{table}");
     assert_eq!(trial.about("history", &["--slot", "2"]).0, 64);

@@ -21,10 +21,6 @@ fn standby(trial: &Trial, holder: &str) -> Running {
     running
 }
 
-fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    trial.ask("step-down", &[&["--name", &trial.name()], arguments].concat())
-}
-
 #[test]
 fn named_standby_leads_next_among_several() {
     let trial = VVM.trial();
@@ -32,8 +28,7 @@ fn named_standby_leads_next_among_several() {
     let mut others = ["b", "c", "d"].map(|holder| standby(&trial, holder));
     let epoch = trial.slots()[0]["epoch"].as_u64().unwrap();
 
-    let (code, out, error) = step_down(&trial, &["--to", "c"]);
-    assert_eq!(code, 0, "{out}{error}");
+    let out = trial.must("step-down", &["--to", "c"]);
     assert!(
         out.starts_with(&format!("{}: c leads slot 1 now, epoch ", trial.name()))
             && out.contains("after the release"),
@@ -50,8 +45,7 @@ fn named_standby_leads_next_among_several() {
     first.stderr.wait_for("stopping the work: asked to step down in favour of c");
     first.stderr.wait_for("released");
     first.stderr.wait_for("waiting for leadership");
-    let (code, out, error) = step_down(&trial, &["--to", "a"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("step-down", &["--to", "a"]);
     assert_eq!(first.stdout.wait_for("works"), "a works");
     assert_eq!(first.stop().signal(), Signal::TERM.as_raw());
 }
@@ -65,7 +59,7 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
     let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let mut second = standby(&trial, "b");
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
+        let asked = scope.spawn(|| trial.about("step-down", &["--to", "b"]));
         first.stdout.wait_for("told");
         let found = trial.slots();
         assert_eq!(
@@ -87,8 +81,7 @@ fn without_to_any_other_standby_leads_next() {
     let trial = VVM.trial();
     let _first = leader(&trial, "a");
     let mut second = standby(&trial, "b");
-    let (code, out, error) = step_down(&trial, &[]);
-    assert_eq!(code, 0, "{out}{error}");
+    let out = trial.must("step-down", &[]);
     assert!(out.contains("b leads slot 1 now"), "{out}");
     second.stdout.wait_for("b works");
 }
@@ -99,7 +92,7 @@ fn without_a_standby_the_leader_is_left_alone() {
     let _only = leader(&trial, "a");
     let worker = trial.process("sleep 1000");
     let before = trial.slots();
-    let (code, out, error) = step_down(&trial, &[]);
+    let (code, out, error) = trial.about("step-down", &[]);
     assert_eq!((code, out.as_str()), (75, ""), "{error}");
     assert!(error.contains("no standby answered") && error.contains("a leads on"), "{error}");
     assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
@@ -112,7 +105,7 @@ fn unknown_standby_leaves_the_leader_alone() {
     let _other = standby(&trial, "b");
     let worker = trial.process("sleep 1000");
     let before = trial.slots();
-    let (code, out, error) = step_down(&trial, &["--to", "c"]);
+    let (code, out, error) = trial.about("step-down", &["--to", "c"]);
     assert_eq!((code, out.as_str()), (75, ""), "{error}");
     assert!(error.contains("standby c did not answer") && error.contains("a leads on"), "{error}");
     assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
@@ -147,7 +140,7 @@ fn standby_that_leads_another_slot_is_named_with_that_slot() {
     let slot_of =
         |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
     let (a, d) = (slot_of("a"), slot_of("d"));
-    let (code, _, error) = step_down(&trial, &["--slot", &a.to_string(), "--to", "d"]);
+    let (code, _, error) = trial.about("step-down", &["--slot", &a.to_string(), "--to", "d"]);
     assert_eq!(code, 75, "{error}");
     assert!(error.contains(&format!("d leads {} slot {d}: name a standby", trial.name())), "{error}");
 }
@@ -156,7 +149,7 @@ fn standby_that_leads_another_slot_is_named_with_that_slot() {
 fn impossible_requests_are_refused_at_once() {
     let trial = VVM.trial();
     let refused = |arguments: &[&str], status, hint: &str| {
-        let (code, out, error) = step_down(&trial, arguments);
+        let (code, out, error) = trial.about("step-down", arguments);
         assert_eq!((code, out.as_str()), (status, ""), "{arguments:?}: {error}");
         assert!(error.contains(hint), "{arguments:?}: {error}");
     };
@@ -190,7 +183,7 @@ fn leader_that_ignores_requests_is_left_alone() {
     let before = trial.slots();
     assert_eq!(before[0]["holder"], "usurper");
     let _standby = standby(&trial, "b");
-    let (code, _, error) = step_down(&trial, &[]);
+    let (code, _, error) = trial.about("step-down", &[]);
     assert_eq!(code, 75, "{error}");
     assert!(error.contains("usurper did not answer"), "{error}");
     // Nothing is left of the request.
@@ -208,7 +201,7 @@ fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
     );
     let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let _standby = standby(&trial, "b");
-    let (code, out, error) = step_down(&trial, &["--timeout", "3s"]);
+    let (code, out, error) = trial.about("step-down", &["--timeout", "3s"]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
     assert!(error.contains("a still stops its work"), "{error}");
     std::fs::write(trial.folder().join("go"), "").unwrap();

@@ -183,11 +183,6 @@ pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
     trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with(&program)).collect()
 }
 
-pub(super) fn is_free(trial: &Trial) -> bool {
-    let (_, shown, _) = trial.status(&[]);
-    shown.contains("free")
-}
-
 /// The TTL is longer than any wait of this test. Shows I6.
 #[test]
 fn standby_leads_when_the_host_of_the_leader_is_killed() {
@@ -209,8 +204,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     let trial = VVM.trial();
     let mut first = leader(&trial, "obeys", "120s");
     let mut second = standby(&trial, "120s");
-    let (status, said, error) = trial.about("step-down", &[]);
-    assert_eq!(status, 0, "{said}{error}");
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
     let line = second.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
@@ -231,8 +225,7 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     first.stdout.wait_for("leads");
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    let (status, said, error) = trial.about("step-down", &[]);
-    assert_eq!(status, 0, "{said}{error}");
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
     let line = first.stderr.wait_for("still running: ");
     let (_, named) = line.split_once("still running: ").unwrap();
@@ -329,7 +322,7 @@ fn app_that_is_not_ready_claims_nothing() {
     second.signal(Signal::TERM);
     second.stdout.wait_for("stops \"terminating\"");
     second.finish();
-    assert!(is_free(&trial));
+    assert_eq!(trial.slot_state(), "free");
     let finished = running.stop();
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
@@ -352,7 +345,7 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     ptrace::detach(traced, None).unwrap();
     second.stderr.wait_for("starting the app again in");
     assert!(apps(&trial).is_empty());
-    eventually("the record is released", || is_free(&trial));
+    eventually("the record is released", || trial.slot_state() == "free");
     let finished = second.stop();
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }

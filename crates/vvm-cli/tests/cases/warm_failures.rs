@@ -3,7 +3,7 @@
 //!
 //! An app that works holds a lock, until its process has ended. So the next one is alone only if it is dead.
 
-use super::warm::{apps, by_script, is_free, leader, standby, warm};
+use super::warm::{apps, by_script, leader, standby, warm};
 use crate::VVM;
 use harness::{Run, Running, SHORT_TTL, Trial, eventually, has_ended, state};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -39,11 +39,6 @@ fn next_is_alone(trial: &Trial, mut next: Running) {
     assert!(line.ends_with(" alone"), "{line}");
     eventually("one app is left", || apps(trial).len() == 1);
     end(next);
-}
-
-fn step_down(trial: &Trial) {
-    let (status, said, error) = trial.about("step-down", &[]);
-    assert_eq!(status, 0, "{said}{error}");
 }
 
 /// The app ends its leadership by itself, well or badly. Shows I6.
@@ -111,7 +106,7 @@ fn hangs_at_a_step_down(trial: &Trial, app: Run) {
     let mut first = leads(app);
     first.stdout.wait_for("hangs");
     let second = standby(trial, "120s");
-    step_down(trial);
+    trial.must("step-down", &[]);
     first.stderr.wait_for("did not say \"stopped\" within --stop-timeout");
     next_is_alone(trial, second);
     end(first);
@@ -177,11 +172,11 @@ fn stopped_twice_and_messages_for_another_epoch_have_no_effect() {
     first.stdout.wait_for("leads");
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    step_down(&trial);
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
     second.stdout.wait_for("leads");
     first.stderr.wait_for("waiting for leadership");
-    step_down(&trial);
+    trial.must("step-down", &[]);
     second.stdout.wait_for("stops \"step_down\"");
     first.stdout.wait_for("leads");
     second.stderr.wait_for("waiting for leadership");
@@ -199,7 +194,7 @@ fn app_that_reads_lead_late_leads_if_it_answers_in_time() {
     let (first, mut second, app) = with_stopped_standby(&trial, "120s", &["--start-timeout", "1h"]);
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
-    eventually("the standby's host leads", || !is_free(&trial));
+    eventually("the standby's host leads", || trial.slot_state() != "free");
     assert_eq!(state(app), Some('T'));
     kill_process(app, Signal::CONT).unwrap();
     assert!(second.stdout.wait_for("leads").ends_with(" alone"));
@@ -215,7 +210,7 @@ fn app_that_is_stopped_when_it_should_lead_is_killed() {
     second.stderr.wait_for("did not say \"leading\" within --start-timeout");
     second.stderr.wait_for("starting the app again in");
     assert!(has_ended(app));
-    eventually("the record is released", || is_free(&trial));
+    eventually("the record is released", || trial.slot_state() == "free");
     let said = end(second);
     assert!(!said.iter().any(|line| line.ends_with("not alone")), "{said:#?}");
 }
@@ -228,7 +223,7 @@ fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
     let (first, second, app) = with_stopped_standby(&trial, SHORT_TTL, &options);
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
-    eventually("the standby's host leads", || !is_free(&trial));
+    eventually("the standby's host leads", || trial.slot_state() != "free");
     let lock = trial.lock_storage();
     let finished = second.finish();
     drop(lock);
@@ -286,7 +281,7 @@ fn term_to_the_whole_group_stops_the_work_and_releases() {
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert!(finished.says("payroll slot 1: stopped: by SIGTERM"), "{:#?}", finished.stderr);
-    assert!(apps(&trial).is_empty() && is_free(&trial));
+    assert!(apps(&trial).is_empty() && trial.slot_state() == "free");
 }
 
 #[test]

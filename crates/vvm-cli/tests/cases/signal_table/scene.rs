@@ -54,8 +54,7 @@ impl Obstacle {
             usurper.leave();
         }
         if self.is_paused {
-            let (code, _, error) = trial.about("resume", &[]);
-            assert_eq!(code, 0, "{error}");
+            trial.must("resume", &[]);
         }
         if let Some(leader) = self.leader {
             leader.stop();
@@ -69,8 +68,7 @@ impl Obstacle {
 }
 
 fn pause(trial: &Trial) {
-    let (code, _, error) = trial.about("pause", &["--wait", "no"]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("pause", &["--wait", "no"]);
 }
 
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
