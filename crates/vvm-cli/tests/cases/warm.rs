@@ -95,11 +95,6 @@ fn app() {
                         let lines = format!("{}\n", json!({ "type": "alive", "epoch": "1" })).repeat(2000);
                         while (&connection).write_all(lines.as_bytes()).is_ok() {}
                     }
-                    "says too much" => {
-                        for word in ["stopped", "resign", "alive", "leading"] {
-                            say(json!({ "type": word, "epoch": "1" }));
-                        }
-                    }
                     _ => {}
                 }
                 note_deadline(&folder, &message);
@@ -107,15 +102,11 @@ fn app() {
             "renewed" => note_deadline(&folder, &message),
             "stop" => {
                 println!("\nstops {}", message["reason"]);
-                if ["is kept", "says too much"].contains(&mode.as_str()) {
+                if mode == "is kept" {
                     held = None;
                 }
                 if mode != "hangs" {
                     say(json!({ "type": "stopped", "epoch": epoch }));
-                }
-                if mode == "says too much" {
-                    say(json!({ "type": "stopped", "epoch": epoch }));
-                    say(json!({ "type": "stopped", "epoch": "1" }));
                 }
             }
             "refused" => println!("\nrefused: {}", message["reason"]),
@@ -311,20 +302,6 @@ fn process_that_is_not_contained_is_refused() {
     running.stdout.wait_for("leads");
     running.stop();
     assert!(!Path::new(path).exists(), "the socket is removed");
-}
-
-#[test]
-fn app_that_is_not_ready_claims_nothing() {
-    let trial = VVM.trial();
-    let mut running = warm(&trial, "never ready").start();
-    running.stdout.wait_for("warm");
-    let mut second = leader(&trial, "obeys", "20s");
-    second.signal(Signal::TERM);
-    second.stdout.wait_for("stops \"terminating\"");
-    second.finish();
-    assert_eq!(trial.slot_state(), "free");
-    let finished = running.stop();
-    assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
 /// The tree of a standby is older than its leadership: a keeper that hangs must not let it lead. Shows I4.

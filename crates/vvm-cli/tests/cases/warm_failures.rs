@@ -41,16 +41,6 @@ fn next_is_alone(trial: &Trial, mut next: Running) {
     end(next);
 }
 
-/// The app ends its leadership by itself, well or badly. Shows I6.
-fn ends_by_itself(mode: &str, says: &str) {
-    let trial = VVM.trial();
-    let mut first = leads(warm(&trial, mode));
-    first.stderr.wait_for(says);
-    first.stderr.wait_for("starting the app again in");
-    next_is_alone(&trial, next(&trial));
-    end(first);
-}
-
 /// A host that leads as soon as it can.
 fn next(trial: &Trial) -> Running {
     warm(trial, "obeys").with(["--ttl", "120s"]).start()
@@ -58,47 +48,25 @@ fn next(trial: &Trial) -> Running {
 
 const GONE: &str = "closed its connection, or ended, without \"stopped\"";
 
+/// Well or badly. Shows I6.
 #[test]
-fn app_that_closes_its_socket_without_stopped_is_ended() {
-    ends_by_itself("closes", GONE);
-}
-
-#[test]
-fn app_that_says_stopped_and_closes_its_socket_is_ended() {
-    ends_by_itself("stops and closes", "stopped its work unasked");
-}
-
-#[test]
-fn app_that_says_stopped_without_stop_is_ended() {
-    ends_by_itself("stops", "stopped its work unasked");
-}
-
-/// The child has inherited the socket, so the stream does not end.
-#[test]
-fn app_that_forks_and_ends_is_ended_with_its_child() {
-    ends_by_itself("forks", GONE);
-}
-
-#[test]
-fn app_that_dies_at_each_lead_lets_another_machine_lead() {
-    ends_by_itself("dies", GONE);
-}
-
-#[test]
-fn app_that_resigns_is_ended() {
-    ends_by_itself("resigns", "the app resigned");
-}
-
-/// As when gunicorn replaces the worker that leads: the other worker is ready, and gets no part of this leadership.
-#[test]
-fn worker_that_is_recycled_ends_the_leadership_of_all_workers() {
-    let trial = VVM.trial();
-    let mut first = leads(by_script(&trial, "dies", "\"$0\" \"$@\" & \"$0\" \"$@\" & wait; wait"));
-    first.stderr.wait_for(GONE);
-    first.stderr.wait_for("starting the app again in");
-    next_is_alone(&trial, next(&trial));
-    let said = end(first);
-    assert_eq!(said.iter().filter(|line| line.starts_with("leads")).count(), 1, "{said:#?}");
+fn app_that_ends_its_leadership_by_itself_is_ended() {
+    for (mode, says) in [
+        ("closes", GONE),
+        ("stops and closes", "stopped its work unasked"),
+        ("stops", "stopped its work unasked"),
+        // The child has inherited the socket, so the stream does not end.
+        ("forks", GONE),
+        ("dies", GONE),
+        ("resigns", "the app resigned"),
+    ] {
+        let trial = VVM.trial();
+        let mut first = leads(warm(&trial, mode));
+        first.stderr.wait_for(says);
+        first.stderr.wait_for("starting the app again in");
+        next_is_alone(&trial, next(&trial));
+        end(first);
+    }
 }
 
 /// The app does not answer `stop`, in one way or another.
@@ -112,30 +80,13 @@ fn hangs_at_a_step_down(trial: &Trial, app: Run) {
     end(first);
 }
 
+/// One works on in another thread and reads nothing, and the messages of another come faster than the host reads them.
 #[test]
-fn app_that_spins_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "spins"));
-}
-
-#[test]
-fn app_that_blocks_its_loop_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "blocks"));
-}
-
-/// Its work goes on in another thread.
-#[test]
-fn app_that_works_and_stops_reading_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "reads no more"));
-}
-
-/// Its messages come faster than the host reads them.
-#[test]
-fn app_that_talks_without_a_pause_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "talks on"));
+fn app_that_hangs_is_killed_when_it_is_asked_to_stop() {
+    for mode in ["spins", "blocks", "reads no more", "talks on"] {
+        let trial = VVM.trial();
+        hangs_at_a_step_down(&trial, warm(&trial, mode));
+    }
 }
 
 #[test]
@@ -162,44 +113,7 @@ fn app_that_changes_its_user_leads_and_is_killed() {
     hangs_at_a_step_down(&trial, by_script(&trial, "blocks", change));
 }
 
-#[test]
-fn stopped_twice_and_messages_for_another_epoch_have_no_effect() {
-    let trial = VVM.trial();
-    let start = || {
-        warm(&trial, "says too much").with(["--ttl", "120s", "--after-stop", "keep"]).with(NO_OTHER).start()
-    };
-    let mut first = start();
-    first.stdout.wait_for("leads");
-    let mut second = start();
-    second.stderr.wait_for("waiting for leadership");
-    trial.must("step-down", &[]);
-    first.stdout.wait_for("stops \"step_down\"");
-    second.stdout.wait_for("leads");
-    first.stderr.wait_for("waiting for leadership");
-    trial.must("step-down", &[]);
-    second.stdout.wait_for("stops \"step_down\"");
-    first.stdout.wait_for("leads");
-    second.stderr.wait_for("waiting for leadership");
-    end(second);
-    let said = end(first);
-    let words = said.iter().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>();
-    assert_eq!(words, ["warm", "leads", "stops", "leads", "stops"], "it was one process: {said:#?}");
-}
-
 // `lead` waits in the socket of an app that is stopped. TERM continues it, so it may read `lead` then.
-
-#[test]
-fn app_that_reads_lead_late_leads_if_it_answers_in_time() {
-    let trial = VVM.trial();
-    let (first, mut second, app) = with_stopped_standby(&trial, "120s", &["--start-timeout", "1h"]);
-    kill_process(first.host(), Signal::KILL).unwrap();
-    first.finish();
-    eventually("the standby's host leads", || trial.slot_state() != "free");
-    assert_eq!(state(app), Some('T'));
-    kill_process(app, Signal::CONT).unwrap();
-    assert!(second.stdout.wait_for("leads").ends_with(" alone"));
-    end(second);
-}
 
 #[test]
 fn app_that_is_stopped_when_it_should_lead_is_killed() {
