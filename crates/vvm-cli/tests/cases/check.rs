@@ -56,8 +56,7 @@ const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\n\r\nno";
 fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
     let often = ["--check", url, "--check-interval", "20ms"];
-    let running = trial.run_script(worker).with(often).with(options.iter().copied()).up();
-    running
+    trial.run_script(worker).with(often).with(options.iter().copied()).up()
 }
 
 #[test]

@@ -14,8 +14,7 @@ const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
 
 fn start(trial: &Trial) -> Running {
-    let running = trial.run_script(DAEMON).with(["--ttl", "2s"]).up();
-    running
+    trial.run_script(DAEMON).with(["--ttl", "2s"]).up()
 }
 
 /// Checks that all processes end in time after one was stopped.

@@ -136,22 +136,6 @@ fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting(
     assert_eq!(attempts(&trial), of(1..=2));
 }
 
-/// A death leaves an attempt that is counted and has no end.
-#[test]
-fn waiting_candidate_runs_the_command_after_the_death_of_its_leader() {
-    let trial = VVM.trial();
-    let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL]);
-    let killed = run("echo up; exec sleep 1000").up();
-    let waiting = run("exit 0").waiting();
-    rustix::process::kill_process(killed.host(), Signal::KILL).unwrap();
-    let killed = killed.finish();
-    assert_eq!(killed.code(), 137, "{:#?}", killed.stderr);
-    assert_eq!(waiting.finish().code(), 0);
-    assert_eq!(attempts(&trial), of(1..=2));
-    let found = &periods(&trial)[0];
-    assert_eq!((&found["state"], &found["attempts"]), (&"done".into(), &2.into()));
-}
-
 #[test]
 fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_death() {
     let trial = VVM.trial();

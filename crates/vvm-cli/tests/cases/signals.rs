@@ -99,11 +99,6 @@ fn with_pre_stop(trial: &Trial, pre_stop: &str) -> Run {
     trial.run_script(worker).with(["--pre-stop", pre_stop]).environment("NOTES", &notes)
 }
 
-fn up(run: Run) -> Running {
-    let running = run.up();
-    running
-}
-
 fn ended(trial: &Trial, running: Running) -> Finished {
     let finished = running.finish();
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
@@ -114,7 +109,7 @@ fn ended(trial: &Trial, running: Running) -> Finished {
 fn pre_stop_ends_before_the_command_is_signalled() {
     let trial = VVM.trial();
     let running =
-        up(with_pre_stop(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1"));
+        with_pre_stop(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1").up();
     running.signal(Signal::TERM);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
@@ -132,7 +127,7 @@ fn pre_stop_ends_before_the_command_is_signalled() {
 fn hanging_pre_stop_is_killed_with_its_children() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; sleep 1000 & (setsid sleep 1000 &); sleep 1000";
-    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "100ms"]));
+    let running = with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "100ms"]).up();
     running.signal(Signal::TERM);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
@@ -145,7 +140,7 @@ fn hanging_pre_stop_is_killed_with_its_children() {
 fn pre_stop_after_a_loss_leaves_time_for_the_command_to_stop() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
-    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "10s"]));
+    let running = with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "10s"]).up();
     let outage = trial.outage();
     running.wait();
     drop(outage);

@@ -17,8 +17,7 @@ fn leader(trial: &Trial, holder: &str) -> Running {
 
 /// Returns a standby.
 fn standby(trial: &Trial, holder: &str) -> Running {
-    let running = trial.run_script(WORK).with(["--holder", holder]).waiting();
-    running
+    trial.run_script(WORK).with(["--holder", holder]).waiting()
 }
 
 #[test]
@@ -77,38 +76,19 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
 }
 
 #[test]
-fn without_to_any_other_standby_leads_next() {
-    let trial = VVM.trial();
-    let _first = leader(&trial, "a");
-    let mut second = standby(&trial, "b");
-    let out = trial.must("step-down", &[]);
-    assert!(out.contains("b leads slot 1 now"), "{out}");
-    second.stdout.wait_for("b works");
-}
-
-#[test]
-fn without_a_standby_the_leader_is_left_alone() {
-    let trial = VVM.trial();
-    let _only = leader(&trial, "a");
-    let worker = trial.process("sleep 1000");
-    let before = trial.slots();
-    let (code, out, error) = trial.about("step-down", &[]);
-    assert_eq!((code, out.as_str()), (75, ""), "{error}");
-    assert!(error.contains("no standby answered") && error.contains("a leads on"), "{error}");
-    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
-}
-
-#[test]
-fn unknown_standby_leaves_the_leader_alone() {
-    let trial = VVM.trial();
-    let _leader = leader(&trial, "a");
-    let _other = standby(&trial, "b");
-    let worker = trial.process("sleep 1000");
-    let before = trial.slots();
-    let (code, out, error) = trial.about("step-down", &["--to", "c"]);
-    assert_eq!((code, out.as_str()), (75, ""), "{error}");
-    assert!(error.contains("standby c did not answer") && error.contains("a leads on"), "{error}");
-    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
+fn leader_is_left_alone_if_no_standby_answers() {
+    for (standbys, arguments, why) in
+        [(&[][..], &[][..], "no standby answered"), (&["b"], &["--to", "c"], "standby c did not answer")]
+    {
+        let trial = VVM.trial();
+        let _leader = leader(&trial, "a");
+        let _others = standbys.iter().map(|holder| standby(&trial, holder)).collect::<Vec<_>>();
+        let before = (trial.slots(), trial.process("sleep 1000"));
+        let (code, out, error) = trial.about("step-down", arguments);
+        assert_eq!((code, out.as_str()), (75, ""), "{error}");
+        assert!(error.contains(why) && error.contains("a leads on"), "{error}");
+        assert_eq!((trial.slots(), trial.process("sleep 1000")), before);
+    }
 }
 
 #[test]
@@ -126,23 +106,6 @@ fn interrupted_request_is_withdrawn() {
     assert_eq!(output.status.code(), Some(75), "{error}");
     assert!(error.contains("withdrawn, so nothing was changed: a leads on"), "{error}");
     assert_eq!(trial.slots(), before);
-}
-
-#[test]
-fn standby_that_leads_another_slot_is_named_with_that_slot() {
-    let trial = VVM.trial();
-    let lead = |holder| {
-        let mut running = trial.run_script(WORK).with(["--holder", holder, "--slots", "2"]).start();
-        running.stdout.wait_for("works");
-        running
-    };
-    let _both = [lead("a"), lead("d")];
-    let slot_of =
-        |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
-    let (a, d) = (slot_of("a"), slot_of("d"));
-    let (code, _, error) = trial.about("step-down", &["--slot", &a.to_string(), "--to", "d"]);
-    assert_eq!(code, 75, "{error}");
-    assert!(error.contains(&format!("d leads {} slot {d}: name a standby", trial.name())), "{error}");
 }
 
 #[test]
@@ -164,15 +127,17 @@ fn impossible_requests_are_refused_at_once() {
     assert_eq!(code, 66);
     assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
 
-    let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
-    let mut slot = Value::Null;
-    eventually("the run leads", || {
-        let found = trial.slots().into_iter().find(|slot| slot["state"] != "free");
-        slot = found.map_or(Value::Null, |found| found["slot"].clone());
-        !slot.is_null()
-    });
-    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, &format!("a leads {name} slot"));
-    drop(running);
+    let lead = |holder| {
+        let mut running = trial.run_script(WORK).with(["--holder", holder, "--slots", "2"]).start();
+        running.stdout.wait_for("works");
+        running
+    };
+    let _both = [lead("a"), lead("d")];
+    let slot_of =
+        |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].to_string();
+    let (a, d) = (slot_of("a"), slot_of("d"));
+    refused(&["--slot", &a, "--to", "a"], 75, &format!("a leads {name} slot {a}"));
+    refused(&["--slot", &a, "--to", "d"], 75, &format!("d leads {name} slot {d}: name a standby"));
 }
 
 /// The test itself leads, as a program without a host.

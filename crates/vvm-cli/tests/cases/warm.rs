@@ -164,8 +164,7 @@ pub(super) fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
 }
 
 pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
-    let running = warm(trial, "obeys").with(["--ttl", ttl]).waiting();
-    running
+    warm(trial, "obeys").with(["--ttl", ttl]).waiting()
 }
 
 /// Returns the processes of apps.

@@ -74,8 +74,7 @@ fn pause(trial: &Trial) {
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
 fn reporter(trial: &Trial, options: &[&str]) -> Running {
     let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
-    let running = run.with(options.iter().copied()).up();
-    running
+    run.with(options.iter().copied()).up()
 }
 
 const UNHEALTHY: [&str; 6] = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
