@@ -191,7 +191,7 @@ fn own_group_of_version_1(controller: &str) -> Option<PathBuf> {
 }
 
 /// Kills every process in a control group, and removes the group with its subgroups.
-pub fn remove_group(group: &Path) {
+pub(crate) fn remove_group(group: &Path) {
     eventually("a control group of this trial is removed", || {
         for folder in groups_from(group) {
             let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
@@ -214,7 +214,7 @@ fn groups_from(group: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether this process may create control groups in this one.
-pub fn lets_us_make_groups(group: &Path) -> bool {
+fn lets_us_make_groups(group: &Path) -> bool {
     tempfile::tempdir_in(group).is_ok()
 }
 

@@ -3,7 +3,8 @@
 
 use super::{
     Attempt, HANG_LIMIT, Late, Level, Lines, Processes, command_line, eventually, own_group,
-    processes::is_still, remove_group, storage,
+    processes::{is_still, remove_group},
+    storage,
 };
 use nix::sys::signal::SigSet;
 use rustix::{
@@ -13,11 +14,14 @@ use rustix::{
 use std::{
     env, fs,
     iter::successors,
-    os::unix::process::ExitStatusExt as _,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Once, OnceLock, atomic::AtomicBool},
 };
+
+/// Runs a command as the user `nobody`.
+pub const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
 /// The variable with another program to test, such as an older release.
 const OVERRIDE: &str = "VVM_TEST_BINARY";
@@ -207,6 +211,20 @@ impl Run {
         self
     }
 
+    /// Starts a copy of the program as the user `nobody`, who may write to the folder of `trial`. The program itself may
+    /// be in a folder that only its owner can read. Only root can do that.
+    pub fn as_nobody(self, trial: &Trial) -> Self {
+        let copy = trial.folder().join("vvm");
+        if !copy.exists() {
+            // By another process: a file that this process has open for writing could not be executed.
+            let copied = Command::new("cp").arg(self.program.path()).arg(&copy).status().unwrap();
+            assert!(copied.success());
+        }
+        fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
+        let shift = format!("shift; exec '{}' \"$@\"", copy.display());
+        self.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
+    }
+
     /// Adds a variable to its environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -389,6 +407,11 @@ impl Trial {
     /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns the control group that all runs of this trial begin in, at level control group.
+    pub fn group(&self) -> Option<&Path> {
+        self.group.as_deref()
     }
 
     /// Returns the URL of the storage that all runs of this trial share.
