@@ -43,6 +43,11 @@ impl Processes {
         self.0.iter().copied().filter(|pid| command_line(*pid).contains(text)).collect()
     }
 
+    /// Returns those whose command line begins with `command`.
+    pub fn of(&self, command: &str) -> Vec<Pid> {
+        self.0.iter().copied().filter(|pid| command_line(*pid).starts_with(command)).collect()
+    }
+
     /// Returns their command lines, for failures.
     pub fn describe(&self) -> Vec<String> {
         self.0.iter().map(|pid| format!("{pid}: {}", command_line(*pid))).collect()

@@ -501,6 +501,16 @@ impl Trial {
         self.folder().join("local").display().to_string()
     }
 
+    /// Returns a place for `--result-file`.
+    pub fn result_file(&self) -> String {
+        self.folder().join("result.json").display().to_string()
+    }
+
+    /// Returns the result that was written there.
+    pub fn result(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.result_file()).unwrap()).unwrap()
+    }
+
     /// Returns all living processes of this trial.
     pub fn processes(&self) -> Processes {
         Processes::marked(&self.mark)
@@ -510,8 +520,7 @@ impl Trial {
     pub fn process(&self, command: &str) -> Pid {
         let mut found = None;
         eventually(command, || {
-            let mut processes = self.processes().0.into_iter();
-            found = processes.find(|pid| command_line(*pid).starts_with(command));
+            found = self.processes().of(command).first().copied();
             found.is_some()
         });
         found.unwrap()

@@ -1,7 +1,7 @@
 //! `--check`: a leader with an unhealthy command gives up its leadership.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line};
+use harness::{Running, Trial};
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
@@ -63,10 +63,9 @@ fn start(trial: &Trial, url: &str, options: &[&str]) -> Running {
 fn page_that_fails_three_times_in_a_row_ends_the_leadership() {
     let trial = VVM.trial();
     let server = Server::answering(&[GOOD, BAD, BAD, GOOD, BAD, BAD, BAD]);
-    let path = trial.folder().join("result.json");
-    let finished = start(&trial, &server.url, &["--result-file", path.to_str().unwrap()]).finish();
+    let finished = start(&trial, &server.url, &["--result-file", &trial.result_file()]).finish();
     assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
-    let found: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let found = trial.result();
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()), "{found}");
     assert!(finished.says("failed 3 times in a row: it answers 503"), "{:#?}", finished.stderr);
     let asked = server.asked();
@@ -138,10 +137,7 @@ fn hanging_check_fails_and_is_killed_with_its_children() {
     let mut running = start(&trial, line, &options);
     for _ in 0..7 {
         running.stderr.wait_for("looked");
-        let left = |command: &str| {
-            let processes = trial.processes().0;
-            processes.into_iter().filter(|pid| command_line(*pid).starts_with(command)).count()
-        };
+        let left = |command: &str| trial.processes().of(command).len();
         assert!(left("sleep 1001") <= 1 && left("sleep 1002") <= 1, "{:?}", trial.processes().describe());
     }
     let finished = running.finish();

@@ -186,8 +186,7 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     lines.wait_for("held by");
     let mut first = None;
     eventually("process 1", || {
-        let mut ours = trial.processes().0.into_iter();
-        first = ours.find(|pid| command_line(*pid).starts_with("/vvm run"));
+        first = trial.processes().of("/vvm run").first().copied();
         first.is_some()
     });
     kill_process(first.unwrap(), Signal::TERM).unwrap();
@@ -207,9 +206,8 @@ mod timed {
                 let victim = victim(trial);
                 let killed_at = SystemClock::read();
                 kill_process(victim, Signal::KILL).unwrap();
-                let is_worker = |pid| command_line(pid).starts_with("sleep");
                 attempt.within("the end of the command", OUTLIVING, killed_at, || {
-                    !trial.processes().0.into_iter().any(is_worker)
+                    trial.processes().of("sleep").is_empty()
                 })?;
                 let finished = running.finish();
                 if who == "host" {

@@ -2,7 +2,7 @@
 //! on-loss hook, whose success leads to a release.
 
 use crate::VVM;
-use harness::{Lines, Trial, command_line, eventually};
+use harness::{Lines, Trial, eventually};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -236,10 +236,7 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
     let options = ["--hook-timeout", "1h"];
     let mut elect = Elect::start(&trial, on_lead, ON_LOSS, &options);
     elect.stdout.wait_for("begun");
-    eventually("its child", || {
-        trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1004")).count()
-            == 2
-    });
+    eventually("its child", || trial.processes().of("sleep 1004").len() == 2);
     let (code, said, _) = elect.stop();
     assert_eq!((code, said.len()), (0, 2), "{said:?}");
     assert!(said[1].starts_with("loss"), "{said:?}");

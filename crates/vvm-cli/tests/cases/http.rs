@@ -87,10 +87,10 @@ fn occupied_http_address_is_71_before_any_campaign() {
     let trial = VVM.trial();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let path = trial.folder().join("result.json").display().to_string();
-    let finished = trial.run(["true"]).with(["--http", &address, "--result-file", &path]).finish();
+    let options = ["--http", &address, "--result-file", &trial.result_file()];
+    let finished = trial.run(["true"]).with(options).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    let result: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let result = trial.result();
     assert_eq!((&result["outcome"], &result["exit_status"]), (&"system_refused".into(), &71.into()));
     assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
     assert!(!finished.says("the host process exited"), "{:#?}", finished.stderr);

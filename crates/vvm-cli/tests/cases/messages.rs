@@ -51,11 +51,10 @@ fn stop_is_announced_at_once_with_its_longest_duration() {
 fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     const KILLED: &str = "ended by SIGKILL: it did not stop within --stop-timeout";
     let trial = VVM.trial();
-    let path = trial.folder().join("result.json");
     let finish = |format: &str| -> Finished {
         let run = trial.run_script("trap '' TERM; echo up; while :; do sleep 0.01; done");
         let options = ["--stop-timeout", "50ms", "--log-format", format];
-        let running = run.with(options).with(["--result-file", path.to_str().unwrap()]).up();
+        let running = run.with(options).with(["--result-file", &trial.result_file()]).up();
         running.stop()
     };
     let finished = finish("text");
@@ -64,7 +63,7 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     let finished = finish("json");
     let concluded = finished.stderr.iter().find(|line| line.contains("\"concluded\"")).unwrap();
     assert!(concluded.contains(KILLED), "{concluded}");
-    let found = serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
+    let found = trial.result();
     assert!(found["reason"].as_str().unwrap().contains(KILLED), "{found}");
     let (code, history, _) = trial.about("history", &[]);
     assert!(code == 0 && history.contains(KILLED), "{history}");

@@ -204,12 +204,9 @@ fn command_that_can_not_be_started_is_an_attempt() {
 #[test]
 fn result_file_and_events_name_what_happened() {
     let trial = VVM.trial();
-    let result = trial.folder().join("result.json").display().to_string();
-    let outcome = || {
-        let text = std::fs::read_to_string(&result).unwrap();
-        serde_json::from_str::<Value>(&text).unwrap()["outcome"].as_str().unwrap().to_owned()
-    };
-    let run = || counting(&trial, "exit 0").with(["--result-file", &result, "--log-format", "json"]);
+    let outcome = || trial.result()["outcome"].as_str().unwrap().to_owned();
+    let options = ["--result-file", &trial.result_file(), "--log-format", "json"];
+    let run = || counting(&trial, "exit 0").with(options);
     let first = run().finish();
     assert_eq!((first.code(), outcome()), (0, "worker_ended".into()));
     assert!(

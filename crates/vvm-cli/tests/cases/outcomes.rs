@@ -15,25 +15,19 @@ fn result_of_script(
     then: impl FnOnce(&Trial, &Running),
 ) -> Value {
     let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
-    let path = trial.folder().join("result.json").display().to_string();
-    let running = run.with(["--result-file", &path]).up();
+    let running = run.with(["--result-file", &trial.result_file()]).up();
     then(trial, &running);
     running.finish();
-    read(&path)
+    trial.result()
 }
 
 /// Returns the result of a run that ends by itself.
 fn result_of_run(trial: &Trial, run: Run) -> Value {
-    let path = trial.folder().join("result.json").display().to_string();
-    let finished = run.with(["--result-file", &path]).finish();
-    let found = read(&path);
+    let finished = run.with(["--result-file", &trial.result_file()]).finish();
+    let found = trial.result();
     assert_eq!(found["exit_status"], finished.code(), "{found}");
     assert_eq!(finished.stdout, [""; 0]);
     found
-}
-
-fn read(path: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// Whether the result has no leadership.
@@ -72,11 +66,10 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     let found = result_of_run(&trial, never().with(["--try", "--ttl", harness::SHORT_TTL]));
     assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
 
-    let path = trial.folder().join("waiting.json").display().to_string();
-    let waiting = trial.run(["true"]).with(["--result-file", &path]).waiting();
+    let waiting = trial.run(["true"]).with(["--result-file", &trial.result_file()]).waiting();
     waiting.signal(Signal::INT);
     waiting.finish();
-    let found = read(&path);
+    let found = trial.result();
     assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
     assert!(has_no_leadership(&found), "{found}");
     leader.stop();
@@ -184,14 +177,12 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
 fn lost_leadership_is_79_after_the_worker_stopped() {
     let trial = VVM.trial();
     let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let ttl = ["--ttl", harness::SHORT_TTL];
-    let path = trial.folder().join("result.json").display().to_string();
-    let run = trial.run_script(worker).with(ttl);
-    let mut running = run.with(["--result-file", &path]).up();
+    let options = ["--ttl", harness::SHORT_TTL, "--result-file", &trial.result_file()];
+    let mut running = trial.run_script(worker).with(options).up();
     trial.take_away();
     running.stdout.wait_for("told");
     let finished = running.finish();
-    let found = read(&path);
+    let found = trial.result();
     assert_eq!((&found["outcome"], &found["worker_exit_status"]), (&"lost".into(), &0.into()), "{found}");
     assert_eq!(found["exit_status"], 79);
     assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);

@@ -1,7 +1,7 @@
 //! `vvm pause` and `vvm resume`: no command works in between, even if candidates start or die.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line, eventually};
+use harness::{Running, Trial, eventually};
 use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,
@@ -15,11 +15,6 @@ use std::{
     time::Duration,
 };
 
-/// Returns the number of commands at work.
-fn workers(trial: &Trial) -> usize {
-    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1000")).count()
-}
-
 #[test]
 fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let trial = VVM.trial();
@@ -30,7 +25,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let out = trial.must("pause", &["--by", "alice", "--reason", "new schema"]);
     assert!(out.contains(&format!("{}: paused by alice: new schema\n", trial.name())), "{out}");
     assert!(out.contains("no process leads, and none will until `vvm resume`"), "{out}");
-    assert_eq!(workers(&trial), 0);
+    assert_eq!(trial.processes().of("sleep 1000"), []);
     leader.stderr.wait_for("stopping the work: paused by alice: new schema");
     leader.stderr.wait_for("waiting until it is resumed");
     candidate.stderr.wait_for("paused by alice: new schema; waiting until it is resumed");
@@ -61,7 +56,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
 
     let out = trial.must("resume", &[]);
     assert!(out.contains("resumed; had been paused by alice: new schema for "), "{out}");
-    eventually("a command works", || workers(&trial) == 1);
+    eventually("a command works", || trial.processes().of("sleep 1000").len() == 1);
     candidate.stderr.wait_for(": resumed");
     assert_eq!(trial.must("resume", &[]), format!("{}: not paused\n", trial.name()));
 }

@@ -351,19 +351,17 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
 
 /// Returns the outcome from the result file, because the shell is gone.
 fn result_of_job_whose_terminal_is_lost(trial: &Trial, script: &str, place: &str) -> Value {
-    let file = trial.folder().join("result.json");
     let terminal = PseudoTerminal::open();
     let (mut shell, mut output) = terminal.shell(trial);
     let run = trial.run_script(script);
-    let run = run.with(["--stop-timeout", "200ms", "--result-file", file.to_str().unwrap()]);
+    let run = run.with(["--stop-timeout", "200ms", "--result-file", &trial.result_file()]);
     terminal.type_line(&format!("{} {place}", quoted(&run)));
     output.wait_for("up");
     drop(terminal);
     shell.wait().unwrap();
     eventually("vvm ends", || trial.processes().0.is_empty());
-    let result = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     nothing_is_left(trial);
-    result
+    trial.result()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `vvm run --warm`: apps that are started before they lead. The app is this test program again.
 
 use crate::VVM;
-use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, command_line, eventually, state};
+use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, eventually, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
 /// Returns the processes of apps.
 pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
     let program = env::current_exe().unwrap().display().to_string();
-    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with(&program)).collect()
+    trial.processes().of(&program)
 }
 
 /// The TTL is longer than any wait of this test. Shows I6.
@@ -266,17 +266,15 @@ mod timed {
         /// Half of the 0.2 s for killing.
         const BEFORE: Duration = Duration::from_millis(100);
         VVM.timed("the host of an app is stopped", |attempt, trial| {
-            let result = trial.folder().join("result");
-            let run = warm(trial, "hangs").with(["--ttl", SHORT_TTL, "--result-file"]);
-            let mut running = run.with([result.to_str().unwrap()]).start();
+            let options = ["--ttl", SHORT_TTL, "--result-file", &trial.result_file()];
+            let mut running = warm(trial, "hangs").with(options).start();
             running.stdout.wait_for("leads");
             let beats = trial.folder().join("beat");
             eventually("the app beats", || beats.exists());
             let since = SystemClock::read();
             kill_process(running.host(), Signal::STOP).unwrap();
             running.finish();
-            let result: Value = serde_json::from_str(&fs::read_to_string(&result).unwrap()).unwrap();
-            let deadline = Duration::from_nanos(result["kill_deadline_ns"].as_u64().unwrap());
+            let deadline = Duration::from_nanos(trial.result()["kill_deadline_ns"].as_u64().unwrap());
             let last = Duration::from_millis(number(&beats));
             let late = (last + BEFORE).saturating_sub(deadline);
             attempt.reported("the end of the app", BEFORE, late, since).map(|_| ())
