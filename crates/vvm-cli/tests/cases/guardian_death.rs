@@ -20,12 +20,12 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long a host may take to release its leadership and end.
 const BOUND: Duration = Duration::from_millis(5000 + 500);
 
-/// Returns a script that prints whether it alone holds a lock. Its processes hold the lock while one of them
+/// Returns a script that prints whether it alone holds a lock, and `up`. Its processes hold the lock while one of them
 /// lives.
 pub(super) fn alone(trial: &Trial) -> String {
     let lock = trial.folder().join("lock");
     format!(
-        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
+        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; echo up; (trap '' TERM; setsid sleep 1000 &); \
          exec sleep 1001",
         lock.display()
     )
@@ -93,8 +93,7 @@ mod timed {
         VVM.timed("a guardian is killed beside a standby", |attempt, trial| {
             let script = alone(trial);
             let run = || trial.run_script(&script).with(["--ttl", "60s"]);
-            let mut leader = run().start();
-            leader.stdout.wait_for("alone");
+            let mut leader = run().up();
             for _ in 0..3 {
                 let mut standby = run().waiting();
                 let (host, began) = (leader.host(), SystemClock::read());
@@ -171,8 +170,7 @@ mod timed {
     fn host_ends_in_time_although_the_storage_is_locked() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
             VVM.timed("a guardian is killed while the storage is locked", |attempt, trial| {
-                let mut leader = trial.run_script(&alone(trial)).with(["--ttl", ttl]).start();
-                leader.stdout.wait_for("alone");
+                let leader = trial.run_script(&alone(trial)).with(["--ttl", ttl]).up();
                 let host = leader.host();
                 let lock = trial.lock_storage();
                 kill(leader.guardian);
@@ -192,8 +190,7 @@ mod timed {
     #[test]
     fn all_workers_end_at_once_although_the_host_hangs() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
-            let mut leader = trial.run_script(&alone(trial)).with(["--ttl", "60s"]).start();
-            leader.stdout.wait_for("alone");
+            let leader = trial.run_script(&alone(trial)).with(["--ttl", "60s"]).up();
             let host = leader.host();
             let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
             let is_held = AtomicBool::new(false);

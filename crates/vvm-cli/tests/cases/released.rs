@@ -4,7 +4,8 @@
 
 use crate::{VVM, cases::guardian_death::alone};
 use harness::{
-    Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted, own_group,
+    Finished, Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted,
+    own_group,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,8 +30,7 @@ fn ends(trial: &Trial) -> Vec<Value> {
 fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     let trial = VVM.trial();
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
+    let leader = run().up();
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
     let mut standby = run().waiting();
     let killed_at = SystemClock::read();
@@ -79,8 +79,7 @@ fn record_expires_if_the_storage_does_not_answer() {
 fn record_of_a_host_that_died_right_after_its_claim_is_released() {
     let trial = VVM.trial();
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
+    let leader = run().up();
     let claimant = run().waiting();
     let host = claimant.host();
     // A host starts no command before its guardian has confirmed the kill deadline.
@@ -130,8 +129,7 @@ fn record_of_a_dead_host_is_held_while_a_killed_process_does_not_end() {
     let trial = VVM.trial();
     let Some(freezer) = freezer(&trial) else { return };
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s", "--stop-timeout", "300ms"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
+    let leader = run().up();
     let (left_behind, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
     let mut standby = run().waiting();
     freezer.freeze(left_behind);
@@ -259,46 +257,38 @@ fn candidate(trial: &Trial, ttl: &str) -> Run {
     trial.run_script(&alone(trial)).with(["--ttl", ttl, "--stop-timeout", "300ms"])
 }
 
-/// Starts a leader and a standby.
-fn pair(trial: &Trial) -> (Running, Running) {
-    let mut leader = candidate(trial, "60s").start();
-    leader.stdout.wait_for("alone");
+/// Has the kernel end a process of the leader for want of memory: the standby leads long before the TTL.
+fn ends_for_memory(trial: &Trial, group: &MemoryGroup, victim: impl Fn(&Running) -> Pid) -> Finished {
+    let leader = candidate(trial, "60s").up();
     eventually("the start is noted", || ends(trial) == [Value::Null]);
-    let standby = candidate(trial, "60s").waiting();
-    (leader, standby)
+    let mut standby = candidate(trial, "60s").waiting();
+    let began_at = SystemClock::read();
+    group.exhaust(victim(&leader));
+    assert_eq!(standby.stdout.wait_for("alone"), "alone");
+    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
+    standby.stop();
+    let finished = leader.finish();
+    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    finished
 }
 
 #[test]
 fn host_that_the_kernel_ends_for_memory_is_released_while_its_command_lives() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
-    let (leader, mut standby) = pair(&trial);
-    let began_at = SystemClock::read();
-    group.exhaust(leader.host());
-    assert_eq!(standby.stdout.wait_for("alone"), "alone");
-    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
-    let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    let finished = ends_for_memory(&trial, &group, Running::host);
     let reason = "released by the guardian after the host was killed (SIGKILL)";
     assert!(finished.says(reason), "{:#?}", finished.stderr);
     assert_eq!(ends(&trial)[0], reason);
-    standby.stop();
 }
 
 #[test]
 fn command_that_the_kernel_ends_for_memory_is_released_by_its_host() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
-    let (leader, mut standby) = pair(&trial);
-    let began_at = SystemClock::read();
-    group.exhaust(trial.process("sleep 1001"));
-    assert_eq!(standby.stdout.wait_for("alone"), "alone");
-    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
-    let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    let finished = ends_for_memory(&trial, &group, |_| trial.process("sleep 1001"));
     assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
     assert!(!finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    standby.stop();
 }
 
 /// No process is left that could release the record, so the next leader waits until the lease ends.
@@ -308,8 +298,7 @@ fn group_that_the_kernel_ends_as_a_whole_for_memory_waits_for_the_ttl() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
     let enter = group.enter();
-    let mut leader = candidate(&trial, "3s").through(enter.iter().map(String::as_str)).start();
-    leader.stdout.wait_for("alone");
+    let leader = candidate(&trial, "3s").through(enter.iter().map(String::as_str)).up();
     let mut standby = candidate(&trial, "3s").waiting();
     if group.ends_together() {
         group.exhaust(leader.host());
