@@ -17,34 +17,6 @@ fn told(finished: &Finished) -> Vec<&str> {
 }
 
 #[test]
-fn worker_environment_has_the_leadership_and_no_settings() {
-    let trial = VVM.trial();
-    let finished = trial
-        .run_script("env | grep ^VVM_ | sort")
-        .with(["--holder", "machine 1", "--slots", "3"])
-        .environment("VVM_STORAGE_PASSWORD", "secret")
-        .environment("VVM_LEADER_EPOCH", "1")
-        .finish();
-    let names = finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
-    let expected = [
-        "VVM_LEADER_EPOCH",
-        "VVM_LEADER_HOLDER",
-        "VVM_LEADER_INCARNATION",
-        "VVM_LEADER_NAME",
-        "VVM_LEADER_SLOT",
-    ];
-    assert_eq!(names.collect::<Vec<_>>(), expected);
-    let [epoch, holder, incarnation, name, slot] = told(&finished)[..] else {
-        panic!("{:?}", finished.stdout)
-    };
-    assert!(epoch.parse::<u64>().unwrap() > 1);
-    assert_eq!(holder, "machine 1");
-    assert_eq!(incarnation.len(), 32);
-    assert_eq!(name, trial.name());
-    assert!(["1", "2", "3"].contains(&slot), "{slot}");
-}
-
-#[test]
 fn each_leadership_has_a_larger_epoch_and_a_new_incarnation() {
     let trial = VVM.trial();
     let run = || trial.run_script("env | grep -E '_(EPOCH|INCARNATION)=' | sort").finish();

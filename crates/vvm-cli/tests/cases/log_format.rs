@@ -7,9 +7,14 @@ use serde_json::Value;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// Parses each line as an object.
+/// Parses each line as an object, which has its moment in two forms.
 fn every_object(finished: &Finished) -> Vec<Value> {
-    let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    let parse = |line: &String| {
+        let object: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        let at = object["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert_eq!(object["unix_ms"], at.as_millisecond(), "{line}");
+        object
+    };
     finished.stderr.iter().map(parse).collect()
 }
 

@@ -69,20 +69,6 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     assert!(code == 0 && history.contains(KILLED), "{history}");
 }
 
-#[test]
-fn lines_of_text_have_a_time_zone_and_events_milliseconds() {
-    let trial = VVM.trial();
-    for line in trial.run(["true"]).finish().stderr {
-        let (at, rest) = line.split_once(' ').unwrap();
-        assert!(at.parse::<jiff::Timestamp>().is_ok() && rest.starts_with("vvm: "), "{line}");
-    }
-    for line in trial.run(["true"]).with(["--log-format", "json"]).finish().stderr {
-        let object = serde_json::from_str::<Value>(&line).unwrap();
-        let at = object["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        assert_eq!(object["unix_ms"], at.as_millisecond(), "{line}");
-    }
-}
-
 /// `vvm elect` has the options of `vvm run`.
 #[test]
 fn elect_serves_http_logs_json_and_gives_up_in_time() {

@@ -211,16 +211,6 @@ fn restart_follows_the_end_of_every_process_of_the_run_before() {
 }
 
 #[test]
-fn stopped_command_is_not_restarted() {
-    let trial = VVM.trial();
-    let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let running = trial.run_script(script).with(SOON).up();
-    let finished = running.stop();
-    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
-    assert!(!finished.says("restart"), "{:#?}", finished.stderr);
-}
-
-#[test]
 fn command_deleted_before_its_restart_is_127() {
     let trial = VVM.trial();
     let program = trial.folder().join("once");

@@ -30,20 +30,14 @@ const SLOW_TO_STOP: &str =
 
 const WORK: &str = "trap 'echo ended; exit' TERM; echo works; while :; do sleep 0.01; done";
 
-fn start(trial: &Trial, holder: &str) -> Running {
-    trial.run_script(WORK).with(["--holder", holder]).start()
-}
-
 fn leader(trial: &Trial, holder: &str) -> Running {
-    let mut running = start(trial, holder);
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
     running.stdout.wait_for("works");
     running
 }
 
 fn standby(trial: &Trial, holder: &str) -> Running {
-    let mut running = start(trial, holder);
-    running.stderr.wait_for("waiting for leadership");
-    running
+    trial.run_script(WORK).with(["--holder", holder]).waiting()
 }
 
 fn sockets(trial: &Trial) -> Vec<PathBuf> {

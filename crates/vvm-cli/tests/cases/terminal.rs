@@ -177,29 +177,13 @@ fn closed_terminal_ends_a_candidate() {
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 
-#[test]
-fn worker_reads_typed_input() {
-    let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(
-        &trial,
-        "echo up; read word; echo got $word; read word; echo end of input",
-        &[],
-    ));
-    terminal.screen.wait_for("up");
-    terminal.type_line("hello");
-    terminal.screen.wait_for("got hello");
-    terminal.press(CTRL_D);
-    terminal.screen.wait_for("end of input");
-    terminal.close();
-}
-
 /// A process that reads in the background is stopped until it comes to the foreground, as in any job.
 #[test]
 fn background_worker_reads_after_it_comes_to_the_foreground() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
+    let script = "echo up; read word; echo got $word; read word; echo end of input";
+    terminal.type_line(&format!("{} &", line(&trial, script, &[])));
     let started = terminal.screen.wait_for("[1] ");
     let job = started.split(' ').nth(1).and_then(|number| Pid::from_raw(number.parse().ok()?)).unwrap();
     terminal.screen.wait_for("up");
@@ -209,6 +193,8 @@ fn background_worker_reads_after_it_comes_to_the_foreground() {
     terminal.type_line("fg");
     terminal.type_line("hello");
     terminal.screen.wait_for("got hello");
+    terminal.press(CTRL_D);
+    terminal.screen.wait_for("end of input");
     terminal.close();
 }
 
