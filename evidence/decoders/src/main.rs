@@ -9,9 +9,8 @@ mod mutation;
 
 use clap::Parser;
 use fastrand::Rng;
-use ielections::{Document, DocumentId, DocumentVersion, Incarnation};
+use ielections::Incarnation;
 use mutation::{changed, lines};
-use primary_only::{DocumentedInstance, DocumentedState};
 use rustix::time::{ClockId, clock_gettime};
 use std::{num::NonZeroU32, panic, process::ExitCode, time::Duration};
 use vvm_cli::warm::protocol::FromApp;
@@ -43,7 +42,7 @@ const fn decoder(name: &'static str, corpus: &'static str, decodes: fn(&[u8]) ->
     Decoder { name, corpus, decodes }
 }
 
-const DECODERS: [Decoder; 11] = [
+const DECODERS: [Decoder; 10] = [
     decoder(
         "frames between guardian, host, keeper and shim",
         include_str!("../corpus/frames.txt"),
@@ -59,20 +58,12 @@ const DECODERS: [Decoder; 11] = [
     decoder("columns of databases", include_str!("../corpus/columns.txt"), testing::decodes_columns),
     decoder("requests to step down", include_str!("../corpus/step_downs.txt"), testing::decodes_step_down),
     decoder("periods of `vvm once`", include_str!("../corpus/periods.txt"), is_periods),
-    decoder("documents of instances", include_str!("../corpus/documents.txt"), is_instance),
     decoder("addresses", include_str!("../corpus/addresses.txt"), is_address),
 ];
 
 fn is_periods(bytes: &[u8]) -> bool {
     let periods = serde_json::from_slice::<Periods>(bytes);
     periods.map(|periods| periods.decide("2026-11-25", NonZeroU32::MIN)).is_ok()
-}
-
-fn is_instance(bytes: &[u8]) -> bool {
-    let Ok(id) = DocumentId::new(b"primary-only/jobs\0a".to_vec()) else { return false };
-    let document = Document { id, version: DocumentVersion::from_stored(1), body: bytes.to_vec().into() };
-    let instance = DocumentedInstance::of(&document);
-    instance.is_some_and(|instance| matches!(instance.state, DocumentedState::Readable { .. }))
 }
 
 /// URLs of storages, and incarnations as commands take them.

@@ -174,7 +174,6 @@ const OF_SERVERS: &[&str] = &[
     "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
     "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
     "leadership::status_shows_each_slot",
-    "leadership::status_with_instances_shows_their_documents",
     "leadership::storage_outage_is_logged_once_and_so_is_its_end",
     "leadership::storage_credentials_are_removed_from_the_command_without_keep_credentials",
     "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",

@@ -201,16 +201,14 @@ fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
     let on_loss = "echo begun; sleep 1; echo done";
     let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
     let led = epoch(&elect.stdout.wait_for("lead"));
-    let name = trial.name();
-    let shown = |verb| trial.ask(verb, &["--name", &name]).1;
     // A process that is stopped while it writes its history would hold the lock of the database.
-    eventually("the history", || shown("history").contains(&led.to_string()));
+    eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     elect.signal(Signal::STOP);
-    eventually("the record has expired", || trial.status(&["--name", &name]).1.contains("stale"));
+    eventually("the record has expired", || trial.status(&[]).1.contains("stale"));
     elect.signal(Signal::CONT);
     let (code, said, errors) = elect.finish();
     assert_eq!((code, said.last().map(String::as_str)), (80, Some("done")), "{errors:#?}");
-    let table = trial.status(&["--name", &name]).1;
+    let table = trial.status(&[]).1;
     assert!(table.contains(&led.to_string()), "{led}: {table}");
 }
 

@@ -121,8 +121,7 @@ fn flood_of_requests_delays_no_renewal() {
 fn paused_standby_names_the_pause() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
-    let pause = ["--name", &trial.name(), "--by", "alice", "--reason", "new schema"];
-    assert_eq!(trial.ask("pause", &pause).0, 0);
+    trial.must("pause", &["--by", "alice", "--reason", "new schema"]);
     let (mut standby, address) = start(trial.run(["true"]));
     standby.stderr.wait_for("waiting until it is resumed");
     let paused = "paused by alice: new schema\n";

@@ -141,13 +141,11 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     let leader = run().with(["--holder", "first"]).up();
     let mut standby = run().with(["--holder", "second"]).start();
     standby.stderr.wait_for("campaigning");
-    let asked = ["--name", &name, "--to", "second"];
-    assert_eq!(trial.ask("step-down", &asked).0, 0);
+    trial.must("step-down", &["--to", "second"]);
     standby.stdout.wait_for("up");
-    let paused = ["--name", &name, "--by", "the operator", "--reason", "a test"];
-    assert_eq!(trial.ask("pause", &paused).0, 0);
+    trial.must("pause", &["--by", "the operator", "--reason", "a test"]);
     standby.stderr.wait_for("\"event\":\"paused\"");
-    assert_eq!(trial.ask("resume", &["--name", &name]).0, 0);
+    trial.must("resume", &[]);
     standby.stderr.wait_for("\"event\":\"resumed\"");
     for one in [&leader, &standby] {
         one.signal(Signal::TERM);

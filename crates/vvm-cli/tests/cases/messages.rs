@@ -121,8 +121,7 @@ fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     assert!(line.contains(", since 20"), "{line}");
     standby.stderr.wait_for("waiting for leadership");
     let mut second = run("second").waiting();
-    let asked = ["--name", &trial.name(), "--to", "second"];
-    assert_eq!(trial.ask("step-down", &asked).0, 0);
+    trial.must("step-down", &["--to", "second"]);
     second.stdout.wait_for("up");
     standby.stderr.wait_for("payroll: slot 1 is led by second, epoch ");
     let refused = run("late").with(["--acquire-timeout", "0"]).finish();

@@ -211,21 +211,6 @@ impl SysVvmStorage for EtcdStorage {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let mut all: Vec<Partition> = Vec::new();
-        loop {
-            let request = self.keyspace.settings(all.last());
-            let (mut page, more) =
-                self.read_with(request, |answer| self.keyspace.settings_of(answer)).await?;
-            // A page without a key that says more would never end (I10).
-            let more = more && !page.is_empty();
-            all.append(&mut page);
-            if !more {
-                return Ok(Some(all));
-            }
-        }
-    }
-
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 512,

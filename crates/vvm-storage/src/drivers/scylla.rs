@@ -230,10 +230,6 @@ impl SysVvmStorage for ScyllaStorage {
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        self.statements()?.settings().await.map(Some).map_err(DriverError::into_read_error)
-    }
-
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             // CQL's limit is 65,535; the server keeps them in an index.

@@ -139,26 +139,6 @@ impl Keyspace {
         reads(vec![range(self.own()), range(self.key(SETTING, at))])
     }
 
-    /// Reads a page of the settings' keys, behind `after`.
-    pub(super) fn settings(&self, after: Option<&Partition>) -> TxnRequest {
-        let all = [&self.prefix, &[SETTING][..]].concat();
-        let key = match after {
-            // The next key in the order of bytes.
-            Some(after) => [&self.key(SETTING, after), &[0][..]].concat().into(),
-            None => all.clone().into(),
-        };
-        let page_of_keys = RangeRequest { key, range_end: end_of(&all), limit: 1024, serializable: false };
-        reads(vec![range(self.own()), read_range(page_of_keys)])
-    }
-
-    /// The settings that [`settings`](Self::settings) shows, and whether there are more.
-    pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<(Vec<Partition>, bool), DriverError> {
-        let page = self.ranges(answer)?.into_iter().next().unwrap_or_default();
-        // Behind the prefix and the letter.
-        let keys = page.kvs.iter().map(|shown| shown.key.get(self.prefix.len() + 1..).unwrap_or_default());
-        Ok((keys.map(Partition::from_bytes).collect(), page.more))
-    }
-
     pub(super) fn read(&self, at: &Partition) -> TxnRequest {
         reads(self.shown(at))
     }

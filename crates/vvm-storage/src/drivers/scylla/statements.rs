@@ -4,7 +4,7 @@ use super::{
     errors::DriverError,
     rows::{self, Columns, Record},
 };
-use crate::{key::Partition, step::Step};
+use crate::step::Step;
 use ::scylla::{
     client::session::Session,
     errors::PrepareError,
@@ -69,7 +69,6 @@ pub(super) struct Statements {
     peek: PreparedStatement,
     settle: PreparedStatement,
     setting: PreparedStatement,
-    partitions: PreparedStatement,
     documents: DocumentStatements,
 }
 
@@ -90,7 +89,6 @@ impl Statements {
             peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
             settle: prepare(rows::settle(keyspace), commit).await?,
             setting: prepare(rows::setting(keyspace), read).await?,
-            partitions: prepare(rows::partitions(keyspace), commit).await?,
             documents,
             session,
         })
@@ -127,18 +125,6 @@ impl Statements {
 
     pub(super) async fn setting(&self, at: &[u8]) -> Result<Columns, DriverError> {
         self.execute(&self.setting, (at,)).await
-    }
-
-    pub(super) async fn settings(&self) -> Result<Vec<Partition>, DriverError> {
-        let (mut settings, mut from) = (Vec::new(), PagingState::start());
-        loop {
-            let (page, rest) = self.session.execute_single_page(&self.partitions, (), from).await?;
-            settings.extend(rows::settings(page)?);
-            match rest.into_paging_control_flow() {
-                ControlFlow::Continue(state) => from = state,
-                ControlFlow::Break(()) => return Ok(settings),
-            }
-        }
     }
 
     async fn execute(
