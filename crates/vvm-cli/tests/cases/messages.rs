@@ -3,7 +3,6 @@
 use crate::{VVM, cases::elect::Elect};
 use harness::{Finished, Freezer, Run, Trial, command_line, eventually, has_ended, state};
 use rustix::process::{Pid, Signal};
-use serde_json::Value;
 use std::fs::{self, DirEntry};
 
 #[test]
