@@ -250,6 +250,12 @@ impl Run {
         [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
     }
 
+    /// Returns it as a line for a shell.
+    pub fn quoted(&self) -> String {
+        let quoted = self.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        quoted.collect::<Vec<_>>().join(" ")
+    }
+
     /// Starts it.
     pub fn start(self) -> Running {
         let line = self.command_line();

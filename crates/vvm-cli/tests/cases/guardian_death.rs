@@ -57,8 +57,7 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let run = trial.run_script("echo at work; exec sleep 1001").with(["--ttl", "60s"]);
-    let words = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-    terminal.type_line(&words.collect::<Vec<_>>().join(" "));
+    terminal.type_line(&run.quoted());
     terminal.screen.wait_for("at work");
     let guardian = trial.processes().with(" run ").first().copied().unwrap();
     kill(guardian);
