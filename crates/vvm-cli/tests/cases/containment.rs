@@ -107,19 +107,6 @@ fn record_is_held_until_the_last_process_has_ended() {
     assert_eq!(trial.slot_state(), "free");
 }
 
-/// The kernel kills the command with its host. Background processes of the command live until the guardian
-/// continues, as documented.
-#[test]
-fn command_dies_with_the_host_although_the_guardian_is_stopped() {
-    let trial = VVM.trial();
-    let running = trial.run_forever().up();
-    running.signal(Signal::STOP);
-    kill_process(running.host(), Signal::KILL).unwrap();
-    eventually("the command is gone", || trial.processes().0 == [running.guardian]);
-    running.signal(Signal::CONT);
-    assert_eq!(running.finish().code(), 128 + 9);
-}
-
 mod timed {
     use super::*;
 

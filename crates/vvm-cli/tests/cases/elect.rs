@@ -55,6 +55,13 @@ impl Elect {
         Self { child, stdout, stderr }
     }
 
+    /// Starts one with [`ON_LEAD`], and returns it with the epoch that this hook was told.
+    fn leading(trial: &Trial, on_loss: &str, options: &[&str]) -> (Self, u64) {
+        let mut elect = Self::start(trial, ON_LEAD, on_loss, options);
+        let led = epoch(&elect.stdout.wait_for("lead"));
+        (elect, led)
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -81,8 +88,7 @@ fn epoch(line: &str) -> u64 {
 #[test]
 fn standby_leads_with_a_larger_epoch_after_a_stopped_leader() {
     let trial = VVM.trial();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    let led = epoch(&first.stdout.wait_for("lead"));
+    let (first, led) = Elect::leading(&trial, ON_LOSS, &[]);
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     second.stderr.wait_for("waiting for leadership");
     let (code, said, errors) = first.stop();
@@ -108,8 +114,7 @@ fn hangup_or_quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
     for signal in [Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         let on_loss = "echo begun; sleep 0.3; echo midway; sleep 0.3; echo loss $VVM_LEADER_EPOCH";
-        let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &[]);
-        let led = epoch(&elect.stdout.wait_for("lead"));
+        let (mut elect, led) = Elect::leading(&trial, on_loss, &[]);
         elect.signal(signal);
         elect.stdout.wait_for("midway");
         if signal == Signal::HUP {
@@ -126,8 +131,7 @@ fn hangup_or_quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
 fn second_term_ends_a_leader_that_a_hangup_has_told_to_stop() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 0.3; echo midway; exec sleep 1000";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "1h"]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, on_loss, &["--hook-timeout", "1h"]);
     elect.signal(Signal::HUP);
     elect.stdout.wait_for("begun");
     elect.signal(Signal::TERM);
@@ -155,8 +159,7 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
 #[test]
 fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&elect.stdout.wait_for("lead"));
+    let (mut elect, led) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let history = |epoch: u64| {
         let (_, out, _) = trial.about("history", &[]);
         out.lines().find(|line| line.contains(&epoch.to_string())).map(str::to_owned)
@@ -178,13 +181,12 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
 #[test]
 fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let trial = VVM.trial();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&first.stdout.wait_for("lead"));
+    let (mut first, led) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     // A process that is stopped while it writes its history would hold the lock of the database.
     eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     first.signal(Signal::STOP);
-    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    assert!(epoch(&second.stdout.wait_for("lead")) > led);
+    let (second, next) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
+    assert!(next > led);
     first.signal(Signal::CONT);
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
     let (code, said, _) = first.stop();
@@ -199,8 +201,7 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
 fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 1; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&elect.stdout.wait_for("lead"));
+    let (elect, led) = Elect::leading(&trial, on_loss, &["--ttl", harness::SHORT_TTL]);
     // A process that is stopped while it writes its history would hold the lock of the database.
     eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     elect.signal(Signal::STOP);
@@ -217,8 +218,7 @@ fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
 fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 2; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, on_loss, &["--ttl", harness::SHORT_TTL]);
     let outage = trial.outage();
     elect.stdout.wait_for("begun");
     let (code, said, errors) = elect.finish();
@@ -276,8 +276,7 @@ fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
     let hooks = [("exit 7", "ended with exit status: 7"), ("sleep 1000 & sleep 1000", "took longer than")];
     for (on_loss, why) in hooks {
         let trial = VVM.trial();
-        let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "200ms"]);
-        elect.stdout.wait_for("lead");
+        let (elect, _) = Elect::leading(&trial, on_loss, &["--hook-timeout", "200ms"]);
         let (code, _, errors) = elect.stop();
         assert_eq!(code, 1, "{errors:#?}");
         let last = errors.last().unwrap();
@@ -319,8 +318,7 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
 #[test]
 fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
     let trial = VVM.trial();
-    let mut leader = Elect::start(&trial, ON_LEAD, "exit 7", &["--ttl", "60s"]);
-    leader.stdout.wait_for("lead");
+    let (mut leader, _) = Elect::leading(&trial, "exit 7", &["--ttl", "60s"]);
     let held = trial.slots();
     leader.signal(Signal::KILL);
     leader.child.wait().unwrap();
@@ -333,8 +331,7 @@ fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
 #[test]
 fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let demoters = || trial.processes().with("stage-demote");
     let first = demoters();
     kill_process(first[0], Signal::KILL).unwrap();
@@ -354,8 +351,7 @@ fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
 #[test]
 fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     let trial = VVM.trial();
-    let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    leader.stdout.wait_for("lead");
+    let (leader, _) = Elect::leading(&trial, ON_LOSS, &[]);
     let mut standby = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     standby.stderr.wait_for("waiting for leadership");
     standby.signal(Signal::KILL);
