@@ -199,12 +199,6 @@ impl Run {
         self
     }
 
-    /// Removes `--` and the command.
-    pub fn without_command(mut self) -> Self {
-        self.command.clear();
-        self
-    }
-
     /// Starts it by another command, such as `unshare …`.
     pub fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
         self.before = command.into_iter().map(String::from).collect();
@@ -245,9 +239,7 @@ impl Run {
             ["sh".into(), "-c".into(), enter, "sh".into()]
         });
         let enter = enter.collect::<Vec<String>>();
-        let dashes = (!self.command.is_empty()).then(|| "--".to_owned());
-        let dashes = dashes.as_slice();
-        [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
+        [&enter[..], &self.before, &vvm, &self.options, &["--".into()], &self.command].concat()
     }
 
     /// Returns it as a line for a shell.

@@ -2,13 +2,12 @@
 //! UTF-8, and a full output. Unit tests of `cli` have the refusals of options and settings.
 
 use crate::VVM;
-use harness::{Trial, eventually};
+use harness::eventually;
 use rustix::fs::CWD;
 use std::{
     ffi::OsStr,
     fs::{self, File},
     os::unix::ffi::OsStrExt as _,
-    path::PathBuf,
     process::{Command, Output},
 };
 
@@ -55,34 +54,6 @@ fn full_output_is_an_error() {
         assert_eq!(output.status.code(), Some(71), "{command:?}: {}", said(&output));
         assert!(said(&output).contains("vvm: can't write: No space left"), "{command:?}: {}", said(&output));
     }
-}
-
-fn write(trial: &Trial, text: &str) -> PathBuf {
-    let path = trial.folder().join("vvm.toml");
-    fs::write(&path, text).unwrap();
-    path
-}
-
-#[test]
-fn all_settings_can_come_from_a_file_named_by_a_variable() {
-    let trial = VVM.trial();
-    let text = format!(
-        "storage = \"{}\"\nname = \"payroll\"\nslots = 2\nstop-timeout = \"1s\"\nkeep-credentials = true\n\
-         command = [\"sh\", \"-c\", \"echo leads $VVM_LEADER_NAME; exit 3\"]\n",
-        trial.storage()
-    );
-    let path = write(&trial, &text);
-    let run = trial.run([]).without(["--storage", "--name"]).without_command();
-    let finished = run.environment("VVM_CONFIG", path.to_str().unwrap()).finish();
-    assert_eq!((finished.code(), &finished.stdout[..]), (3, &["leads payroll".to_owned()][..]));
-    // Other commands use the same file, and ignore settings that they don't have.
-    let shown = VVM.command(&[]).args(["status", "--config"]).arg(&path).output().unwrap();
-    let shown = String::from_utf8(shown.stdout).unwrap();
-    assert_eq!(
-        shown.lines().filter(|line| line.contains("free") || line.contains("never")).count(),
-        2,
-        "{shown}"
-    );
 }
 
 /// The file is a pipe, so a second reader would wait for ever.
