@@ -31,3 +31,11 @@ pub const SHORT_TTL: &str = "4s";
 
 /// The time after which a wait without a bound of its own has hung, and fails its test.
 pub const HANG_LIMIT: Duration = Duration::from_secs(30);
+
+/// Checks that an object of JSON has these members, among others: `has!(found, "slot" == 1)`.
+#[macro_export]
+macro_rules! has {
+    ($object:expr, $($name:literal == $value:expr),+) => {
+        $(assert_eq!($object[$name], $value, "{}: {}", $name, $object);)+
+    };
+}

@@ -239,7 +239,7 @@ impl Run {
             ["sh".into(), "-c".into(), enter, "sh".into()]
         });
         let enter = enter.collect::<Vec<String>>();
-        [&enter[..], &self.before, &vvm, &self.options, &["--".into()], &self.command].concat()
+        [&enter[..], &self.before, &vvm, &self.options, &["--".to_owned()], &self.command].concat()
     }
 
     /// Returns it as a line for a shell.

@@ -1,7 +1,7 @@
 //! `--check`: a leader with an unhealthy command gives up its leadership.
 
 use crate::VVM;
-use harness::{Running, Trial};
+use harness::{Running, Trial, has};
 
 /// Returns a line for `--check` that prints "looked", counts its runs, and then does `rest` with their number in `$n`.
 fn counting(trial: &Trial, rest: &str) -> String {
@@ -23,7 +23,7 @@ fn check_that_fails_three_times_in_a_row_ends_the_leadership() {
     let finished = start(&trial, &line, &["--result-file", &trial.result_file()]).finish();
     assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
     let found = trial.result();
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()), "{found}");
+    has!(found, "outcome" == "unhealthy", "exit_status" == 81);
     assert!(finished.says("failed 3 times in a row: it exited with status 7"), "{:#?}", finished.stderr);
     let looks = finished.stderr.iter().filter(|line| *line == "looked").count();
     assert_eq!(looks, 7, "{:#?}", finished.stderr);

@@ -3,7 +3,7 @@
 //! start which storage it opened and who leads.
 
 use crate::VVM;
-use harness::{Finished, Trial, eventually, is_permitted};
+use harness::{Finished, Trial, eventually, has, is_permitted};
 use serde_json::Value;
 use std::{process::Stdio, time::Duration};
 
@@ -162,8 +162,7 @@ fn run_logs_its_storage_and_the_leader() {
     let found = ["name", "storage", "provenance", "leader"].map(|name| opened[name].as_str().unwrap());
     assert_eq!(found, ["payroll", &path, "existing", "first"]);
     assert!(opened["file_system"].is_string(), "{opened}");
-    assert_eq!((&opened["ttl_ms"], &opened["held"], &opened["slot"]), (&20_000.into(), &1.into(), &1.into()));
-    assert_eq!(opened["epoch"], epoch);
+    has!(opened, "ttl_ms" == 20_000, "held" == 1, "slot" == 1, "epoch" == epoch);
     leader.stop();
 }
 

@@ -1,7 +1,7 @@
 //! `--http` of real processes: probes, routing and metrics.
 
 use crate::VVM;
-use harness::{Run, Running, Trial, eventually};
+use harness::{Run, Running, Trial, eventually, has};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -91,7 +91,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
     let finished = trial.run(["true"]).with(options).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
     let result = trial.result();
-    assert_eq!((&result["outcome"], &result["exit_status"]), (&"system_refused".into(), &71.into()));
+    has!(result, "outcome" == "system_refused", "exit_status" == 71);
     assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
     assert!(!finished.says("the host process exited"), "{:#?}", finished.stderr);
     assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
@@ -112,7 +112,7 @@ fn flood_of_requests_delays_no_renewal() {
         renewals() >= before + 8
     });
     let shown = status(address);
-    assert_eq!((&shown["leaderships"], &shown["losses"]), (&1.into(), &serde_json::json!({})));
+    has!(shown, "leaderships" == 1, "losses" == serde_json::json!({}));
     drop(silent);
     running.stop();
 }

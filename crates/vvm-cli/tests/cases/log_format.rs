@@ -1,7 +1,7 @@
 //! `--log-format json`: each line is an object about a change of state. Renewals are not logged.
 
 use crate::VVM;
-use harness::{Finished, eventually};
+use harness::{Finished, eventually, has};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn each_change_of_state_is_one_object() {
         ["storage_opened", "campaigning", "starting", "leading", "stopping", "concluded"]
     );
     for object in &objects[1..] {
-        assert_eq!((&object["name"], &object["holder"]), (&trial.name().into(), &"first".into()), "{object}");
+        has!(object, "name" == trial.name(), "holder" == "first");
         assert!(object["at"].as_str().unwrap().ends_with('Z') && object["level"] == "info", "{object}");
     }
     for object in &objects[2..] {
@@ -77,12 +77,9 @@ fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     drop(outage);
     let objects = every_object(&running.finish());
     let find = |event: &str| objects.iter().find(|object| object["event"] == event).unwrap();
-    assert_eq!(
-        (&find("storage_trouble")["level"], &find("storage_trouble")["call"]),
-        (&"warn".into(), &"write".into())
-    );
+    has!(find("storage_trouble"), "level" == "warn", "call" == "write");
     let stopping = find("stopping");
-    assert_eq!((&stopping["level"], &stopping["loss"]), (&"warn".into(), &"storage_unreachable".into()));
+    has!(stopping, "level" == "warn", "loss" == "storage_unreachable");
     assert_eq!(find("concluded")["outcome"], "lost");
 }
 
@@ -96,8 +93,8 @@ fn every_line_is_an_object() {
     kill_process(running.host(), Signal::KILL).unwrap();
     let objects = objects(&running.finish());
     let last = objects.last().unwrap();
-    assert_eq!((&last["event"], &last["by"]), (&"concluded".into(), &"guardian".into()), "{last}");
-    assert_eq!((&last["outcome"], &last["slot"]), (&"host_died".into(), &1.into()), "{last}");
+    has!(last, "event" == "concluded", "by" == "guardian");
+    has!(last, "outcome" == "host_died", "slot" == 1);
     assert!(
         last["epoch"].as_u64() > Some(1) && last["reason"].as_str().unwrap().contains("the host"),
         "{last}"
@@ -115,10 +112,9 @@ fn restarts_have_numbers_and_times() {
     assert_eq!(events(&objects).join(" "), expected);
     for (place, number) in [(4, 1), (6, 2)] {
         let object = &objects[place];
-        assert_eq!((&object["restart"], &object["limit"]), (&number.into(), &2.into()), "{object}");
-        assert_eq!((&object["slot"], &object["epoch"]), (&1.into(), &objects[3]["epoch"]), "{object}");
-        assert_eq!(object["reason"], "the command exited with status 3");
-        assert_eq!(object["in_ms"], 20 * number, "{object}");
+        has!(object, "restart" == number, "limit" == 2, "in_ms" == 20 * number);
+        has!(object, "slot" == 1, "epoch" == objects[3]["epoch"]);
+        has!(object, "reason" == "the command exited with status 3");
     }
 }
 
@@ -144,20 +140,14 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     for event in ["asked_to_give_up", "released"] {
         let of = |objects: &[Value]| objects.iter().find(|object| object["event"] == event).cloned().unwrap();
         let (first, second) = (of(&first), of(&second));
-        assert_eq!(
-            (&first["why"], &first["to"], &first["slot"]),
-            (&"stepping_down".into(), &"second".into(), &1.into())
-        );
-        assert_eq!((&second["why"], &second["slot"]), (&"paused".into(), &1.into()), "{second}");
-        assert_eq!(
-            (&second["by"], &second["reason"]),
-            (&"the operator".into(), &"paused by the operator: a test".into())
-        );
+        has!(first, "why" == "stepping_down", "to" == "second", "slot" == 1);
+        has!(second, "why" == "paused", "slot" == 1);
+        has!(second, "by" == "the operator", "reason" == "paused by the operator: a test");
         assert!(second["epoch"].as_u64() > first["epoch"].as_u64(), "{first} {second}");
     }
     let paused = second.iter().find(|object| object["event"] == "paused").unwrap();
-    assert_eq!((&paused["by"], &paused["reason"]), (&"the operator".into(), &"a test".into()), "{paused}");
-    assert_eq!((&paused["name"], &paused["level"]), (&name.as_str().into(), &"info".into()));
+    has!(paused, "by" == "the operator", "reason" == "a test");
+    has!(paused, "name" == name.as_str(), "level" == "info");
     for objects in [&first, &second] {
         assert!(objects.iter().all(|object| object["event"] != "message"), "{objects:#?}");
     }
@@ -172,18 +162,14 @@ fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     kill_process(running.guardian, Signal::KILL).unwrap();
     let died = objects(&running.finish());
     let [.., stopping, concluded] = &died[..] else { panic!("{died:#?}") };
-    assert_eq!((&stopping["event"], &stopping["why"]), (&"stopping".into(), &"guardian_died".into()));
-    assert_eq!(
-        (&concluded["outcome"], &concluded["slot"]),
-        (&"guardian_died".into(), &1.into()),
-        "{concluded}"
-    );
+    has!(stopping, "event" == "stopping", "why" == "guardian_died");
+    has!(concluded, "outcome" == "guardian_died", "slot" == 1);
 
     let running = run().up();
     running.signal(Signal::STOP);
     let objects = objects(&running.finish());
     let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
-    assert_eq!((&lapsed["slot"], &lapsed["level"]), (&1.into(), &"warn".into()), "{lapsed}");
+    has!(lapsed, "slot" == 1, "level" == "warn");
     assert_eq!(objects.last().unwrap()["outcome"], "deadline");
     let history = trial.must("history", &[]);
     let last = history.lines().last().unwrap();

@@ -1,7 +1,7 @@
 //! `vvm once`: a command that is run once per period, and what `vvm status` and `vvm history` show of it.
 
 use crate::VVM;
-use harness::{Finished, Run, SHORT_TTL, Trial, eventually};
+use harness::{Finished, Run, SHORT_TTL, Trial, eventually, has};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -197,7 +197,7 @@ fn command_that_can_not_be_started_is_an_attempt() {
     let finished = trial.run(["/no/such/command"]).once(PERIOD).finish();
     assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
     let found = &periods(&trial)[0];
-    assert_eq!((&found["state"], &found["attempts"]), (&"failed".into(), &1.into()));
+    has!(found, "state" == "failed", "attempts" == 1);
 }
 
 /// The result file and the events tell a period that was done from one that is done now.

@@ -2,7 +2,7 @@
 //! being stopped: its own thread ends it at the deadline and logs it.
 
 use crate::VVM;
-use harness::{Attempt, Late, Run, Running, Trial, eventually, state};
+use harness::{Attempt, Late, Run, Running, Trial, eventually, has, state};
 use nix::sys::ptrace;
 use rustix::process::{Signal, kill_process};
 use std::{fs, thread, time::Duration};
@@ -153,7 +153,7 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
     assert!([80, 128 + 9].contains(&code), "{code}: {:#?}", finished.stderr);
     assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
     let found = trial.result();
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"deadline".into(), &code.into()));
+    has!(found, "outcome" == "deadline", "exit_status" == code);
     assert!(found["host_ended_ns"].as_u64() >= found["kill_deadline_ns"].as_u64(), "{found}");
     if code == 128 + 9 {
         let moment = |name: &str| Instant::from_nanos(found[name].as_u64().unwrap());

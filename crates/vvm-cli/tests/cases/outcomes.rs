@@ -2,7 +2,7 @@
 //! and the outcomes in the result file, which distinguish exit statuses of `vvm` from those of a command.
 
 use crate::VVM;
-use harness::{Level, Run, Running, Trial, eventually, state};
+use harness::{Level, Run, Running, Trial, eventually, has, state};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
@@ -43,12 +43,8 @@ fn is_because(found: &Value, hint: &str) -> bool {
 fn exited_command_has_the_outcome_worker_ended() {
     let trial = VVM.trial();
     let found = result_of_script(&trial, "exit 79", &["--holder", "here"], |_, _| {});
-    assert_eq!(found["outcome"], "worker_ended");
-    assert_eq!((&found["exit_status"], &found["worker_exit_status"]), (&79.into(), &79.into()));
-    assert_eq!(
-        (&found["name"], &found["holder"], &found["slot"]),
-        (&trial.name().into(), &"here".into(), &1.into())
-    );
+    has!(found, "outcome" == "worker_ended", "exit_status" == 79, "worker_exit_status" == 79);
+    has!(found, "name" == trial.name(), "holder" == "here", "slot" == 1);
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
     assert_eq!(found["containment"], VVM.level().name());
 }
@@ -60,17 +56,17 @@ fn run_without_leadership_has_an_outcome_for_each_reason() {
     let never = || trial.run(["echo", "never"]);
     for timeout in ["0", "300ms"] {
         let found = result_of_run(&trial, never().with(["--acquire-timeout", timeout]));
-        assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
+        has!(found, "outcome" == "not_acquired", "exit_status" == 75);
         assert!(has_no_leadership(&found), "{found}");
     }
     let found = result_of_run(&trial, never().with(["--try", "--ttl", harness::SHORT_TTL]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
+    has!(found, "outcome" == "leader_seen", "exit_status" == 75);
 
     let waiting = trial.run(["true"]).with(["--result-file", &trial.result_file()]).waiting();
     waiting.signal(Signal::INT);
     waiting.finish();
     let found = trial.result();
-    assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
+    has!(found, "outcome" == "stopped_while_waiting", "signal" == 2);
     assert!(has_no_leadership(&found), "{found}");
     leader.stop();
 }
@@ -81,14 +77,14 @@ fn refused_run_has_an_outcome_for_each_reason() {
     // A file in a missing folder, or a server without the keyspace or table.
     let (missing, hint) = trial.storage_that_was_never_made();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--storage", &missing]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
+    has!(found, "outcome" == "storage_refused", "exit_status" == 69);
     assert!(has_no_leadership(&found) && is_because(&found, hint), "{found}");
     let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
+    has!(found, "outcome" == "misuse", "exit_status" == 64);
     assert!(is_because(&found, trial.shortest_ttl()), "{found}");
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
+    has!(found, "outcome" == "conflict", "exit_status" == 78);
     assert!(is_because(&found, "has 2 slots in this storage, not 3"), "{found}");
 }
 
@@ -100,7 +96,7 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
         ("/etc/passwd", "command_not_executable", 126, "can't run /etc/passwd: Permission denied"),
     ] {
         let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
-        assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
+        has!(found, "outcome" == outcome, "exit_status" == status);
         assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
         let history = trial.must("history", &[]);
         assert!(history.contains(&format!("command not started: {said}")), "{history}");
@@ -109,7 +105,7 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
     }
     // A worker that exits with 127 is not an error of vvm.
     let found = result_of_script(&trial, "exit 127", &["--acquire-timeout", "0"], |_, _| {});
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"worker_ended".into(), &127.into()));
+    has!(found, "outcome" == "worker_ended", "exit_status" == 127);
 }
 
 /// The guardian writes the result after the death of the host.
@@ -119,7 +115,7 @@ fn killed_host_has_the_outcome_host_died() {
     let found = result_of_script(&trial, "exec sleep 1000", &[], |_, running| {
         kill_process(running.host(), Signal::KILL).unwrap();
     });
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
+    has!(found, "outcome" == "host_died", "exit_status" == 137);
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
 }
 
@@ -134,7 +130,7 @@ fn killed_keeper_has_the_outcome_keeper_died() {
     let found = result_of_script(&trial, "exec sleep 1000", &[], |trial, _| {
         kill_process(trial.process("vvm stage-keeper"), Signal::KILL).unwrap();
     });
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"keeper_died".into(), &71.into()));
+    has!(found, "outcome" == "keeper_died", "exit_status" == 71);
     assert!(found["epoch"].as_u64().is_some(), "{found}");
 }
 
@@ -183,8 +179,7 @@ fn lost_leadership_is_79_after_the_worker_stopped() {
     running.stdout.wait_for("told");
     let finished = running.finish();
     let found = trial.result();
-    assert_eq!((&found["outcome"], &found["worker_exit_status"]), (&"lost".into(), &0.into()), "{found}");
-    assert_eq!(found["exit_status"], 79);
+    has!(found, "outcome" == "lost", "exit_status" == 79, "worker_exit_status" == 0);
     assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
     assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
 }

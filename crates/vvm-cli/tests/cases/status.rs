@@ -2,7 +2,7 @@
 //! ends, recorded or not. `vvm watch`.
 
 use crate::VVM;
-use harness::{Attempt, Late, Trial, eventually};
+use harness::{Attempt, Late, Trial, eventually, has};
 use serde_json::Value;
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -106,10 +106,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     let killed = trial.run_forever().with(["--holder", "b", "--ttl", harness::SHORT_TTL]).up();
     eventually("the start is noted", || history(&trial).len() == 2);
     let found = history(&trial);
-    assert_eq!(
-        (&found[1]["holder"], &found[1]["ended_ms"], &found[1]["end"]),
-        (&"b".into(), &Value::Null, &Value::Null)
-    );
+    has!(found[1], "holder" == "b", "ended_ms" == Value::Null, "end" == Value::Null);
     killed.crash();
     killed.finish();
     let last = trial.run_forever().with(["--holder", "c"]).up();
@@ -164,7 +161,7 @@ fn watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone() {
     assert!(event("free")["says"].as_str().unwrap().starts_with("free, last epoch"));
     let first = trial.run_forever().with(["--holder", "first"]).up();
     let leads = event("leads");
-    assert_eq!((&leads["holder"], &leads["slot"]), (&"first".into(), &1.into()));
+    has!(leads, "holder" == "first", "slot" == 1);
     first.stop();
     assert_eq!(event("released")["epoch"], leads["epoch"]);
     drop(lines);
