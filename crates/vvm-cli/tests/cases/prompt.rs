@@ -5,7 +5,7 @@
 //! three quarters of a second: a hand-over within that time shows that a wake-up arrived.
 
 use crate::VVM;
-use harness::{Running, Trial, eventually};
+use harness::{Late, Running, Trial, eventually};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -117,8 +117,8 @@ mod timed {
     }
 
     #[test]
-    fn pause_takes_effect_at_once() {
-        VVM.timed("a pause", |attempt, trial| {
+    fn pause_and_its_end_take_effect_at_once() {
+        VVM.timed("a pause and its end", |attempt, trial| {
             let mut running = leader(trial, "a");
             hint(trial, 1);
             let began_at = SystemClock::read();
@@ -127,17 +127,8 @@ mod timed {
                 running.stdout.wait_for("ended");
                 attempt.took("the end of the command", LEFT_ALONE, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);
-                Ok(())
-            })
-        });
-    }
-
-    #[test]
-    fn resume_takes_effect_at_once() {
-        VVM.timed("the end of a pause", |attempt, trial| {
-            let mut running = leader(trial, "a");
-            trial.must("pause", &[]);
-            running.stdout.wait_for("ended");
+                Ok::<(), Late>(())
+            })?;
             running.stderr.wait_for("paused by");
             hint(trial, 1);
             let began_at = SystemClock::read();
