@@ -6,8 +6,6 @@ use crate::VVM;
 use harness::{Level, Lines, OUTLIVING, Trial, command_line, eventually, is_permitted};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    fs,
-    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -79,31 +77,11 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
 }
 
-/// Returns the program's libraries and their loader; none for a static program.
-fn libraries() -> Vec<String> {
-    let listed = Command::new("ldd").arg(VVM.path()).output().unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    listed.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned).collect()
-}
-
-/// Copies a file by another process: a concurrent test could not execute a file that this one has open.
-fn copy(file: &str, to: &Path) {
-    assert!(Command::new("cp").arg(file).arg(to).status().unwrap().success());
-}
-
-/// Creates the container's files in `root`.
-fn lay_down(root: &Path) {
-    for folder in ["proc", "dev", "data"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    fs::write(root.join("dev/null"), "").unwrap();
-    copy(VVM.path(), &root.join("vvm"));
-    for library in libraries() {
-        let copy = root.join(library.trim_start_matches('/'));
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        self::copy(&library, &copy);
-    }
-}
+/// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static one has
+/// none. Other processes copy: a concurrent test could not execute a file that this one has open.
+const LAY_DOWN: &str =
+    "set -e; mkdir -p \"$2/proc\" \"$2/dev\" \"$2/data\"; : > \"$2/dev/null\"; cp \"$1\" \"$2/vvm\"
+    for library in $(ldd \"$1\" | grep -o '/[^ ]*'); do cp --parents \"$library\" \"$2\"; done";
 
 /// Runs the rest of the line in a container.
 const CONTAINER: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount"];
@@ -112,7 +90,8 @@ const CONTAINER: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "
 fn start(trial: &Trial, words: &[&str]) -> Child {
     let root = trial.folder().join("root");
     if !root.exists() {
-        lay_down(&root);
+        let laid = Command::new("sh").args(["-c", LAY_DOWN, "sh", VVM.path()]).arg(&root).status().unwrap();
+        assert!(laid.success());
     }
     let enter = "set -e; cd \"$1\"; shift; mount --bind . .; mount --bind data data; mount -o \
         remount,ro,bind .; cd \"$PWD\"
