@@ -2,7 +2,7 @@
 //! ends.
 
 use crate::VVM;
-use harness::{Terminal, Trial, eventually, state};
+use harness::{Terminal, Trial, eventually, has_ended, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -33,10 +33,6 @@ pub(super) fn alone(trial: &Trial) -> String {
 
 fn kill(process: Pid) {
     kill_process(process, Signal::KILL).unwrap();
-}
-
-fn is_gone(process: Pid) -> bool {
-    matches!(state(process), None | Some('Z'))
 }
 
 fn lines(file: &Path) -> usize {
@@ -99,7 +95,7 @@ mod timed {
                 kill(leader.guardian);
                 assert_eq!(standby.stdout.wait_for("alone"), "alone");
                 attempt.took("the hand-over", LONG / 4, began)?;
-                eventually("the host is gone", || is_gone(host));
+                eventually("the host is gone", || has_ended(host));
                 let finished = leader.finish();
                 assert_eq!(finished.signal(), 9);
                 let told = "the guardian died: the command has been killed";
@@ -122,7 +118,7 @@ mod timed {
             let host = standby.host();
             let killed_at = SystemClock::read();
             kill(standby.guardian);
-            attempt.within("the end of the host", BOUND, killed_at, || is_gone(host))?;
+            attempt.within("the end of the host", BOUND, killed_at, || has_ended(host))?;
             assert_eq!(standby.finish().stdout, Vec::<String>::new());
             leader.stop();
             Ok(())
@@ -157,7 +153,7 @@ mod timed {
                 let finished = running.finish();
                 assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
                 // The environment of a process is gone a moment before the process.
-                eventually("the host is gone", || is_gone(host));
+                eventually("the host is gone", || has_ended(host));
                 assert_eq!(trial.slot_state(), "free", "{:#?}", finished.stderr);
                 Ok(())
             });
@@ -175,7 +171,7 @@ mod timed {
                 kill(leader.guardian);
                 eventually("no worker is left", || workers(trial).is_empty());
                 let since = SystemClock::read();
-                attempt.within("the end of the host", at_most, since, || is_gone(host))?;
+                attempt.within("the end of the host", at_most, since, || has_ended(host))?;
                 drop(lock);
                 let finished = leader.finish();
                 assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
@@ -200,15 +196,15 @@ mod timed {
                     nix::sys::wait::waitpid(traced, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
                     is_held.store(true, Ordering::SeqCst);
                     // The tracer must see the end of the host first.
-                    eventually("the host is gone", || is_gone(host));
+                    eventually("the host is gone", || has_ended(host));
                 });
                 eventually("it is held", || is_held.load(Ordering::SeqCst));
                 let began = SystemClock::read();
                 kill(leader.guardian);
                 eventually("no command works", || workers(trial).is_empty());
                 assert_eq!(state(host), Some('t'), "it was still held when the last of the worker was gone");
-                let result = attempt.within("the end of the host", BOUND, began, || is_gone(host));
-                eventually("the host is gone", || is_gone(host));
+                let result = attempt.within("the end of the host", BOUND, began, || has_ended(host));
+                eventually("the host is gone", || has_ended(host));
                 result
             })?;
             leader.finish();
