@@ -4,17 +4,20 @@
 
 mod broken;
 mod ci;
-mod dist;
 mod evidence;
 mod mutants;
-mod surroundings;
 mod test_timed;
 mod tidy;
 mod workspace;
 
 use clap::{Args, Parser, Subcommand};
 use evidence::Profile::{Dev, Dist, Release};
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    process::{self, ExitCode},
+};
+use workspace::Workspace;
 
 /// The project's own commands.
 #[derive(Debug, Parser)]
@@ -62,8 +65,9 @@ enum Command {
     /// one program.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
-    /// as another user, beside busy loops. What this machine can't do is left out by name.
-    TestSurroundings(surroundings::Options),
+    /// as another user, beside busy loops: `--only 1,2` for some, `--folder` keeps the build. What this machine can't do
+    /// is left out by name.
+    TestSurroundings(Passed),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
     /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
@@ -72,8 +76,8 @@ enum Command {
     /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
     Bench(Passed),
     /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
-    /// target/packages.
-    Dist(dist::Options),
+    /// target/packages: `--libc musl`, `--reproduce` to build twice and compare, `--try` to install and run.
+    Dist(Passed),
     /// Packages the published crates, and builds each one from its package.
     Package,
 }
@@ -150,6 +154,21 @@ impl Passed {
     }
 }
 
+/// Python's library writes the archives of a release. It leaves no files of its own, which would be changes of the work
+/// tree.
+const DIST: &[&str] = &["python3", "-B", "xtask/src/dist/dist.py"];
+
+/// A shell sets up users, mounts and environments.
+const SURROUNDINGS: &[&str] = &["bash", "xtask/src/surroundings.sh"];
+
+/// Becomes a program with a script, so that signals reach it. Returns only if it can't be started.
+fn become_script(words: &[&str], arguments: &[OsString]) -> bool {
+    let Some(Workspace { root, .. }) = Workspace::read_for("xtask") else { return false };
+    let error = process::Command::new(words[0]).args(&words[1..]).args(arguments).current_dir(root).exec();
+    eprintln!("xtask: `{}` can't be started: {error}. Install it", words[0]);
+    false
+}
+
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
@@ -171,7 +190,7 @@ fn main() -> ExitCode {
         Command::Evidence(SmokeOptions { all, .. }) => {
             evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
         }
-        Command::TestSurroundings(options) => surroundings::run(&options),
+        Command::TestSurroundings(passed) => become_script(SURROUNDINGS, &passed.arguments),
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
@@ -191,8 +210,22 @@ fn main() -> ExitCode {
             };
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
-        Command::Dist(options) => dist::run(&options),
+        Command::Dist(passed) => become_script(DIST, &passed.arguments),
         Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_in_python_keep_what_their_own_tests_say() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/dist");
+        match process::Command::new(DIST[0]).args(["-B", "-m", "unittest"]).current_dir(folder).output() {
+            Ok(ran) => assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr)),
+            Err(error) => println!("left out: `{}` can't be started: {error}", DIST[0]),
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub struct ServiceStatus {
     pub instances: usize,
     /// The number of instances that run.
     pub running: usize,
-    /// The number of instances that wait to run.
+    /// The number of instances that wait to run, as for the end of a run of the same id.
     pub waiting: usize,
     /// How long the last rebuild took, in this term or an earlier one. `None` before the first.
     #[serde(rename = "rebuilt_in_seconds", serialize_with = "in_seconds")]
@@ -132,11 +132,7 @@ impl InstanceStatus {
         Self {
             service: S::NAME,
             id: instance.id.to_string(),
-            state: match outcome {
-                Some(_) => InstanceState::Ended,
-                None if instance.is_running() => InstanceState::Running,
-                None => InstanceState::Waiting,
-            },
+            state: instance.state(),
             outcome: outcome.map(ToString::to_string),
             persisted: instance.has_document(),
             report: report.unwrap_or_else(|panic| Value::String(panic.to_string())),
@@ -181,9 +177,12 @@ impl<S: Service> Instance<S> {
         self.began.store(true, Ordering::Release);
     }
 
-    /// Returns whether its run has begun and not ended.
-    pub(crate) fn is_running(&self) -> bool {
-        self.outcome().is_none() && self.began.load(Ordering::Acquire)
+    pub(crate) fn state(&self) -> InstanceState {
+        match self.outcome() {
+            Some(_) => InstanceState::Ended,
+            None if self.began.load(Ordering::Acquire) => InstanceState::Running,
+            None => InstanceState::Waiting,
+        }
     }
 
     pub(crate) fn persist(&self) {

@@ -263,15 +263,11 @@ mod tests {
         let release = Release::of(&without_keeper, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");
         assert_eq!(Release::of(&without_keeper, &end(false, soon), &args), None, "no proof");
-        let expired = Some(SystemClock::read().before(Duration::from_secs(4)));
-        assert_eq!(Release::of(&leader, &end(true, expired), &args), None, "after the lease");
         args.quiet_time = Duration::from_secs(12);
         let release = Release::of(&leader, &end(true, soon), &args).unwrap();
         assert!(
             release.from > SystemClock::read().after(Duration::from_secs(11)) && release.until > release.from
         );
-        args.quiet_time = Duration::from_secs(14);
-        assert_eq!(Release::of(&leader, &end(true, soon), &args), None, "the lease ends in the quiet time");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use crate::{
     exit,
     inspection::{Refusal, inspect},
     liveness::{Liveness, Observation},
-    once::{self, Shown},
     shown::{Moment, Palette, Span, Style},
 };
 use clap::Args;
@@ -22,9 +21,6 @@ use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
-
-/// How many periods are shown. `vvm history --periods` has all.
-const PERIODS: usize = 3;
 
 /// A slot, as shown.
 #[derive(Debug, Serialize)]
@@ -45,9 +41,6 @@ struct Line {
     paused_by: Option<String>,
     pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
-    /// The newest periods of `vvm once`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    periods: Vec<Shown>,
 }
 
 /// A step-down request, as shown.
@@ -114,12 +107,6 @@ async fn look(inspector: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Li
         let age_ms = shown.map(millis).or(line.age_ms);
         lines.push(Line { age_ms, by_server_clock: shown.is_some(), ..line });
     }
-    if let (Some(first), Some((_, slot))) = (lines.first_mut(), seen.first()) {
-        let mut periods =
-            once::shown(inspector, slot.entry().map(|entry| entry.epoch)).await.map_err(once::refused)?;
-        let older = periods.len().saturating_sub(PERIODS);
-        first.periods = periods.split_off(older);
-    }
     Ok((lines, requests))
 }
 
@@ -165,7 +152,6 @@ impl Line {
             paused_by: requests.pause.as_ref().map(|pause| pause.author().to_owned()),
             pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
             stepping_down: step_down.and_then(Stepping::of),
-            periods: Vec::new(),
         }
     }
 
@@ -230,13 +216,7 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
     if lines.iter().any(|line| line.by_server_clock) {
         say!("AGE is by the clock of the storage's server");
     }
-    match lines.first() {
-        Some(Line { periods, .. }) if !periods.is_empty() => {
-            writeln!(out)?;
-            once::write_table(&mut out, periods)
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Show which process leads each slot.

@@ -1,7 +1,7 @@
 //! [`HostStorage`]: the one layer between a host's campaigns and the storage.
 //!
-//! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to
-//! [`StorageHealth`] and to the host's status. A release wakes the other candidates of this machine.
+//! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to the host's status. A
+//! release wakes the other candidates of this machine.
 
 use crate::{
     left_behind::{LeftBehind, OnClaim},
@@ -11,7 +11,7 @@ use crate::{
 use async_trait::async_trait;
 use ielections::{
     Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Standing,
-    Swap, Terms, Ttl, TtlStorage, Vacant, Version, WriteError,
+    Swap, Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc, time::Duration};
@@ -33,10 +33,12 @@ pub(crate) struct HostStorage {
     expiry: RequestExpiry,
     clock: Arc<dyn Clock>,
     pub(crate) gate: ClaimGate,
-    health: StorageHealth,
+    status: Arc<HostStatus>,
+    /// Cancelled when the host is to end.
+    stop: CancellationToken,
     pub(crate) wakeups: LocalWakeups,
-    /// Hints of the storage before this moment wait in it.
-    next_hint_at: Mutex<Instant>,
+    /// Wake-ups and hints before this moment wait in their queues.
+    next_look_at: Mutex<Instant>,
     on_claim: Option<OnClaim>,
     /// The incarnation that `on_claim` heard last, if its record may stand.
     reported: Mutex<Option<Incarnation>>,
@@ -58,9 +60,10 @@ impl HostStorage {
             expiry: RequestExpiry::default(),
             gate: ClaimGate::new(candidate.holder.clone(), Arc::clone(&clock)),
             clock,
-            health: StorageHealth::new(status, stop),
+            status,
+            stop,
             wakeups,
-            next_hint_at: Mutex::new(Instant::ORIGIN),
+            next_look_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
             reported: Mutex::new(None),
         }
@@ -71,22 +74,19 @@ impl HostStorage {
     }
 
     /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
-    /// of each every [`Terms::HINT_GAP`]. Nothing depends on either
-    /// ([`SysVvmHints`](vvm_storage::SysVvmHints)).
+    /// every [`Terms::HINT_GAP`]. Nothing depends on either ([`SysVvmHints`](vvm_storage::SysVvmHints)).
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
-        let next_at = *self.next_hint_at.lock();
-        let hinted = async {
-            self.clock.sleep_until(next_at).await;
-            self.storage.hinted(&self.cluster).await;
-        };
+        let next_at = *self.next_look_at.lock();
+        self.clock.sleep_until(next_at).await;
         tokio::select! {
             biased;
             () = self.wakeups.woken() => {}
-            () = hinted => *self.next_hint_at.lock() = self.clock.now().after(Terms::HINT_GAP),
+            () = self.storage.hinted(&self.cluster) => {}
         }
+        *self.next_look_at.lock() = self.clock.now().after(Terms::HINT_GAP);
     }
 
     /// Returns the operators' requests, as they change.
@@ -102,7 +102,8 @@ impl HostStorage {
     /// # Cancel safety
     /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
-        self.health.counts(Call::Read);
+        // Not watched: failures of a leader's looks show in the renewals.
+        self.status.telemetry.calls(Call::Read).inc();
         let requests = self.storage.peek_requests(&self.cluster).await?;
         Ok(self.note_requests(requests))
     }
@@ -110,13 +111,33 @@ impl HostStorage {
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
     fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
         let expired = self.expiry.take_expired(&mut requests, self.clock.now());
-        self.health.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
+        self.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
             *seen = requests.clone();
             changed
         });
         (requests, expired)
+    }
+
+    /// Waits for `answer`, and records it in the status.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped counts as unanswered, unless the host is to end.
+    async fn watch<T, E: Failure>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.status.telemetry.calls(call).inc();
+        let mut unanswered = Unanswered(Some((self, call)));
+        let outcome = answer.await;
+        unanswered.0 = None;
+        match &outcome {
+            Ok(_) => self.status.storage_answered(call),
+            Err(error) => self.status.storage_failed(call, error.word(), error),
+        }
+        outcome
     }
 
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
@@ -168,11 +189,10 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, vacant.last_epoch)?;
         self.claims(key, entry);
-        let claim =
-            self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
+        let claim = self.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
             self.report_gone(entry.incarnation());
-            self.health.status.saw(key, found);
+            self.status.saw(key, found);
         }
         Ok(claim)
     }
@@ -185,14 +205,14 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, Some(observed.epoch))?;
         self.claims(key, entry);
-        let claim = self.health.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
+        let claim = self.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
         match &claim {
             Claim::Claimed => {
-                self.health.status.telemetry.take_overs.inc();
+                self.status.telemetry.take_overs.inc();
             }
             Claim::Refused(found) => {
                 self.report_gone(entry.incarnation());
-                self.health.status.saw(key, found);
+                self.status.saw(key, found);
             }
         }
         Ok(claim)
@@ -204,11 +224,11 @@ impl TtlStorage<ElectionKey> for HostStorage {
         held: &Entry,
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
-        let sent_at = self.health.renewal_is_sent(entry.version);
-        let swap = self.health.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
+        let sent_at = self.clock.now();
+        let swap = self.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
         match &swap {
-            Swap::Swapped => self.health.renewed(sent_at),
-            Swap::Mismatch(found) => self.health.found(key, found),
+            Swap::Swapped => self.status.renewed(sent_at),
+            Swap::Mismatch(found) => self.status.saw(key, found),
         }
         Ok(swap)
     }
@@ -220,7 +240,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
-        let deleted = self.health.watch(Call::Write, deleted).await?;
+        let deleted = self.watch(Call::Write, deleted).await?;
         self.report_gone(incarnation);
         if matches!(deleted, Delete::Deleted) {
             self.wakeups.wake();
@@ -229,16 +249,16 @@ impl TtlStorage<ElectionKey> for HostStorage {
     }
 
     async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        let found = self.health.watch(Call::Read, self.storage.get(key)).await?;
-        self.health.found(key, &found);
+        let found = self.watch(Call::Read, self.storage.get(key)).await?;
+        self.status.saw(key, &found);
         Ok(found)
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
         let scan = self.storage.scan_with_requests(&self.cluster, keys);
-        let (slots, requests) = self.health.watch(Call::Read, scan).await?;
+        let (slots, requests) = self.watch(Call::Read, scan).await?;
         self.note_requests(requests);
-        keys.iter().zip(&slots).for_each(|(key, found)| self.health.status.saw(key, found));
+        keys.iter().zip(&slots).for_each(|(key, found)| self.status.saw(key, found));
         Ok(slots)
     }
 
@@ -249,7 +269,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
             requests = read;
             outcome
         };
-        let outcome = self.health.watch(Call::Read, both).await;
+        let outcome = self.watch(Call::Read, both).await;
         match requests {
             Some(requests) => drop(self.note_requests(requests)),
             // Without the requests a pause would be missed, so no slot may be claimed by this scan.
@@ -257,7 +277,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         }
         for (key, found) in keys.iter().zip(&*seen) {
             if let Some(found) = found {
-                self.health.status.saw(key, found);
+                self.status.saw(key, found);
             }
         }
         outcome
@@ -349,127 +369,13 @@ impl ClaimGate {
     }
 }
 
-/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
-const FAILURES_IN_A_ROW: u32 = 2;
-
-/// Logs once when the storage begins to fail and once when it works again, and records every answer in the
-/// host's status. A candidate that waits for ever would otherwise not report a full disk or a server that is
-/// down.
-struct StorageHealth {
-    status: Arc<HostStatus>,
-    /// Cancelled when the host is to end.
-    stop: CancellationToken,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    reads_failed: u32,
-    writes_failed: u32,
-    is_logged: bool,
-    /// The last renewal whose outcome is unknown, and when it was sent.
-    unknown: Option<(Version, Instant)>,
-}
-
-impl StorageHealth {
-    fn new(status: Arc<HostStatus>, stop: CancellationToken) -> Self {
-        Self { status, stop, seen: Mutex::default() }
-    }
-
-    /// Waits for `answer` and records it.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped counts as unanswered, unless the host is to end.
-    async fn watch<T, E: Failure>(
-        &self,
-        call: Call,
-        answer: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        self.counts(call);
-        let mut unanswered = Unanswered(Some((self, call)));
-        let outcome = answer.await;
-        unanswered.0 = None;
-        match &outcome {
-            Ok(_) => self.worked(call),
-            Err(error) => self.failed(call, error.word(), error),
-        }
-        outcome
-    }
-
-    /// Counts a call, which need not be watched: that of a leader for requests, whose failures show in the
-    /// renewals.
-    fn counts(&self, call: Call) {
-        self.status.telemetry.calls(call).inc();
-    }
-
-    /// Records what a slot contains, by a read that may show a renewal whose answer was lost.
-    fn found(&self, key: &ElectionKey, found: &Slot) {
-        let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
-        let confirmed = self.seen.lock().unknown.take_if(|(version, _)| shown(*version));
-        if let Some((_, sent_at)) = confirmed {
-            self.status.renewed(sent_at);
-        }
-        self.status.saw(key, found);
-    }
-
-    /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
-    fn renewal_is_sent(&self, version: Version) -> Instant {
-        let sent_at = self.status.clock.now();
-        self.seen.lock().unknown = Some((version, sent_at));
-        sent_at
-    }
-
-    /// Records that the renewal sent at `sent_at` is confirmed.
-    fn renewed(&self, sent_at: Instant) {
-        self.seen.lock().unknown = None;
-        self.status.renewed(sent_at);
-    }
-
-    fn worked(&self, call: Call) {
-        self.status.storage_answered(call);
-        let mut seen = self.seen.lock();
-        *seen.failed(call) = 0;
-        let works = seen.reads_failed < FAILURES_IN_A_ROW && seen.writes_failed < FAILURES_IN_A_ROW;
-        if seen.is_logged && works {
-            seen.is_logged = false;
-            let name = &self.status.candidate.name;
-            let event = "storage_works_again";
-            tracing::info!(target: "vvm", event, name, "{name}: the storage works again");
-        }
-    }
-
-    fn failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
-        self.status.storage_failed(call, failure, error);
-        let mut seen = self.seen.lock();
-        let in_a_row = seen.failed(call);
-        *in_a_row = in_a_row.saturating_add(1);
-        if *in_a_row >= FAILURES_IN_A_ROW && !seen.is_logged {
-            seen.is_logged = true;
-            let (name, call) = (&self.status.candidate.name, call.word());
-            tracing::warn!(
-                target: "vvm", event = "storage_trouble", name, call, failure, reason = %error,
-                "{name}: trouble with the storage: {error}; trying again"
-            );
-        }
-    }
-}
-
-impl Seen {
-    fn failed(&mut self, call: Call) -> &mut u32 {
-        match call {
-            Call::Read => &mut self.reads_failed,
-            Call::Write => &mut self.writes_failed,
-        }
-    }
-}
-
 /// Records a failure when it is dropped: a call is dropped unanswered when its time is over.
-struct Unanswered<'call>(Option<(&'call StorageHealth, Call)>);
+struct Unanswered<'call>(Option<(&'call HostStorage, Call)>);
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some((health, call)) = self.0.filter(|(health, _)| !health.stop.is_cancelled()) {
-            health.failed(call, NO_ANSWER, &"it does not answer");
+        if let Some((storage, call)) = self.0.filter(|(storage, _)| !storage.stop.is_cancelled()) {
+            storage.status.storage_failed(call, NO_ANSWER, &"it does not answer");
         }
     }
 }

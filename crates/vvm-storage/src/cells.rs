@@ -31,9 +31,8 @@ use ielections::{
 use placeholder::{Deleted, Placeholders};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
-use vvm_clock::Clock;
 
 /// Elections and documents on a [`CellStorage`].
 ///
@@ -103,15 +102,15 @@ struct TooLarge {
 }
 
 impl<C: CellStorage> Cells<C> {
-    /// Elections on `storage`. `clock` measures how long a placeholder was observed.
-    pub fn new(storage: C, clock: Arc<dyn Clock>) -> Self {
-        Self::on(storage, Placeholders::new(clock, true))
+    /// Elections on `storage`.
+    pub fn new(storage: C) -> Self {
+        Self::on(storage, Placeholders::new(true))
     }
 
     /// As [`new`](Self::new), for a process that only looks: it writes no placeholder, and shows one where a
     /// candidate would write it.
-    pub fn to_look(storage: C, clock: Arc<dyn Clock>) -> Self {
-        Self::on(storage, Placeholders::new(clock, false))
+    pub fn to_look(storage: C) -> Self {
+        Self::on(storage, Placeholders::new(false))
     }
 
     fn on(storage: C, placeholders: Placeholders) -> Self {
@@ -245,10 +244,6 @@ impl<C: CellStorage> Cells<C> {
         }
         self.history.note(at, None, &content)?;
         self.note_look(at, &content, &tag);
-        let content = match content.origin {
-            Origin::Placeholder => self.shorten(at, content, tag).await,
-            _ => content,
-        };
         Ok(content.slot)
     }
 
@@ -306,10 +301,6 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             max_value_bytes: 1 << 10,
             scan_batch: READS,
         }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        self.storage.shared_between_processes()
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {

@@ -6,8 +6,6 @@
 //! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the folders is what drivers share.
 
 pub(crate) mod address;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod clocks;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 mod connections;
 #[cfg(feature = "dynamodb")]
@@ -28,7 +26,7 @@ pub mod objects;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(test)]
-#[cfg(any(feature = "dynamodb", feature = "object-store"))]
+#[cfg(any(feature = "dynamodb", feature = "kubernetes", feature = "object-store"))]
 mod scripted;
 #[cfg(feature = "scylla")]
 pub mod scylla;

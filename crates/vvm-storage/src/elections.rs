@@ -41,11 +41,6 @@ impl ElectionsTtlStorage {
         Self { sysvvm, limits }
     }
 
-    /// Whether other processes can share the storage.
-    pub fn shared_between_processes(&self) -> bool {
-        self.sysvvm.shared_between_processes()
-    }
-
     /// Returns where the storage is and whether opening it created it, if the driver knows.
     pub fn opened(&self) -> Option<Opened> {
         self.sysvvm.opened()

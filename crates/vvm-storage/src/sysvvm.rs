@@ -64,9 +64,6 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
     fn limits(&self) -> Limits;
 
-    /// Whether processes other than this one can share the storage.
-    fn shared_between_processes(&self) -> bool;
-
     /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it
     /// is answered. [`decide`](crate::decide) says what each step means.
     ///

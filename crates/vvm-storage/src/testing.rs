@@ -82,10 +82,6 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.limits()
     }
 
-    fn shared_between_processes(&self) -> bool {
-        self.0.beneath().shared_between_processes()
-    }
-
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
         self.0.commit(at, step).await
     }
@@ -145,8 +141,6 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
 /// What happens to a renewal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It is applied, and its answer is lost.
-    LostAnswer,
     /// It is not applied, and never answered.
     Hang,
     /// It is refused: the disk is full.
@@ -200,10 +194,6 @@ impl Layer for FaultyStorage {
         let fault = lock(&self.next).take();
         match fault {
             None => self.storage.commit(at, step).await,
-            Some(Fault::LostAnswer) => {
-                self.storage.commit(at, step).await?;
-                Err(WriteError::Unknown("the answer is lost".into()))
-            }
             Some(Fault::Hang) => pending().await,
             Some(Fault::Refused) => Err(WriteError::NotApplied("the disk is full".into())),
         }

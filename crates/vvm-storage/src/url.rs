@@ -114,11 +114,7 @@ impl Place<'_> {
 
     #[cfg(feature = "sqlite")]
     fn options(&self) -> crate::sqlite::OpenOptions {
-        let mut options = crate::sqlite::OpenOptions::new();
-        if self.allows_overlay {
-            options = options.allow_overlay();
-        }
-        if self.for_group { options.for_group() } else { options }
+        crate::sqlite::OpenOptions { allow_overlay: self.allows_overlay, for_group: self.for_group }
     }
 }
 
@@ -130,7 +126,7 @@ impl Place<'_> {
 /// # Cancel safety
 /// Dropped, it leaves nothing open.
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    #[cfg(not(any(feature = "kubernetes", feature = "mem", feature = "object-store")))]
+    #[cfg(not(any(feature = "mem", feature = "object-store")))]
     drop(clock);
     let place = parse(url)?;
     match place.scheme.feature {
@@ -151,22 +147,20 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         #[cfg(feature = "kubernetes")]
         "kubernetes" => {
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
-            Ok(Arc::new(crate::cells::Cells::new(leases, clock)))
+            Ok(Arc::new(crate::cells::Cells::new(leases)))
         }
         #[cfg(feature = "dynamodb")]
         "dynamodb" => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open(url, Arc::clone(&clock)).await?;
-            Ok(Arc::new(crate::cells::Cells::new(cells, clock)))
+            let cells = crate::objects::ObjectCells::open(url, clock).await?;
+            Ok(Arc::new(crate::cells::Cells::new(cells)))
         }
         _ => Err(place.not_in_this_build()),
     }
 }
 
-/// Opens the storage as [`open`] does; read-only if this user may not write the database. Then every write
-/// fails with `Fatal`. An SQLite file can be opened read-only while a candidate has it open. The other
-/// databases check rights when they are written.
+/// Opens the storage as [`open`] does, for a process that only looks: it writes nothing where a candidate would.
 ///
 /// # Errors
 /// As [`open`].
@@ -176,20 +170,15 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => {
-            let (path, options) = (place.path.as_ref(), place.options());
-            Ok(Arc::new(crate::sqlite::SqliteStorage::open_to_look(path, options).await?))
-        }
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open_to_look(url, Arc::clone(&clock)).await?;
-            Ok(Arc::new(crate::cells::Cells::to_look(cells, clock)))
+            let cells = crate::objects::ObjectCells::open_to_look(url, clock).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(cells)))
         }
         #[cfg(feature = "kubernetes")]
         "kubernetes" => {
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
-            Ok(Arc::new(crate::cells::Cells::to_look(leases, clock)))
+            Ok(Arc::new(crate::cells::Cells::to_look(leases)))
         }
         _ => open(url, clock).await,
     }
@@ -233,8 +222,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Whether other processes can share the storage that `url` names. Unlike
-/// [`SysVvmStorage::shared_between_processes`] it needs neither an open storage nor the driver.
+/// Whether other processes can share the storage that `url` names. Needs neither an open storage nor the driver.
 ///
 /// # Errors
 /// If the URL is malformed.
@@ -300,9 +288,11 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
 pub fn has_password(url: &str) -> bool {
     match parse(url) {
         #[cfg(feature = "postgres")]
-        Ok(place) if place.scheme.feature == "postgres" => crate::postgres::has_password(url),
+        Ok(place) if place.scheme.feature == "postgres" => {
+            crate::postgres::PostgresStorage::has_password(url)
+        }
         #[cfg(feature = "mysql")]
-        Ok(place) if place.scheme.feature == "mysql" => crate::mysql::has_password(url),
+        Ok(place) if place.scheme.feature == "mysql" => crate::mysql::MySqlStorage::has_password(url),
         _ => false,
     }
 }

@@ -1,5 +1,4 @@
-//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of a running and of a
-//! waiting instance.
+//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of one.
 //!
 //! Each round is a process of its own, as in `held`.
 
@@ -14,7 +13,7 @@ use ielections::{DocumentId, DocumentWrite, OnlyIf, Standing, TokioSpawn, Ttl, d
 use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
 use serde::{Deserialize, Serialize};
 use std::{
-    num::{NonZeroU32, NonZeroUsize},
+    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -29,36 +28,25 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Round {
     #[arg(long)]
     instances: NonZeroU32,
-    /// How many may run at once; all if not given.
-    #[arg(long)]
-    at_once: Option<NonZeroUsize>,
 }
 
 /// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
-    /// If so many may run at once.
-    all_run: Option<Duration>,
+    all_run: Duration,
     bytes: u64,
 }
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (rounds, number): (u32, u32) = if quick { (1, 10_000) } else { (3, 100_000) };
-    let find = |options: &[&str]| {
-        let all = ["--instances".to_owned(), number.to_string()].into_iter();
-        let arguments: Vec<String> = all.chain(options.iter().map(ToString::to_string)).collect();
-        (0..rounds).map(|_| in_own_process("step-up-round", &arguments)).collect::<Result<Vec<Found>, _>>()
-    };
-    let (running, waiting) = (find(&[])?, find(&["--at-once", "1"])?);
-    let all_run = running.iter().filter_map(|found| Some(found.all_run?.as_secs_f64())).collect();
-    let bytes = |what: &str, found: &[Found]| {
-        let each = |found: &Found| found.bytes as f64 / f64::from(number);
-        Figure::new(format!("memory of an instance {what}"), Unit::Bytes, found.iter().map(each).collect())
-    };
+    let arguments = ["--instances".to_owned(), number.to_string()];
+    let found = (0..rounds).map(|_| in_own_process("step-up-round", &arguments));
+    let found = found.collect::<Result<Vec<Found>, _>>()?;
+    let all_run = found.iter().map(|found| found.all_run.as_secs_f64()).collect();
+    let bytes = found.iter().map(|found| found.bytes as f64 / f64::from(number)).collect();
     Ok(vec![
         Figure::new(format!("step-up with {number} instances on mem: all run"), Unit::Seconds, all_run),
-        bytes("at work, its task included", &running),
-        bytes("that waits for its turn", &waiting),
+        Figure::new("memory of an instance at work, its task included".to_owned(), Unit::Bytes, bytes),
     ])
 }
 
@@ -76,7 +64,7 @@ impl Round {
             self.write_documents(before.standing()).await?;
             before.release().await;
 
-            let jobs = Jobs { at_once: self.at_once, running: Arc::default() };
+            let jobs = Jobs { running: Arc::default() };
             let mut builder = RegistryBuilder::new(RegistryConfig {
                 clock: Arc::clone(&setup.clock),
                 spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
@@ -94,11 +82,8 @@ impl Round {
                 if found != self.instances.get() as usize {
                     return Err(format!("{found} of {} documents became instances", self.instances).into());
                 }
-                let mut all_run = None;
-                if self.at_once.is_none() {
-                    running.reach(self.instances.get()).await;
-                    all_run = Some(setup.clock.now().since(began));
-                }
+                running.reach(self.instances.get()).await;
+                let all_run = setup.clock.now().since(began);
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
                 Ok::<_, Failure>(Found { all_run, bytes })
             };
@@ -133,7 +118,6 @@ impl Round {
 
 /// Jobs that run until their term ends.
 struct Jobs {
-    at_once: Option<NonZeroUsize>,
     running: Arc<Running>,
 }
 
@@ -170,10 +154,6 @@ impl Service for Jobs {
     type Task = Job;
 
     const NAME: &'static str = "jobs";
-
-    fn concurrency(&self) -> Option<NonZeroUsize> {
-        self.at_once
-    }
 
     fn build(&self, _: &u32, _: &Progress) -> Result<Job, BoxError> {
         Ok(Job(Arc::clone(&self.running)))

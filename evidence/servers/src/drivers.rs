@@ -47,9 +47,6 @@ pub(crate) enum Driver {
     S3,
 }
 
-/// The tests on a cluster without passwords.
-const OPEN: &[&str] = &["scylla", "scylla_clocks"];
-
 // The variables with the places of servers that run already.
 
 const SCYLLA: &str = "VVM_TEST_SCYLLA";
@@ -129,7 +126,7 @@ impl Driver {
     /// run there.
     fn named(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
         match self {
-            Self::Scylla => (SCYLLA, OPEN, &[], "passwords and TLS, on a cluster of our own alone"),
+            Self::Scylla => (SCYLLA, &["scylla"], &[], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
                 let modules = &["suites", "handles", "hints"];
                 (POSTGRES, &["postgres"], modules, "TLS and fail-over, on servers of our own alone")
@@ -191,20 +188,18 @@ fn on_dynamodb(all_cases: bool) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
 }
 
-/// Runs all cases for a cluster: on an open one, on a minority of its nodes, and on one that requires a
-/// certificate and a password.
+/// Runs all cases for a cluster: on an open one, and on one that requires a certificate and a password.
 fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
     let mut open = cluster.start(&target()).map_err(&way_out)?;
     if !cluster.ahead().is_zero() {
-        // The other suites need answers in time, of which a node with such a clock loses some.
-        let ahead = cluster.ahead().as_secs().to_string();
-        let environment = [(SCYLLA, &*open.contact_points()), ("VVM_TEST_SCYLLA_AHEAD", &*ahead)];
-        let cases = suites(&["scylla_clocks"], &[], &environment)?;
-        let place = format!("Apache Cassandra 5.0.5, {cluster}: fail-over alone");
+        // Only these would be early by a clock of a server.
+        let elections = &["suites::elections"];
+        let cases = suites(&["scylla"], elections, &[(SCYLLA, &open.contact_points())])?;
+        let place = format!("Apache Cassandra 5.0.5, {cluster}: elections alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = suites(OPEN, &[], &[(SCYLLA, &open.contact_points())])?;
+    let cases = suites(&["scylla"], &[], &[(SCYLLA, &open.contact_points())])?;
     let end_to_end = match open.nodes() {
         // On one node only: three on two cores delay each other.
         [_] => {
@@ -214,16 +209,6 @@ fn on_cassandra(cluster: &Plan, all_cases: bool) -> Result<Outcome, String> {
         _ => None,
     };
     let place = format!("Apache Cassandra 5.0.5, {cluster}");
-    let cases = match open.nodes() {
-        [first, others @ ..] if others.len() > 1 => {
-            for node in others {
-                node.kill().map_err(|cause| format!("a node can't be killed: {cause}"))?;
-            }
-            let first = first.address().to_string();
-            cases + suites(&["scylla_minority"], &[], &[(SCYLLA, &first)])?
-        }
-        _ => cases,
-    };
     drop(open);
     let locked = Plan::of(1).locked().start(&target()).map_err(way_out)?;
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();

@@ -19,8 +19,8 @@ struct CommandLine {
     /// The number of nodes of a cluster that is started: one, or three that replicate.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// How many seconds the last node's clock is ahead of the others. Then only fail-over is tried. Needs
-    /// Debian's package `faketime`.
+    /// How many seconds the last node's clock is ahead of the others. Then only the suite of elections runs.
+    /// Needs Debian's package `faketime`.
     #[arg(long, default_value = "0")]
     ahead: u32,
     /// All end-to-end cases on servers, too, not only those that the storage can change.

@@ -197,10 +197,6 @@ impl SysVvmStorage for RemoteStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
         let key = key(&at);
         let write = match step {

@@ -72,10 +72,6 @@ impl CellStorage for FilesStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         let key = key.clone();
         let content = self.locked(move |files| files.content(&key)).await;

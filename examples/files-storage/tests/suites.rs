@@ -10,7 +10,6 @@ use ielections::{
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tempfile::TempDir;
-use vvm_clock::SystemClock;
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, cells::Cells};
 
 /// A folder of its own.
@@ -22,8 +21,7 @@ impl StorageUnderTest for Files {
 
     async fn open(&self) -> Arc<dyn TtlStorage<ElectionKey>> {
         let files = FilesStorage::open(&self.0.path().join("cells")).unwrap();
-        let cells = Cells::new(files, Arc::new(SystemClock::start().unwrap()));
-        Arc::new(ElectionsTtlStorage::new(Arc::new(cells)))
+        Arc::new(ElectionsTtlStorage::new(Arc::new(Cells::new(files))))
     }
 
     fn key(&self, name: &[u8]) -> ElectionKey {

@@ -1,21 +1,9 @@
-//! [`Health`]: runs the checks of `--check`, and counts failures.
+//! Runs the checks of `--check`, and counts failures.
 
-use super::args::WorkArgs;
-use std::{fmt, io, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Span};
+use super::command::CommandRunner;
+use std::{fmt, io, time::Duration};
+use vvm_clock::Span;
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
-use vvm_host::status::HostStatus;
-
-/// The checks of a command.
-#[derive(Debug)]
-pub(super) struct Health {
-    /// For `sh -c`.
-    check: String,
-    interval: Duration,
-    timeout: Duration,
-    failures: u32,
-    clock: Arc<dyn Clock>,
-}
 
 /// A check has failed too often in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,32 +33,26 @@ impl fmt::Display for Unhealthy {
     }
 }
 
-impl Health {
-    /// Returns the checks that the options ask for, if any.
-    pub(super) fn of(work: &WorkArgs, clock: &Arc<dyn Clock>) -> Option<Self> {
-        let check = work.check.clone()?;
-        let (interval, timeout, failures) =
-            (work.check_interval, work.check_timeout, work.check_failures.get());
-        Some(Self { check, interval, timeout, failures, clock: Arc::clone(clock) })
-    }
-
-    /// Waits until too many checks in a row have failed. The first check begins an interval after the call,
+impl CommandRunner {
+    /// Waits until too many runs of `check` in a row have failed. The first one begins an interval after the call,
     /// because a command needs time before it can answer.
     ///
     /// # Cancel safety
     /// May be dropped at any time; the next call counts from zero.
-    pub(super) async fn fails(&self, helpers: &Helpers, status: &HostStatus) -> Unhealthy {
+    pub(super) async fn fails_checks(&self, check: &str, helpers: &Helpers) -> Unhealthy {
+        let work = &self.args.work;
+        let failures = work.check_failures.get();
         let mut in_a_row = 0;
         loop {
-            self.clock.sleep(self.interval).await;
+            self.clock.sleep(work.check_interval).await;
             let looked = self.look(helpers).await;
             match looked {
                 Ok(()) => in_a_row = 0,
                 Err(last) => {
-                    status.check_failed();
+                    self.status.check_failed();
                     in_a_row += 1;
-                    if in_a_row >= self.failures {
-                        return Unhealthy { check: self.check.clone(), failures: self.failures, last };
+                    if in_a_row >= failures {
+                        return Unhealthy { check: check.to_owned(), failures, last };
                     }
                 }
             }
@@ -78,11 +60,12 @@ impl Health {
     }
 
     async fn look(&self, helpers: &Helpers) -> Result<(), Failure> {
-        let limit = self.clock.now().after(self.timeout);
+        let timeout = self.args.work.check_timeout;
+        let limit = self.clock.now().after(timeout);
         match helpers.run(Helper::Check, &self.clock, limit).await {
             Ok(Ended::Exited(0)) => Ok(()),
             Ok(ended) => Err(Failure::Ended(ended)),
-            Err(HelperError::TooLong) => Err(Failure::TimedOut(self.timeout)),
+            Err(HelperError::TooLong) => Err(Failure::TimedOut(timeout)),
             Err(HelperError::System(cause)) => Err(Failure::System(cause)),
         }
     }

@@ -48,19 +48,13 @@ impl Campaigns {
                 self.status.is_unready();
                 tokio::select! {
                     biased;
-                    () = self.stop.cancelled() => {
-                        after(&Ended::Stopped);
-                        return Ended::Stopped;
-                    }
+                    () = self.stop.cancelled() => break,
                     () = self.condition.becomes(true) => {}
                 }
             }
             let next = match self.campaign(storage, services()).await {
                 None if !self.stop.is_cancelled() => continue,
-                None => {
-                    after(&Ended::Stopped);
-                    return Ended::Stopped;
-                }
+                None => break,
                 Some(ended) => match after(&ended) {
                     Next::CampaignAfter(pause) if pause.is_zero() => Box::pin(ready(())),
                     Next::CampaignAfter(pause) => self.env.clock.sleep(pause),
@@ -70,13 +64,12 @@ impl Campaigns {
             };
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
-                    after(&Ended::Stopped);
-                    return Ended::Stopped;
-                }
+                () = self.stop.cancelled() => break,
                 () = next => {}
             }
         }
+        after(&Ended::Stopped);
+        Ended::Stopped
     }
 
     /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an

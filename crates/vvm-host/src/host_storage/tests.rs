@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    LocalDir,
     requests::{Demand, may_work},
     status::tests::{host_storage, in_steps, key, record, status},
 };
@@ -128,7 +129,7 @@ async fn look_at_slots_and_requests_is_one_call() {
     let scene = Scene::of("a").await;
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
-    let reads = || scene.host.health.status.telemetry.calls(Call::Read).get();
+    let reads = || scene.host.status.telemetry.calls(Call::Read).get();
     let before = reads();
     scene.host.scan_some(&[key()], &mut [None]).await.unwrap();
     assert_eq!(scene.host.requests().borrow().pause.as_ref(), Some(&pause));
@@ -214,4 +215,21 @@ async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
     ];
     let expected = expected.map(|(claim, stored)| (claim.map(|claim| claim.epoch), Some(stored.epoch)));
     assert_eq!(*reports.lock(), expected);
+}
+
+#[tokio::test]
+async fn wake_ups_cause_one_look_in_a_gap_and_none_is_lost() {
+    let Scene { clock, host, .. } = Scene::of("a").await;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = LocalDir::At(folder.path().join("local"));
+    let join = || LocalWakeups::join(&dir, "payroll").unwrap();
+    let (host, other) = (HostStorage { wakeups: join(), ..host }, join());
+    (0..100).for_each(|_| other.wake());
+    host.woken().await;
+    other.wake();
+    assert!(host.woken().now_or_never().is_none());
+    clock.advance(Terms::HINT_GAP);
+    host.woken().await;
+    clock.advance(Terms::HINT_GAP);
+    assert!(host.woken().now_or_never().is_none());
 }

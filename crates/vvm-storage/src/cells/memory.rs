@@ -7,16 +7,15 @@ use super::{
     placeholder::{LongestTtl, Placeholders, lock},
 };
 use crate::key::Partition;
-use ielections::{Entropy, Version};
+use ielections::Entropy;
 use std::{collections::HashMap, hash, sync::Arc};
-use vvm_clock::{Clock, Instant, WallClock};
+use vvm_clock::WallClock;
 
 /// What a handle knows. A new process knows nothing.
 #[derive(Clone, Default, Debug)]
 pub struct Memory {
     known: Vec<(Partition, Known)>,
     ttls: Vec<(Partition, LongestTtl)>,
-    observed: Vec<(Partition, (Version, Instant))>,
     marks: Vec<(Partition, Mark)>,
     unfit: Option<Unfit>,
 }
@@ -31,19 +30,12 @@ impl hash::Hash for Memory {
 impl<C: CellStorage> Cells<C> {
     /// A handle that knows what another one knew. Incarnations and epochs of placeholders are made of `entropy` and
     /// `wall`.
-    pub fn with(
-        storage: C,
-        memory: &Memory,
-        clock: Arc<dyn Clock>,
-        entropy: Arc<dyn Entropy>,
-        wall: Arc<dyn WallClock>,
-    ) -> Self {
-        let mut placeholders = Placeholders::new(clock, true);
+    pub fn with(storage: C, memory: &Memory, entropy: Arc<dyn Entropy>, wall: Arc<dyn WallClock>) -> Self {
+        let mut placeholders = Placeholders::new(true);
         (placeholders.entropy, placeholders.wall) = (entropy, wall);
         let handle =
             Self { storage, known: map(&memory.known).into(), placeholders, history: History::default() };
         *lock(&handle.placeholders.ttls) = map(&memory.ttls);
-        *lock(&handle.placeholders.observed) = map(&memory.observed);
         *lock(&handle.history.marks) = map(&memory.marks);
         if let Some(unfit) = &memory.unfit {
             handle.history.unfit.get_or_init(|| unfit.clone());
@@ -56,7 +48,6 @@ impl<C: CellStorage> Cells<C> {
         Memory {
             known: list(&self.known()),
             ttls: list(&lock(&self.placeholders.ttls)),
-            observed: list(&lock(&self.placeholders.observed)),
             marks: list(&lock(&self.history.marks)),
             unfit: self.history.unfit.get().cloned(),
         }

@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
+use vvm_clock::{SystemWallClock, WallClock};
 
 /// The holder of a placeholder. Nothing leads under this name.
 const DELETED: &str = "none: the record was deleted, and its leader may still work";
@@ -25,21 +25,14 @@ const DELETED: &str = "none: the record was deleted, and its leader may still wo
 /// Of the placeholder that is shown by a handle that may write none: the same in each look.
 const UNWRITTEN: Incarnation = Incarnation::from_bytes([0; 16]);
 
-/// A placeholder is shortened when it was observed for its TTL divided by this number: a candidate that
-/// restarts more often leaves that much progress behind.
-const STEPS: u32 = 8;
-
 /// What one handle knows of TTLs, and of placeholders.
 #[derive(Debug)]
 pub(super) struct Placeholders {
-    pub(super) clock: Arc<dyn Clock>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) wall: Arc<dyn WallClock>,
     /// Whether this handle writes placeholders: one that is to look never does.
     writes: bool,
     pub(super) ttls: Mutex<HashMap<Partition, LongestTtl>>,
-    /// When this handle saw the present version of a placeholder first.
-    pub(super) observed: Mutex<HashMap<Partition, (Version, Instant)>>,
 }
 
 /// The longest TTL of the records of a name. It only grows.
@@ -64,10 +57,9 @@ pub(super) struct Deleted {
 }
 
 impl Placeholders {
-    pub(super) fn new(clock: Arc<dyn Clock>, writes: bool) -> Self {
-        let (ttls, observed) = (Mutex::default(), Mutex::default());
+    pub(super) fn new(writes: bool) -> Self {
         let (entropy, wall) = (Arc::new(OsEntropy::default()), Arc::new(SystemWallClock));
-        Self { clock, entropy, wall, writes, ttls, observed }
+        Self { entropy, wall, writes, ttls: Mutex::default() }
     }
 
     /// Notes the TTL of a record that was shown.
@@ -84,18 +76,6 @@ impl Placeholders {
         let longest = ttls.entry(setting.clone()).or_default();
         longest.is_settled = true;
         longest.stored = longest.stored.max(ttl);
-    }
-
-    /// How long this handle has observed this version of a placeholder.
-    fn observed_for(&self, at: &Partition, version: Version) -> Duration {
-        // (I5) After the answer that showed it.
-        let now = self.clock.now();
-        let mut observed = lock(&self.observed);
-        let first = observed.entry(at.clone()).or_insert((version, now));
-        if first.0 != version {
-            *first = (version, now);
-        }
-        now.since(first.1)
     }
 
     /// The longest TTL of a name, if this handle knows that the name was settled.
@@ -174,29 +154,6 @@ impl<C: CellStorage> Cells<C> {
         let mut incarnation = [0; 16];
         self.placeholders.entropy.fill(&mut incarnation);
         known.content.deleted(Incarnation::from_bytes(incarnation), ttl, epoch)
-    }
-
-    /// Shortens a placeholder by the time for which this handle has observed it, if that is long.
-    ///
-    /// (I5) The next version has what is left of the TTL, so all observations together still take the TTL.
-    ///
-    /// # Cancel safety
-    /// As [`standing`](Self::standing): only this version is replaced.
-    pub(super) async fn shorten(&self, at: &Partition, content: SlotCell, tag: Tag) -> SlotCell {
-        let Slot::Held { entry, .. } = &content.slot else { return content };
-        let observed = self.placeholders.observed_for(at, entry.version);
-        if !self.placeholders.writes || observed < entry.ttl.get() / STEPS {
-            return content;
-        }
-        // The rest of an expired one is no TTL.
-        let Ok(ttl) = Ttl::new(entry.ttl.get().saturating_sub(observed)) else { return content };
-        let entry = Entry { ttl, version: entry.version.next(), ..entry.clone() };
-        let shorter = SlotCell { slot: Slot::Held { entry, proven_age: None }, ..content.clone() };
-        match self.replace(at, 0, shorter.clone(), Expected::Tag(tag)).await {
-            Ok(true) => shorter,
-            // It stands, or another candidate was faster: the next look shows it.
-            Ok(false) | Err(_) => content,
-        }
     }
 
     pub(super) async fn setting_cell(&self, at: &Partition) -> Result<Option<(SettingCell, Tag)>, ReadError> {

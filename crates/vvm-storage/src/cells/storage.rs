@@ -18,13 +18,9 @@ pub struct CellLimits {
     /// The longest key, in bytes, before it is encoded. At least
     /// [`Limits::LEAST_KEY_BYTES`](ielections::Limits::LEAST_KEY_BYTES).
     pub max_key_bytes: usize,
-    /// The largest value, in bytes. At least [`CellLimits::LEAST_CELL_BYTES`].
+    /// The largest value, in bytes. At least 64 KiB: room for a record with the longest key and holder, and for one
+    /// small document.
     pub max_cell_bytes: usize,
-}
-
-impl CellLimits {
-    /// Room for a record with the longest key and holder, and for one small document.
-    pub const LEAST_CELL_BYTES: usize = 64 << 10;
 }
 
 /// Names one value of one cell, as the server knows it: an ETag, a resource version, a revision.
@@ -97,9 +93,6 @@ pub enum CellWrite {
 pub trait CellStorage: Debug + Send + Sync + 'static {
     /// Returns what this storage can carry; constant.
     fn limits(&self) -> CellLimits;
-
-    /// Whether processes other than this one can share the storage.
-    fn shared_between_processes(&self) -> bool;
 
     /// Returns the cell as it is now, or `None` if it does not exist; linearizable.
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError>;

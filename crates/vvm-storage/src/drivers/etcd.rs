@@ -181,10 +181,6 @@ impl SysVvmStorage for EtcdStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
     }
@@ -247,7 +243,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     /// Also ends the watches for which no caller waits.

@@ -151,10 +151,6 @@ impl SysVvmStorage for MemStorage {
         }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-
     fn opened(&self) -> Option<Opened> {
         Some(Opened::at("mem:", Provenance::Created))
     }

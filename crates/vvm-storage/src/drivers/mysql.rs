@@ -88,7 +88,6 @@ mod open;
 mod protocol;
 mod rows;
 
-pub(crate) use address::has_password;
 #[cfg(feature = "testing")]
 pub use protocol::decodes;
 
@@ -100,7 +99,8 @@ use super::sql::{
     history::History,
 };
 use crate::opening::OpenError;
-use connections::{MySql, Session};
+use address::MySql;
+use connections::Session;
 use std::time::Duration;
 
 /// A handle on a database: connections of its own.

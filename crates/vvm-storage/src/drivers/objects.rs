@@ -32,19 +32,8 @@
 //! | `min_ttl=2s` | `s3:` accept TTLs from 2 s, for a server nearby; default 5 s |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s, half of it for connecting |
 //!
-//! **Credentials** come from the platform's own chain, as far as the client library knows it. `s3:` access
-//! key, web identity (`AWS_WEB_IDENTITY_TOKEN_FILE`), container, or instance metadata; `~/.aws` is not read.
-//! `gs:` `GOOGLE_SERVICE_ACCOUNT`, `GOOGLE_APPLICATION_CREDENTIALS`, gcloud's file, or instance metadata.
-//! `az:` `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, client secret, federated token, or managed
-//! identity.
-//!
-//! **Permissions.** On S3 `s3:GetObject` and `s3:PutObject` below the prefix, and `s3:ListBucket` on the
-//! bucket: without it S3 answers 403 for an object that does not exist. On Google Cloud Storage
-//! `storage.objects.create`, `get`, `delete` (for replacing) and `list`. On Azure Storage Blob Data
-//! Contributor.
-//!
-//! **Cost.** A renewal is one PUT. A look at a slot is one GET. A claim is one PUT, and one GET
-//! more if another candidate was sooner.
+//! **Credentials** come from the platform's own chain, as far as the client library knows it.
+//! docs/storages/object-stores.md has them, permissions and costs.
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!
@@ -179,10 +168,6 @@ impl CellStorage for ObjectCells {
             // Each renewal sends all of it.
             max_cell_bytes: 1 << 20,
         }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
     }
 
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {

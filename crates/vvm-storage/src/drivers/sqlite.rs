@@ -88,20 +88,6 @@ impl SqliteStorage {
         let (queue, location) = Queue::start(move || open::open(&path, options)).await?;
         Ok(Self { queue, location })
     }
-
-    /// Opens an existing database file; read-only if this user may not write it. Then writes fail with
-    /// `Fatal`.
-    ///
-    /// # Errors
-    /// See [`OpenError`]. Fails if it can neither be written nor read: only while a candidate has it open.
-    ///
-    /// # Cancel safety
-    /// Dropped, it leaves nothing open.
-    pub async fn open_to_look(path: &Path, options: OpenOptions) -> Result<Self, OpenError> {
-        let path = path.to_owned();
-        let (queue, location) = Queue::start(move || open::open_to_look(&path, options)).await?;
-        Ok(Self { queue, location })
-    }
 }
 
 #[async_trait]
@@ -116,10 +102,6 @@ impl SysVvmStorage for SqliteStorage {
             // One scan keeps the thread for about 3 ms.
             scan_batch: 1024,
         }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
     }
 
     fn opened(&self) -> Option<Opened> {

@@ -124,10 +124,6 @@ impl CellStorage for MemCells {
         CellLimits { min_ttl: Duration::from_millis(100), max_key_bytes: 2 << 10, max_cell_bytes: 4 << 20 }
     }
 
-    fn shared_between_processes(&self) -> bool {
-        false
-    }
-
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         if self.closed.load(SeqCst) {
             return Err(ReadError::Fatal("closed".into()));
@@ -178,11 +174,8 @@ impl CellStorage for MemCells {
 }
 
 fn on(database: Arc<Database>) -> Driver {
-    let clock = MockClock::new();
-    let time = Arc::new(clock.clone());
-    let open =
-        move || Arc::new(Cells::new(database.open(), Arc::clone(&time) as _)) as Arc<dyn SysVvmStorage>;
-    Driver::new(open).in_time_of(clock)
+    let open = move || Arc::new(Cells::new(database.open())) as Arc<dyn SysVvmStorage>;
+    Driver::new(open).in_time_of(MockClock::new())
 }
 
 fn honest() -> Driver {
@@ -197,9 +190,8 @@ fn forging() -> Driver {
 async fn random_steps_do_what_decide_says() {
     for seed in 0..200 {
         // A forged refusal of a new name's cell leaves a placeholder, which is safe and no answer of `decide`.
-        let (database, clock) = (Arc::<Database>::default(), MockClock::new());
-        let open =
-            async || Arc::new(Cells::new(database.open(), Arc::new(clock.clone()))) as Arc<dyn SysVvmStorage>;
+        let database = Arc::<Database>::default();
+        let open = async || Arc::new(Cells::new(database.open())) as Arc<dyn SysVvmStorage>;
         compare_steps(open, "payroll", seed, 60).await;
     }
 }

@@ -10,7 +10,6 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
-use testing_time::MockClock;
 use vvm_storage::{
     ClusterName, Done, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER,
     Partition, Shown, SlotNumber, Step, SysVvmStorage as _, cells::Cells,
@@ -18,7 +17,6 @@ use vvm_storage::{
 
 struct Scene {
     database: Arc<Database>,
-    clock: MockClock,
     cells: Arc<Cells<MemCells>>,
 }
 
@@ -26,14 +24,13 @@ const NEVER_LED: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
 impl Scene {
     fn new() -> Self {
-        let (database, clock) = (Arc::<Database>::default(), MockClock::new());
-        let cells = Arc::new(Cells::new(database.open(), Arc::new(clock.clone())));
-        Self { database, clock, cells }
+        let database = Arc::<Database>::default();
+        Self { cells: Arc::new(Cells::new(database.open())), database }
     }
 
     /// As another process would have.
     fn another(&self) -> Cells<MemCells> {
-        Cells::new(self.database.open(), Arc::new(self.clock.clone()))
+        Cells::new(self.database.open())
     }
 
     async fn led(&self) -> Entry {
@@ -337,7 +334,6 @@ async fn leadership_between_two_deletions_is_not_missed() {
     let (one, other) = (scene.another(), scene.another());
     let first = seen(&one).await;
     assert_eq!(seen(&other).await, first);
-    scene.clock.advance(first.ttl.get());
     let led = Entry { epoch: Epoch::new(first.epoch.get() + 1).unwrap(), ..entry(2, 0) };
     let observed = Slot::Held { entry: first.clone(), proven_age: None };
     assert_eq!(one.commit(slot(), Step::claim(&observed, &led)).await.unwrap(), Done::Applied);
@@ -351,28 +347,11 @@ async fn leadership_between_two_deletions_is_not_missed() {
 }
 
 #[tokio::test]
-async fn candidates_that_restart_often_wait_for_the_ttl_together() {
-    let scene = Scene::settled().await;
-    let led = scene.led().await;
-    scene.database.delete(&slot());
-    let part = led.ttl.get() / 4;
-    // Writes it. A candidate observes from its first look that finds it.
-    seen(&scene.another()).await;
-    for left in [4, 3, 2] {
-        let candidate = scene.another();
-        assert_eq!(seen(&candidate).await.ttl.get(), part * left);
-        scene.clock.advance(part);
-        seen(&candidate).await;
-    }
-    assert_eq!(seen(&scene.another()).await.ttl.get(), part);
-}
-
-#[tokio::test]
 async fn process_that_only_looks_shows_a_placeholder_and_writes_none() {
     let scene = Scene::settled().await;
     let led = scene.led().await;
     scene.database.delete(&slot());
-    let inspector = Cells::to_look(scene.database.open(), Arc::new(scene.clock.clone()));
+    let inspector = Cells::to_look(scene.database.open());
     let (_, writes) = scene.requests();
     let shown = seen(&inspector).await;
     assert_eq!((shown.ttl, seen(&inspector).await), (led.ttl, shown));

@@ -20,16 +20,13 @@
 mod driver;
 #[path = "../suites/hints.rs"]
 mod hint_suite;
-mod hints;
 mod leases;
 mod logins;
 
 use std::{
     io::Write as _,
     process::{Command, Stdio},
-    sync::Arc,
 };
-use vvm_clock::SystemClock;
 use vvm_storage::{cells::Cells, kubernetes::LeaseStorage};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
@@ -83,7 +80,7 @@ fn fresh() -> String {
 }
 
 async fn open(url: &str) -> Cells<LeaseStorage> {
-    Cells::new(LeaseStorage::open(url).await.unwrap(), Arc::new(SystemClock::start().unwrap()))
+    Cells::new(LeaseStorage::open(url).await.unwrap())
 }
 
 /// One namespace for all cases.
@@ -94,4 +91,14 @@ mod suites {
     };
 
     all_suites_on_a_server!(Driver::on_a_server(url()).await);
+}
+
+/// Watches.
+mod hints {
+    use super::{
+        hint_suite::{Scene, hints_suite},
+        url,
+    };
+
+    hints_suite!(url());
 }

@@ -1,12 +1,12 @@
 //! What a handle of a bucket refuses, describes and finds.
 
 use super::{fresh, opened, server, url};
-use ielections::{ReadError, WriteError};
+use ielections::ReadError;
 use std::sync::Arc;
 use vvm_clock::SystemClock;
 use vvm_storage::{
     OpenError, OpenErrorKind, Partition, SysVvmStorage as _,
-    cells::{CellStorage as _, CellWrite, Expected, Tag},
+    cells::{CellStorage as _, CellWrite, Expected},
     init_storage,
     objects::ObjectCells,
 };
@@ -70,15 +70,6 @@ async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn replacement_of_an_absent_object_is_refused() {
-    let cells = cells(&initialised().await).await;
-    let at = Partition::from_bytes(*b"absent");
-    let tag = Expected::Tag(Tag::new(*b"\"0123456789abcdef0123456789abcdef\""));
-    assert_eq!(cells.write(&at, "value".into(), tag).await.unwrap(), CellWrite::Refused);
-    assert_eq!(cells.read(&at).await.unwrap(), None);
-}
-
-#[tokio::test]
 async fn missing_bucket_is_named() {
     let server = server();
     let (place, options) = server.split_once('?').unwrap();
@@ -94,14 +85,4 @@ async fn endpoint_that_does_not_answer_is_named() {
     let error = refused("s3://bucket/elections?endpoint=http://127.0.0.1:1").await;
     assert!(error.is_passing(), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-}
-
-#[tokio::test]
-async fn closed_handle_refuses_every_call() {
-    let cells = cells(&initialised().await).await;
-    cells.close().await;
-    let at = Partition::from_bytes(*b"cell");
-    assert!(matches!(cells.read(&at).await, Err(ReadError::Fatal(_))));
-    let write = cells.write(&at, "value".into(), Expected::Absent).await;
-    assert!(matches!(write, Err(WriteError::Fatal(_))));
 }

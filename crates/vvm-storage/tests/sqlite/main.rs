@@ -20,7 +20,7 @@ use vvm_storage::{
 };
 
 /// Tests run on whatever file system the temporary folder is on.
-const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
+const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
 
 /// A database file for one test.
 struct File {

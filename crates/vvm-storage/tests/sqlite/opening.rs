@@ -12,7 +12,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use vvm_storage::{OpenError, Step, SysVvmStorage, sqlite::SqliteStorage};
+use vvm_storage::{
+    OpenError, Step, SysVvmStorage,
+    sqlite::{OpenOptions, SqliteStorage},
+};
 
 /// That the refusal says this of the path.
 #[track_caller]
@@ -226,63 +229,13 @@ async fn read_only_folder_is_refused() {
         let folder = path.parent().unwrap();
         for path in [path.clone(), folder.join("new.db")] {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
-            says(&error, "the folder ", folder, " can't be written");
+            says(&error, "the folder ", folder, " (owner");
+            assert!(error.to_string().contains("mode 0555) can't be written"), "{error}");
         }
-        // This user owns both, so there is no other user to run it as.
-        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
-        assert!(error.contains("mode 0555") && !error.contains("run it as"), "{error}");
     }
     if let Some(file) = file {
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     }
-}
-
-/// Makes file, side files and folder unwritable for all users.
-fn forbid(file: &File, forbidden: bool) {
-    let (folder, files) = if forbidden { (0o555, 0o444) } else { (0o755, 0o644) };
-    for found in fs::read_dir(file.folder.path()).unwrap() {
-        fs::set_permissions(found.unwrap().path(), fs::Permissions::from_mode(files)).unwrap();
-    }
-    fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(folder)).unwrap();
-}
-
-#[tokio::test]
-async fn read_only_user_may_look_while_a_writer_has_it_open() {
-    let (file, path) = place(File::used).await;
-    let mut holder = None;
-    if let Some(file) = &file {
-        holder = Some(file.open().await.unwrap());
-        forbid(file, true);
-    }
-    if runs_as_other_user("opening::read_only_user_may_look_while_a_writer_has_it_open", &path) {
-        let storage = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap();
-        assert_eq!(storage.read(slot()).await.unwrap(), vacant(Some(1)));
-        let written = storage.commit(slot(), Step::claim(&vacant(Some(1)), &entry(2))).await;
-        assert!(
-            matches!(&written, Err(WriteError::Fatal(cause)) if cause.to_string().contains("can't be \
-                written")),
-            "{written:?}"
-        );
-        storage.close().await;
-    }
-    if let (Some(file), Some(holder)) = (file, holder) {
-        // Looking has left nothing behind that disturbs a writer.
-        claim(&holder, 2).await;
-        holder.close().await;
-        forbid(&file, false);
-    }
-}
-
-#[tokio::test]
-async fn read_only_user_learns_that_no_process_has_it_open() {
-    let (file, path) = place(File::used).await;
-    file.iter().for_each(|file| forbid(file, true));
-    if runs_as_other_user("opening::read_only_user_learns_that_no_process_has_it_open", &path) {
-        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err();
-        says(&error, "", &path, " can't be written");
-        assert!(error.to_string().contains("only while a candidate has it open"), "{error}");
-    }
-    file.iter().for_each(|file| forbid(file, false));
 }
 
 /// Side files of another user would lock out every candidate.
@@ -297,8 +250,6 @@ async fn user_that_may_only_read_creates_no_side_file_in_a_folder_for_all() {
     .await;
     if runs_as_other_user("opening::user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", &path)
     {
-        let look = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err();
-        assert!(look.to_string().contains("only while a candidate has it open"), "{look}");
         let lead = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         says(&lead, "", &path, " (owner");
         let found = fs::read_dir(path.parent().unwrap()).unwrap().map(|found| found.unwrap().path());
@@ -328,7 +279,7 @@ async fn side_file_that_cannot_be_written_is_named_with_its_owner() {
 }
 
 #[tokio::test]
-async fn file_that_cannot_be_read_names_the_user_that_can() {
+async fn file_of_another_user_names_the_user_that_can_write_it() {
     let (_file, path) = place(async || {
         let file = File::used().await;
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -337,18 +288,17 @@ async fn file_that_cannot_be_read_names_the_user_that_can() {
         file
     })
     .await;
-    if runs_as_other_user("opening::file_that_cannot_be_read_names_the_user_that_can", &path) {
-        let error = SqliteStorage::open_to_look(&path, ANYWHERE).await.unwrap_err().to_string();
+    if runs_as_other_user("opening::file_of_another_user_names_the_user_that_can_write_it", &path) {
+        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
         let is_owner = fs::metadata(&path).unwrap().uid() == geteuid().as_raw();
-        let other = "run it as root, or let this user read and write the file (owner root, mode 0600)";
-        let way_in = if is_owner { "correct the rights" } else { other };
-        assert!(error.contains("can't be read by this user") && error.contains(way_in), "{error}");
+        let way_out = if is_owner { "correct its permissions" } else { "run it as root, or let this user" };
+        assert!(error.contains("can't be written by this user") && error.contains(way_out), "{error}");
     }
 }
 
 #[tokio::test]
 async fn file_and_side_files_are_created_for_the_user_alone_or_with_the_group() {
-    for (options, mode) in [(ANYWHERE, 0o600), (ANYWHERE.for_group(), 0o660)] {
+    for (options, mode) in [(ANYWHERE, 0o600), (OpenOptions { for_group: true, ..ANYWHERE }, 0o660)] {
         let file = File::fresh();
         let storage = SqliteStorage::open(&file.path, options).await.unwrap();
         claim(&storage, 1).await;

@@ -1,25 +1,28 @@
-//! Processes on a file: killed ones, and failing disks. `cargo xtask safety` has several that contend.
+//! Processes of their own: killed ones, failing disks, and one whose threads are counted. `cargo xtask safety` has
+//! several that contend.
 
 use crate::{ANYWHERE, File, entry, slot, vacant};
 use ielections::WriteError;
 use std::{
     env,
+    ffi::OsStr,
     io::{BufRead, BufReader, Lines},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
 };
 use vvm_storage::{Done, Step, SysVvmStorage, sqlite::SqliteStorage};
 
-/// The file and the role of a process that a test started. Unset in the test itself.
+/// The file of a process that a test started. Unset in the test itself.
 const FILE: &str = "VVM_STORAGE_TEST_FILE";
-const NUMBER: &str = "VVM_STORAGE_TEST_NUMBER";
 
-/// Starts the test of this name once more, in a process of its own.
-fn start(test: &str, file: &File, number: u8) -> Child {
-    Command::new(env::current_exe().unwrap())
+/// Starts the test of this name in a process of its own, by a program with these arguments before it.
+fn start(program: &[&str], test: &str, file: &File) -> Child {
+    let this = env::current_exe().unwrap();
+    let mut command = program.iter().map(OsStr::new).chain([this.as_os_str()]);
+    Command::new(command.next().unwrap())
+        .args(command)
         .args(["--exact", test, "--nocapture"])
         .env(FILE, &file.path)
-        .env(NUMBER, number.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -35,28 +38,29 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().unwrap()).lines()
 }
 
-/// Returns the file and the number of a started process, or else a new file for this test.
-fn place() -> (Option<File>, PathBuf, u8) {
-    match (env::var_os(FILE), env::var(NUMBER)) {
-        (Some(path), Ok(number)) => (None, path.into(), number.parse().unwrap()),
-        _ => {
-            let file = File::fresh();
-            let path = file.path.clone();
-            (Some(file), path, 0)
-        }
-    }
-}
+const RENEWS: &str = "processes::process_renews";
 
-/// Renews until its process is killed, and prints each answer.
+/// Renews until its process is killed or a write fails, and prints each answer. A few times if no test started it.
 #[tokio::test]
-async fn process_renews_until_it_is_killed() {
-    let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
+async fn process_renews() {
+    let started = env::var_os(FILE).map(PathBuf::from);
+    let own = started.is_none().then(File::fresh);
+    let path = started.as_ref().or(own.as_ref().map(|file| &file.path)).unwrap();
+    let storage = SqliteStorage::open(path, ANYWHERE).await.unwrap();
     let mut held = entry(1);
     assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
-    while file.is_none() || held.version.write < 10 {
+    while started.is_some() || held.version.write < 10 {
         let renewed = held.renewed(held.version.next());
-        assert_eq!(storage.commit(slot(), Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
+        match storage.commit(slot(), Step::renew(&held, &renewed)).await {
+            Ok(outcome) => assert_eq!(outcome, Done::Applied),
+            Err(error) => {
+                assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
+                // Reads still work, and show one of the two records.
+                let stands = storage.read(slot()).await.unwrap();
+                assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
+                return println!("failed {}", renewed.version.write);
+            }
+        }
         held = renewed;
         println!("answered {}", held.version.write);
     }
@@ -67,7 +71,7 @@ async fn process_renews_until_it_is_killed() {
 async fn killed_process_loses_no_answered_write() {
     for enough in [1, 20, 100] {
         let file = File::fresh();
-        let mut child = start("processes::process_renews_until_it_is_killed", &file, 1);
+        let mut child = start(&[], RENEWS, &file);
         let mut lines = lines_of(&mut child);
         let mut answered = 0;
         while answered < enough {
@@ -86,43 +90,13 @@ async fn killed_process_loses_no_answered_write() {
     }
 }
 
-/// Renews until a write fails, and prints its number.
-#[tokio::test]
-async fn process_renews_until_the_disk_is_full() {
-    let (file, path, _) = place();
-    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
-    let mut held = entry(1);
-    assert_eq!(storage.commit(slot(), Step::claim(&vacant(None), &held)).await.unwrap(), Done::Applied);
-    while file.is_none() || held.version.write < 10 {
-        let renewed = held.renewed(held.version.next());
-        match storage.commit(slot(), Step::renew(&held, &renewed)).await {
-            Ok(outcome) => assert_eq!(outcome, Done::Applied),
-            Err(error) => {
-                assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
-                // Reads still work, and show one of the two records.
-                let stands = storage.read(slot()).await.unwrap();
-                assert!([&held, &renewed].contains(&stands.entry().unwrap()), "{stands:?}");
-                return println!("failed {}", renewed.version.write);
-            }
-        }
-        held = renewed;
-    }
-}
-
 #[test]
 fn failed_commit_is_unknown_and_leaves_the_database_intact() {
     const HALF_KIB_BLOCKS: u32 = 128;
     let file = File::fresh();
     // A limit on the size of files replaces a full disk. Its signal is ignored.
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("trap '' XFSZ; ulimit -f {HALF_KIB_BLOCKS}; exec \"$0\" \"$@\"")])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", "processes::process_renews_until_the_disk_is_full", "--nocapture"])
-        .env(FILE, &file.path)
-        .env(NUMBER, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let limited = format!("trap '' XFSZ; ulimit -f {HALF_KIB_BLOCKS}; exec \"$0\" \"$@\"");
+    let mut child = start(&["sh", "-c", &limited], RENEWS, &file);
     let mut lines = lines_of(&mut child);
     let failed = next_number(&mut lines, "failed ").unwrap();
     assert_eq!(next_number(&mut lines, "failed "), None);
@@ -133,4 +107,62 @@ fn failed_commit_is_unknown_and_leaves_the_database_intact() {
     assert!([failed - 1, failed].contains(&stands), "write {failed} failed, {stands} stands");
     let check: String = by_hand.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+/// Every thread of the driver ends (I9).
+#[cfg(target_os = "linux")]
+mod threads {
+    use super::{ANYWHERE, FILE, File, SqliteStorage, SysVvmStorage as _, slot, start};
+    use crate::is_pending;
+    use std::{env, fs, pin::pin};
+
+    /// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
+    /// `/proc/PID/stat` (proc_pid_stat(5)).
+    const EXITING: u64 = 0x4;
+
+    /// Returns how many threads of this process still own a database.
+    ///
+    /// The kernel may list a joined thread a moment longer, because it wakes the joining thread first. By then
+    /// the thread has the mark; a thread that still runs does not.
+    fn database_threads() -> usize {
+        fs::read_dir("/proc/self/task")
+            .unwrap()
+            .filter(|task| {
+                // A thread may end between the listing and this read.
+                fs::read_to_string(task.as_ref().unwrap().path().join("stat")).is_ok_and(|stat| {
+                    let (id_and_name, fields) = stat.rsplit_once(") ").unwrap();
+                    let flags = fields.split(' ').nth(6).unwrap().parse::<u64>().unwrap();
+                    id_and_name.ends_with("(vvm-sqlite") && flags & EXITING == 0
+                })
+            })
+            .count()
+    }
+
+    #[tokio::test]
+    async fn every_thread_ends_with_its_handle() {
+        let file = File::fresh();
+        if env::var_os(FILE).is_none() {
+            // Other tests have threads, too.
+            let mut alone = start(&[], "processes::threads::every_thread_ends_with_its_handle", &file);
+            return assert!(alone.wait().unwrap().success());
+        }
+        let (first, second) = (file.open().await.unwrap(), file.open().await.unwrap());
+        assert_eq!(database_threads(), 2);
+
+        tokio::join!(biased; first.close(), first.close());
+        assert_eq!(database_threads(), 1, "after close");
+        assert!(first.read(slot()).await.is_err());
+        drop(first);
+        drop(second);
+        assert_eq!(database_threads(), 0, "after drop");
+
+        SqliteStorage::open(file.folder.path(), ANYWHERE).await.unwrap_err();
+        assert_eq!(database_threads(), 0, "after a refusal");
+
+        {
+            let mut opening = pin!(file.open());
+            assert!(is_pending(opening.as_mut()).await);
+        }
+        assert_eq!(database_threads(), 0, "after a dropped opening");
+    }
 }

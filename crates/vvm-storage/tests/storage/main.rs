@@ -14,8 +14,6 @@ mod campaign_for_many_slots;
 mod drivers;
 #[cfg(feature = "mem")]
 mod elections_storage;
-#[cfg(feature = "kubernetes")]
-mod kubernetes_answers;
 #[cfg(all(feature = "mem", feature = "sqlite"))]
 mod requests;
 #[cfg(feature = "scylla")]

@@ -1,12 +1,12 @@
-//! Requests of operators, on two drivers: their stages and their order, and that they change no leader
-//! record.
+//! Requests of operators: their stages and their order, and that they change no leader record. They are
+//! records, which each driver keeps as the suites show.
 
 use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, WriteError};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
     Advanced, Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown,
-    mem::MemDatabase, sqlite::SqliteStorage,
+    mem::MemDatabase,
 };
 
 const FIRST_CHANCE: Ttl = match Ttl::new(Duration::from_millis(2_500)) {
@@ -34,45 +34,32 @@ fn holder(name: &str) -> Holder {
     Holder::new(name).unwrap()
 }
 
-/// Returns storages, each with what must stay alive while it is in use.
-async fn storages() -> Vec<(ElectionsTtlStorage, Box<dyn std::any::Any>)> {
-    let database = MemDatabase::new(Arc::new(SystemClock::start().unwrap()));
-    let folder = tempfile::tempdir().unwrap();
-    let sqlite = SqliteStorage::open(
-        &folder.path().join("leader.db"),
-        vvm_storage::sqlite::OpenOptions::new().allow_overlay(),
-    )
-    .await
-    .unwrap();
-    vec![
-        (ElectionsTtlStorage::new(database.open()), Box::new(database)),
-        (ElectionsTtlStorage::new(Arc::new(sqlite)), Box::new(folder)),
-    ]
+fn storage() -> ElectionsTtlStorage {
+    ElectionsTtlStorage::new(MemDatabase::new(Arc::new(SystemClock::start().unwrap())).open())
 }
 
 #[tokio::test]
 async fn first_pause_is_kept_until_it_is_resumed() {
-    for (storage, _kept) in storages().await {
-        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-        let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
-        assert!(is_ours);
-        assert_eq!((first.by(), first.since_unix_epoch()), ("alice: upgrade", Duration::from_millis(1_700)));
-        assert_eq!((first.author(), first.reason()), ("alice", Some("upgrade")));
-        let (second, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(2)).await.unwrap();
-        assert_eq!((&second, is_ours), (&first, false));
-        assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));
-        assert_eq!(storage.peek_requests(&cluster()).await.unwrap().pause, Some(first.clone()));
-        assert_eq!(storage.requests(&"another".into()).await.unwrap(), Requests::default());
+    let storage = storage();
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
+    assert!(is_ours);
+    assert_eq!((first.by(), first.since_unix_epoch()), ("alice: upgrade", Duration::from_millis(1_700)));
+    assert_eq!((first.author(), first.reason()), ("alice", Some("upgrade")));
+    let (second, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(2)).await.unwrap();
+    assert_eq!((&second, is_ours), (&first, false));
+    assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));
+    assert_eq!(storage.peek_requests(&cluster()).await.unwrap().pause, Some(first.clone()));
+    assert_eq!(storage.requests(&"another".into()).await.unwrap(), Requests::default());
 
-        assert!(storage.resume(&cluster(), &first).await.unwrap());
-        assert!(!storage.resume(&cluster(), &first).await.unwrap());
-        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-        // Resuming an earlier pause does not resume a later one.
-        let (third, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(3)).await.unwrap();
-        assert!(is_ours && third.since_unix_epoch() > first.since_unix_epoch());
-        assert!(!storage.resume(&cluster(), &first).await.unwrap());
-        assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(third));
-    }
+    assert!(storage.resume(&cluster(), &first).await.unwrap());
+    assert!(!storage.resume(&cluster(), &first).await.unwrap());
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    // Resuming an earlier pause does not resume a later one.
+    let (third, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(3)).await.unwrap();
+    assert!(is_ours && third.since_unix_epoch() > first.since_unix_epoch());
+    assert!(!storage.resume(&cluster(), &first).await.unwrap());
+    assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(third));
 }
 
 async fn asked(storage: &ElectionsTtlStorage, to: Option<&str>, number: u8) -> StepDown {
@@ -84,90 +71,81 @@ async fn asked(storage: &ElectionsTtlStorage, to: Option<&str>, number: u8) -> S
 
 #[tokio::test]
 async fn step_down_keeps_its_contents_from_stage_to_stage() {
-    for (storage, _kept) in storages().await {
-        let request = asked(&storage, Some("the next one"), 1).await;
-        assert_eq!((request.stage, request.to.as_ref()), (Stage::Asked, Some(&holder("the next one"))));
-        assert_eq!(request.first_chance(), FIRST_CHANCE.get());
-        assert!(request.is_about(key(2).slot, Some(epoch(7))));
-        assert!(
-            !request.is_about(key(1).slot, Some(epoch(7))) && !request.is_about(key(2).slot, Some(epoch(8)))
-        );
-        assert!(!request.is_about(key(2).slot, None));
+    let storage = storage();
+    let request = asked(&storage, Some("the next one"), 1).await;
+    assert_eq!((request.stage, request.to.as_ref()), (Stage::Asked, Some(&holder("the next one"))));
+    assert_eq!(request.first_chance(), FIRST_CHANCE.get());
+    assert!(request.is_about(key(2).slot, Some(epoch(7))));
+    assert!(!request.is_about(key(1).slot, Some(epoch(7))) && !request.is_about(key(2).slot, Some(epoch(8))));
+    assert!(!request.is_about(key(2).slot, None));
 
-        let mut present = request;
-        for stage in [Stage::Accepted, Stage::Begun] {
-            let moved = storage.advance_step_down(&cluster(), &present, stage).await.unwrap();
-            let Advanced::Done(moved) = moved else { panic!("{moved:?}") };
-            assert_eq!((moved.stage, &moved.to, moved.of), (stage, &present.to, present.of));
-            assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(moved.clone()));
-            present = moved;
-        }
-        storage.remove_step_down(&cluster(), &present).await.unwrap();
-        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    let mut present = request;
+    for stage in [Stage::Accepted, Stage::Begun] {
+        let moved = storage.advance_step_down(&cluster(), &present, stage).await.unwrap();
+        let Advanced::Done(moved) = moved else { panic!("{moved:?}") };
+        assert_eq!((moved.stage, &moved.to, moved.of), (stage, &present.to, present.of));
+        assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(moved.clone()));
+        present = moved;
     }
+    storage.remove_step_down(&cluster(), &present).await.unwrap();
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
 }
 
 /// An operator whose request was withdrawn relies on it: the leader never begins.
 #[tokio::test]
 async fn withdrawn_step_down_can_not_begin_and_a_begun_one_can_not_be_withdrawn() {
-    for (storage, _kept) in storages().await {
-        let request = asked(&storage, None, 1).await;
-        let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
-        let Advanced::Done(withdrawn) = withdrawn else { panic!("{withdrawn:?}") };
-        let begun = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap();
-        assert_eq!(begun, Advanced::Overtaken(Some(withdrawn)));
+    let storage = storage();
+    let request = asked(&storage, None, 1).await;
+    let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
+    let Advanced::Done(withdrawn) = withdrawn else { panic!("{withdrawn:?}") };
+    let begun = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap();
+    assert_eq!(begun, Advanced::Overtaken(Some(withdrawn)));
 
-        let request = asked(&storage, None, 2).await;
-        let Advanced::Done(begun) =
-            storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap()
-        else {
-            panic!("not begun")
-        };
-        let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
-        assert_eq!(withdrawn, Advanced::Overtaken(Some(begun)));
-    }
+    let request = asked(&storage, None, 2).await;
+    let Advanced::Done(begun) = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap()
+    else {
+        panic!("not begun")
+    };
+    let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
+    assert_eq!(withdrawn, Advanced::Overtaken(Some(begun)));
 }
 
 #[tokio::test]
 async fn later_step_down_replaces_an_earlier_one_for_good() {
-    for (storage, _kept) in storages().await {
-        let earlier = asked(&storage, Some("a"), 1).await;
-        let later = asked(&storage, None, 2).await;
-        assert_eq!(later.to, None);
-        let begun = storage.advance_step_down(&cluster(), &earlier, Stage::Begun).await.unwrap();
-        assert_eq!(begun, Advanced::Overtaken(Some(later.clone())));
-        storage.remove_step_down(&cluster(), &earlier).await.unwrap();
-        assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(later));
-    }
+    let storage = storage();
+    let earlier = asked(&storage, Some("a"), 1).await;
+    let later = asked(&storage, None, 2).await;
+    assert_eq!(later.to, None);
+    let begun = storage.advance_step_down(&cluster(), &earlier, Stage::Begun).await.unwrap();
+    assert_eq!(begun, Advanced::Overtaken(Some(later.clone())));
+    storage.remove_step_down(&cluster(), &earlier).await.unwrap();
+    assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(later));
 }
 
 #[tokio::test]
 async fn leader_records_and_requests_do_not_change_each_other() {
-    for (storage, _kept) in storages().await {
-        let entry = ielections::testing::entry(9, 0, 7);
-        let claimed = storage.insert_if_not_exist(&key(2), Vacant::default(), &entry).await.unwrap();
-        assert_eq!(claimed, Claim::Claimed);
-        let request = asked(&storage, None, 1).await;
-        let (pause, _) = storage.pause(&cluster(), &holder("alice"), ask(2)).await.unwrap();
-        let (slots, requests) =
-            storage.scan_with_requests(&cluster(), &[key(1), key(2), key(3)]).await.unwrap();
-        assert_eq!(slots.iter().map(Slot::entry).collect::<Vec<_>>(), [None, Some(&entry), None]);
-        let found = Requests { pause: Some(pause.clone()), step_down: Some(request.clone()) };
-        assert_eq!(requests, found);
-        storage.resume(&cluster(), &pause).await.unwrap();
-        storage.remove_step_down(&cluster(), &request).await.unwrap();
-        assert_eq!(storage.get(&key(2)).await.unwrap().entry(), Some(&entry));
-        storage.compare_and_delete(&key(2), entry.incarnation(), entry.epoch).await.unwrap();
-        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-    }
+    let storage = storage();
+    let entry = ielections::testing::entry(9, 0, 7);
+    let claimed = storage.insert_if_not_exist(&key(2), Vacant::default(), &entry).await.unwrap();
+    assert_eq!(claimed, Claim::Claimed);
+    let request = asked(&storage, None, 1).await;
+    let (pause, _) = storage.pause(&cluster(), &holder("alice"), ask(2)).await.unwrap();
+    let (slots, requests) = storage.scan_with_requests(&cluster(), &[key(1), key(2), key(3)]).await.unwrap();
+    assert_eq!(slots.iter().map(Slot::entry).collect::<Vec<_>>(), [None, Some(&entry), None]);
+    let found = Requests { pause: Some(pause.clone()), step_down: Some(request.clone()) };
+    assert_eq!(requests, found);
+    storage.resume(&cluster(), &pause).await.unwrap();
+    storage.remove_step_down(&cluster(), &request).await.unwrap();
+    assert_eq!(storage.get(&key(2)).await.unwrap().entry(), Some(&entry));
+    storage.compare_and_delete(&key(2), entry.incarnation(), entry.epoch).await.unwrap();
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
 }
 
 #[tokio::test]
 async fn step_down_to_a_standby_with_too_long_a_name_is_refused() {
-    for (storage, _kept) in storages().await {
-        let to = holder(&"x".repeat(Holder::MAX_BYTES));
-        let refused = storage.ask_step_down(&key(2), epoch(7), Some(&to), FIRST_CHANCE, ask(1)).await;
-        assert!(matches!(&refused, Err(WriteError::Fatal(cause)) if cause.to_string().contains("at most")));
-        assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-    }
+    let storage = storage();
+    let to = holder(&"x".repeat(Holder::MAX_BYTES));
+    let refused = storage.ask_step_down(&key(2), epoch(7), Some(&to), FIRST_CHANCE, ask(1)).await;
+    assert!(matches!(&refused, Err(WriteError::Fatal(cause)) if cause.to_string().contains("at most")));
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
 }

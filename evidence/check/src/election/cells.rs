@@ -15,8 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use testing_time::{MockClock, MockWallClock};
-use vvm_clock::Instant;
+use testing_time::MockWallClock;
 use vvm_storage::{
     ClusterName, Done, ElectionKey, Partition, Shown, SlotNumber, Step, SysVvmStorage,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Cells, Expected, Memory, Tag},
@@ -76,7 +75,7 @@ impl CellWorld {
         let mut world = Self::default();
         let setting = Step::settle(&1_u32.to_be_bytes());
         let at = ClusterName::from(NAME).slot_count_partition();
-        world.call(0, (Instant::ORIGIN, 0), around, async |cells| cells.commit(at, setting).await.is_ok());
+        world.call(0, 0, around, async |cells| cells.commit(at, setting).await.is_ok());
         world.memories = Default::default();
         world.written.clear();
         world
@@ -110,11 +109,11 @@ impl CellWorld {
     /// Another program that uses cells as we do replaces what stands.
     pub(super) fn overwrite(
         &mut self,
-        times: (Instant, u64),
+        now: u64,
         around: &Arc<Surroundings>,
         record: impl Fn(&Slot) -> Option<Entry>,
     ) {
-        self.call(FOREIGN, times, around, async |cells| {
+        self.call(FOREIGN, now, around, async |cells| {
             let stands = cells.read(slot()).await.ok()?;
             cells.commit(slot(), Step::claim(&stands, &record(&stands)?)).await.ok()
         });
@@ -144,7 +143,7 @@ impl CellWorld {
     fn call<T>(
         &mut self,
         number: usize,
-        (clock, now): (Instant, u64),
+        now: u64,
         around: &Arc<Surroundings>,
         call: impl AsyncFnOnce(&Cells<Handle>) -> T,
     ) -> Option<T> {
@@ -152,9 +151,8 @@ impl CellWorld {
         let shared = Arc::new(Mutex::new(std::mem::take(self)));
         let wall = MockWallClock::new();
         wall.set(Duration::from_secs(1_000) + Duration::from_nanos(now));
-        let clock = Arc::new(MockClock::starting_at(clock));
         let cells =
-            Cells::with(Handle(Arc::clone(&shared)), &memory, clock, Arc::clone(around) as _, Arc::new(wall));
+            Cells::with(Handle(Arc::clone(&shared)), &memory, Arc::clone(around) as _, Arc::new(wall));
         // Nothing in it waits.
         let answer = call(&cells).now_or_never();
         let memory = cells.memory();
@@ -167,12 +165,12 @@ impl CellWorld {
     pub(super) fn arrive(
         &mut self,
         number: usize,
-        times: (Instant, u64),
+        now: u64,
         around: &Arc<Surroundings>,
         (request, keeps): (&Request, bool),
     ) -> Result<Answer, Failure> {
         self.keeps = keeps;
-        let answer = self.call(number, times, around, async |cells| match request {
+        let answer = self.call(number, now, around, async |cells| match request {
             Request::Scan => shown(cells.peek(&[slot()]).await.map(|seen| seen.into_iter().next())),
             Request::Get => shown(cells.read(slot()).await.map(Some)),
             Request::Write(step) => match cells.commit(slot(), step.clone()).await {
@@ -205,10 +203,6 @@ impl CellWorld {
 impl CellStorage for Handle {
     fn limits(&self) -> CellLimits {
         CellLimits { min_ttl: Duration::ZERO, max_key_bytes: 2 << 10, max_cell_bytes: 1 << 20 }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
     }
 
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {

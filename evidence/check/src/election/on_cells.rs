@@ -18,10 +18,9 @@ impl World {
         keeps: bool,
         cx: &mut Context<'_>,
     ) -> Result<Answer, Failure> {
-        let times = (self.processes[number].clock, self.now);
         let Some(cells) = &mut self.cells else { return Err(Failure::Unanswered) };
         let around = Arc::clone(cx.around);
-        let answer = cells.arrive(number, times, &around, (request, keeps));
+        let answer = cells.arrive(number, self.now, &around, (request, keeps));
         cx.notes.tell(|| format!("    the handle of {} answers {answer:?}", self.processes[number].name));
         if matches!(answer, Err(Failure::Fatal)) {
             cx.notes.reach("a cell that can't be read");
@@ -50,10 +49,8 @@ impl World {
             let was = before.as_ref().is_some_and(is_placeholder);
             match (&before, &after) {
                 (Some(before), Some(after)) if before.incarnation() == after.incarnation() => {
-                    cx.notes.reach(if was { "a shorter placeholder" } else { "a cell is renewed" });
-                    if !was {
-                        self.landed(after.epoch, after.incarnation(), cx);
-                    }
+                    cx.notes.reach("a cell is renewed");
+                    self.landed(after.epoch, after.incarnation(), cx);
                 }
                 (_, Some(after)) => {
                     let follows = self.last_was_placeholder;

@@ -101,11 +101,10 @@ const CELL_WRITES: &[(What, u8)] =
     &[(Deleted, 1), (Slow, 1), (Late, 1), (Twice, 1), (Broken, 1), (Crash, 1), (Release, 1)];
 
 /// What has to be reached on cells, besides each fault.
-pub(super) const REACHED_ON_CELLS: [&str; 12] = [
+pub(super) const REACHED_ON_CELLS: [&str; 11] = [
     "a cell that can't be read",
     "a placeholder",
     "a placeholder after a placeholder",
-    "a shorter placeholder",
     "a claim over a placeholder",
     "a claim of a vacant cell",
     "a cell is renewed",

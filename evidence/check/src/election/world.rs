@@ -338,7 +338,7 @@ impl World {
             Some(Entry { holder: Holder::new("another program").ok()?, version, ttl, epoch })
         };
         if let Some(cells) = &mut self.cells {
-            cells.overwrite((self.processes[0].clock, self.now), cx.around, foreign);
+            cells.overwrite(self.now, cx.around, foreign);
             self.observe_cells(cx);
         } else if let Some(entry) = foreign(&self.slot) {
             self.arrive(&Request::Write(Step::claim(&self.slot, &entry)), cx);

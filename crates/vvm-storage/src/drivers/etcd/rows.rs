@@ -75,7 +75,7 @@ impl Keyspace {
     }
 
     /// The storage's own key.
-    pub(super) fn own(&self) -> Bytes {
+    fn own(&self) -> Bytes {
         [&self.prefix, &b"format"[..]].concat().into()
     }
 
@@ -361,10 +361,9 @@ impl Keyspace {
         let Some(name) = topic.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]) else { return Vec::new() };
         let key = |kind: u8| self.leader(&Partition::from_bytes([&[kind], name].concat()));
         let slots = key(KEY_PREFIX_VVM_LEADER);
-        let slots = WatchCreateRequest { range_end: end_of(&slots), key: slots, start_revision: 0 };
+        let slots = WatchCreateRequest { range_end: end_of(&slots), key: slots };
         let requests = [KEY_PREFIX_PAUSE, KEY_PREFIX_STEP_DOWN].map(key);
-        let requests =
-            requests.map(|key| WatchCreateRequest { key, range_end: Bytes::new(), start_revision: 0 });
+        let requests = requests.map(|key| WatchCreateRequest { key, range_end: Bytes::new() });
         std::iter::once(slots).chain(requests).collect()
     }
 

@@ -1,7 +1,7 @@
-//! [`MySql`]: how a connection to a server is made, and which servers are used.
+//! How a connection to a server is made, and which servers are used.
 
 use super::{
-    address::Place,
+    address::{self, MySql},
     protocol::{Greeting, Wire},
 };
 use crate::{
@@ -14,12 +14,13 @@ use crate::{
             connections::{self, Server},
             errors::DriverError,
         },
-        tls,
+        tls::{self, Tls},
     },
     opening::OpenError,
 };
 use rustls::pki_types::ServerName;
-use std::{collections::HashMap, fmt, future::poll_fn, io, task::Poll};
+use std::{collections::HashMap, future::poll_fn, io, sync::Arc, task::Poll};
+use tokio_rustls::TlsConnector;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -61,33 +62,19 @@ const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, 
 const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
     AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
 
-/// MariaDB or MySQL.
-pub struct MySql {
-    place: Place,
-}
-
-impl fmt::Debug for MySql {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "MySql({})", self.place.address)
-    }
-}
-
 impl Server for MySql {
     type Session = Session;
 
     const SOFTWARE: &str = "MariaDB or MySQL";
     const SURVIVES_REFUSALS: bool = false;
+    const TLS_OPTIONS: (&str, &str) = ("tls=off", "tls_ca");
 
-    fn at(url: &str) -> Result<Self, OpenError> {
-        Ok(Self { place: Place::parse(url)? })
+    fn parse(url: &str) -> Result<Self, String> {
+        address::parse(url)
     }
 
     fn address(&self) -> &Address {
-        &self.place.address
-    }
-
-    fn unencrypted(&self) -> Option<&'static str> {
-        self.place.unencrypted()
+        &self.address
     }
 
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
@@ -101,7 +88,8 @@ impl Server for MySql {
 impl MySql {
     /// Reads password and certificates anew, so that they can be replaced.
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
-        let tls = self.place.connector()?;
+        let tls = self.address.tls.as_ref().map(Tls::read).transpose()?;
+        let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
         let stream = tcp(&host.name, host.port).await;
         let stream = stream.map_err(|cause| unreachable(Self::SOFTWARE, host, &cause))?;
         let failed = |error| self.of_login(host, error);
@@ -119,8 +107,8 @@ impl MySql {
             let stream = tls.connect(name, stream).await.map_err(|cause| of_stream(host, &cause))?;
             wire = Wire::resumed(Box::new(stream) as Box<dyn Stream>, sequence);
         }
-        let Address { user, database, .. } = self.address();
-        let password = self.address().password()?.unwrap_or_default();
+        let Address { user, database, .. } = &self.address;
+        let password = self.address.password()?.unwrap_or_default();
         wire.log_in(&greeting, user, &password, database, tls.is_some()).await.map_err(failed)?;
         Ok((wire, greeting))
     }
@@ -132,7 +120,7 @@ impl MySql {
             DriverError::Broken(cause) => of_stream(host, &cause),
             DriverError::NoTables(_) => OpenError::refused(format!(
                 "there is no database {}: create it (CREATE DATABASE), then its tables (`vvm init-storage`)",
-                self.address().database
+                self.address.database
             )),
             // Too many connections, or connections of a user: both may pass.
             DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {

@@ -1,7 +1,8 @@
 //! Whether the tables are there and ours, and what a server reports about itself: version, durability, replicas.
 
 use super::{
-    connections::{MySql, Session, settings},
+    address::MySql,
+    connections::{Session, settings},
     rows::TABLES,
 };
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
         answer::Answer,
         connections::Connections,
         errors::{Damaged, DriverError},
-        open::{Found, Opening, is_ours},
+        open::{Opening, is_ours},
     },
     opening::OpenError,
     sysvvm::Description,
@@ -26,7 +27,7 @@ impl Opening for MySql {
         SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history";
 
     /// Without transactions, what is compared and what is written would not be one step.
-    async fn look(connections: &Connections<Self, Session>) -> Result<Found, OpenError> {
+    async fn is_there(connections: &Connections<Self, Session>) -> Result<bool, OpenError> {
         let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
             "SELECT table_name, engine, table_comment FROM information_schema.tables \
@@ -46,11 +47,11 @@ impl Opening for MySql {
             }
         }
         if answer.rows(0).len() < TABLES.len() {
-            return Ok(Found::Nothing);
+            return Ok(false);
         }
         let answer =
             connections.ask("SELECT only_row FROM sysvvm_history").await.map_err(DriverError::of_opening)?;
-        Ok(if answer.rows(0).is_empty() { Found::Nothing } else { Found::Ours })
+        Ok(!answer.rows(0).is_empty())
     }
 
     fn description(answer: &Answer) -> Result<Description, Damaged> {

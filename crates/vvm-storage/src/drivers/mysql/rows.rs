@@ -6,7 +6,10 @@
 //! The conditions are those of [`decide`](crate::decide), stated in SQL: an `UPDATE` compares them with the row that it locks,
 //! and changes it or nothing.
 
-use super::connections::{FIT, HERE, MySql};
+use super::{
+    address::MySql,
+    connections::{FIT, HERE},
+};
 use crate::{
     drivers::{
         fail_over::EPOCHS_OF_A_FAIL_OVER,

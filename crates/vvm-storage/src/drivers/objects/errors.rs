@@ -172,48 +172,10 @@ pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::errors::kinds;
 
     fn answer(status: u16, code: &str) -> Answer {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Answer::of(status, HeaderMap::new(), body.as_bytes())
-    }
-
-    #[test]
-    fn answer_to_a_write_is_mapped_as_the_table_says() {
-        for (status, code, expected) in [
-            (412, "PreconditionFailed", "refused"),
-            (412, "", "refused"),
-            (404, "NoSuchKey", "refused"),
-            (404, "BlobNotFound", "refused"),
-            (409, "BlobAlreadyExists", "refused"),
-            (404, "NoSuchBucket", "Replaced"),
-            (404, "ContainerNotFound", "Replaced"),
-            (404, "", "Fatal"),
-            (409, "ConditionalRequestConflict", "NotApplied"),
-            (429, "SlowDown", "NotApplied"),
-            (408, "", "Unknown"),
-            (400, "RequestTimeout", "Unknown"),
-            (400, "InvalidRequest", "Fatal"),
-            (400, "ExpiredToken", "NotApplied"),
-            (400, "InvalidToken", "NotApplied"),
-            (401, "", "NotApplied"),
-            (403, "AccessDenied", "NotApplied"),
-            (403, "RequestTimeTooSkewed", "NotApplied"),
-            (307, "", "Fatal"),
-            (303, "", "Unknown"),
-            (500, "InternalError", "Unknown"),
-            (501, "NotImplemented", "Unknown"),
-            (503, "SlowDown", "Unknown"),
-            (200, "", "Unknown"),
-        ] {
-            let answer = answer(status, code);
-            let found = match answer.is_refusal() {
-                true => "refused",
-                false => kinds::of_write(&answer.failure().into_write_error()),
-            };
-            assert_eq!(found, expected, "{status} {code}");
-        }
     }
 
     /// An operator with wrong credentials hears it at the start, and a process that was allowed before tries again.
@@ -226,15 +188,5 @@ mod tests {
             let error = failure().into_read_error();
             assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains("clock")));
         }
-    }
-
-    #[test]
-    fn only_a_named_absence_is_one() {
-        assert!(answer(404, "NoSuchKey").is_absent());
-        for other in [answer(404, "NoSuchBucket"), answer(404, ""), answer(403, "NoSuchKey")] {
-            assert!(!other.is_absent(), "{other:?}");
-        }
-        let error = answer(404, "NoSuchBucket").failure().into_read_error();
-        assert!(matches!(error, ReadError::Replaced(_)), "{error}");
     }
 }

@@ -293,7 +293,7 @@ fn round_of(value: &Bytes) -> usize {
 mod tests {
     use super::*;
     use crate::drivers::{
-        objects::client,
+        objects::{client, describe},
         scripted::{Asked, Scripted, answer},
     };
     use std::sync::{Arc, Mutex};
@@ -329,7 +329,11 @@ mod tests {
         let requests = client::connect_with(&address, Arc::new(SystemClock::start().unwrap()), |name| {
             matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
         });
-        let raced = race(&requests.unwrap(), Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
+        let requests = requests.unwrap();
+        let raced = race(&requests, Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
         assert!(raced.torn > 0 && raced.verdict().is_some(), "{raced:?}");
+        let described = describe(&requests).await.unwrap();
+        assert_eq!(described.setting("conditions"), Some("not obeyed"));
+        assert!(described.concerns[0].contains("Use another server"), "{described:?}");
     }
 }

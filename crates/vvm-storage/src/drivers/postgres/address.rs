@@ -1,46 +1,30 @@
-//! `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
+//! [`Postgres`]: `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
 
 use crate::{
     drivers::{
         address::{Host, Password, decoded, options, read_passwords},
         sql::address::{Address, no_option},
-        tls::{self, Names, Pem},
+        tls::{self, Names, Pem, Tls},
     },
     opening::OpenError,
 };
-use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, RootCertStore};
-use std::{env, error::Error, io, path::PathBuf, sync::Arc, time::Duration};
+use rustls::{AlertDescription as Alert, CertificateError};
+use std::{env, error::Error, io, path::PathBuf, time::Duration};
 use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
 };
-use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Where a database is, and how to log in.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
+/// PostgreSQL.
+#[derive(Debug)]
+pub struct Postgres {
     pub(super) address: Address,
-    pub(super) tls: Tls,
     /// As servers show it.
     pub(super) application_name: String,
     pub(super) channel_binding: ChannelBinding,
 }
 
-impl Place {
-    /// Returns the place that `url` names.
-    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        parse(url).map_err(|why| OpenError::of_url(url, why))
-    }
-
-    /// Returns a warning if logins and answers would cross a network without TLS.
-    pub(super) fn unencrypted(&self) -> Option<&'static str> {
-        let is_exposed = !self.tls.is_on() && !self.address.is_loopback();
-        is_exposed.then_some(
-            "sslmode=disable: machines between here and the server can read the login and forge answers. \
-             Remove it, and name the servers' authority with sslrootcert=PATH",
-        )
-    }
-
+impl Postgres {
     /// Takes an option of PostgreSQL's own library that means here what it means there. Refuses those that
     /// can't, with what to write instead; `false` for any other.
     fn set_as_libpq(&mut self, name: &str, value: &str) -> Result<bool, String> {
@@ -75,25 +59,42 @@ impl Place {
 const OPTIONS: &str = "sslmode, sslrootcert, sslcert, sslkey, connect_timeout, application_name, channel_binding, \
     target_session_attrs";
 
-fn parse(url: &str) -> Result<Place, String> {
+pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     let (address, text) = Address::parse(url, ["postgres", "postgresql"], 5432)?;
-    let mut place = Place {
-        tls: Tls::default_for(address.is_loopback()),
-        address,
-        application_name: "vvm".into(),
-        channel_binding: ChannelBinding::Prefer,
-    };
+    let (mut is_on, mut own) = (!address.is_loopback(), [None, None]);
+    let mut tls = Tls { authority: None, names: Names::Address, own: None };
+    let mut server =
+        Postgres { address, application_name: "vvm".into(), channel_binding: ChannelBinding::Prefer };
+    let file = |path: &str| Some(Pem::File(path.into()));
     for option in options(text) {
-        let (name, value) = option?;
-        if !place.address.set(name, value)?
-            && !place.tls.set(name, value)?
-            && !place.set_as_libpq(name, value)?
-        {
-            return Err(no_option(name, OPTIONS));
+        match option? {
+            (name, value) if server.address.set(name, value)? || server.set_as_libpq(name, value)? => {}
+            ("sslmode", "disable") => is_on = false,
+            ("sslmode", "verify-ca") => (is_on, tls.names) = (true, Names::Any),
+            // A server that poses as yours is refused as well, which `require` leaves open.
+            ("sslmode", "verify-full" | "require") => (is_on, tls.names) = (true, Names::Address),
+            ("sslmode", mode) => {
+                return Err(format!(
+                    "`sslmode={mode}` encrypts only if the server wants it: write sslmode=verify-full to \
+                     encrypt, or sslmode=disable"
+                ));
+            }
+            ("sslrootcert", path) => tls.authority = file(path),
+            ("sslcert", path) => own[0] = file(path),
+            ("sslkey", path) => own[1] = file(path),
+            (name, _) => return Err(no_option(name, OPTIONS)),
         }
     }
-    place.tls.check()?;
-    Ok(place)
+    tls.own = match own {
+        [Some(certificate), Some(key)] => Some((certificate, key)),
+        [None, None] => None,
+        _ => return Err("a certificate has a key: give both, sslcert=PATH and sslkey=PATH".into()),
+    };
+    if !is_on && (tls.authority.is_some() || tls.own.is_some()) {
+        return Err("TLS is off, and a file for it is given: add sslmode=verify-full".into());
+    }
+    server.address.tls = is_on.then_some(tls);
+    Ok(server)
 }
 
 /// Seconds; 0 and less are no limit, as there.
@@ -145,89 +146,6 @@ fn fields(line: &str) -> Vec<String> {
         }
     }
     fields
-}
-
-/// The options of TLS, named as PostgreSQL's own library names them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tls {
-    mode: Mode,
-    /// The authorities that sign servers' certificates; those of the system unless given.
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
-    Disable,
-    /// The certificate is signed by an authority of ours.
-    VerifyCa,
-    /// And it bears the name of the host.
-    VerifyFull,
-}
-
-impl Tls {
-    pub(super) fn default_for(hosts_are_loopback: bool) -> Self {
-        let mode = if hosts_are_loopback { Mode::Disable } else { Mode::VerifyFull };
-        Self { mode, authority: None, certificate: None, key: None }
-    }
-
-    /// Takes an option; `false` if it is not about TLS.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match (name, value) {
-            ("sslmode", "disable") => self.mode = Mode::Disable,
-            ("sslmode", "verify-ca") => self.mode = Mode::VerifyCa,
-            // A server that poses as yours is refused as well, which `require` leaves open.
-            ("sslmode", "verify-full" | "require") => self.mode = Mode::VerifyFull,
-            ("sslmode", _) => {
-                return Err(format!(
-                    "`sslmode={value}` encrypts only if the server wants it: write sslmode=verify-full to \
-                     encrypt, or sslmode=disable"
-                ));
-            }
-            ("sslrootcert", path) => self.authority = Some(path.into()),
-            ("sslcert", path) => self.certificate = Some(path.into()),
-            ("sslkey", path) => self.key = Some(path.into()),
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// Refuses options that don't fit together.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let files = [&self.authority, &self.certificate, &self.key].map(Option::is_some);
-        match files {
-            [_, true, false] | [_, false, true] => {
-                Err("a certificate has a key: give both, sslcert=PATH and sslkey=PATH".into())
-            }
-            [false, false, false] => Ok(()),
-            _ if !self.is_on() => {
-                Err("TLS is off, and a file for it is given: add sslmode=verify-full".into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn is_on(&self) -> bool {
-        self.mode != Mode::Disable
-    }
-
-    /// Whether we show a certificate to a server that requests one.
-    pub(super) fn shows_certificate(&self) -> bool {
-        self.certificate.is_some()
-    }
-
-    /// Reads the files.
-    pub(super) fn read(&self) -> Result<MakeRustlsConnect, OpenError> {
-        if !self.is_on() {
-            return off();
-        }
-        let names = if self.mode == Mode::VerifyFull { Names::Address } else { Names::Any };
-        let pem = |path: &Option<PathBuf>| path.clone().map(Pem::File);
-        let own = pem(&self.certificate).zip(pem(&self.key));
-        let tls = tls::Tls { authority: pem(&self.authority), names, own };
-        tls.read().map(MakeRustlsConnect::new)
-    }
 }
 
 /// What to do about a connection that TLS kept from being made; `None` if the cause is another one.
@@ -294,33 +212,19 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// Whether the URL has a password.
-pub(crate) fn has_password(url: &str) -> bool {
-    Place::parse(url).is_ok_and(|place| place.address.password.is_some())
-}
-
-/// A connection without TLS has a type that names it all the same.
-fn off() -> Result<MakeRustlsConnect, OpenError> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
-    Ok(MakeRustlsConnect::new(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::sql::connections::Server as _;
 
     #[test]
     fn address_has_hosts_user_database_and_options() {
-        let address = parse(
+        let Postgres { address, .. } = parse(
             "postgres://vvm@127.0.0.1,[::1]:5433,localhost:5434/elections?max_ttl=60s&request_timeout=500ms\
              &connections=64",
         )
         .unwrap();
-        assert!(!address.tls.is_on());
-        let address = address.address;
+        assert!(address.tls.is_none());
         let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["127.0.0.1:5432", "[::1]:5433", "localhost:5434"]);
         assert_eq!((&*address.user, &*address.database), ("vvm", "elections"));
@@ -334,7 +238,8 @@ mod tests {
         for (hosts, is_on) in
             [("127.0.0.2,[::1],localhost", false), ("127.0.0.1,db1", true), ("10.0.0.1", true)]
         {
-            assert_eq!(parse(&format!("postgres://me@{hosts}/db")).unwrap().tls.is_on(), is_on, "{hosts}");
+            let tls = parse(&format!("postgres://me@{hosts}/db")).unwrap().address.tls;
+            assert_eq!(tls.is_some(), is_on, "{hosts}");
         }
     }
 
@@ -357,7 +262,7 @@ mod tests {
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
         assert_eq!(address.connect_timeout, Some(Duration::from_secs(10)));
-        assert_eq!(place.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().tls);
+        assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().address.tls);
         assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().address.connect_timeout, None);
     }
 
@@ -365,7 +270,7 @@ mod tests {
     fn password_is_not_shown() {
         for url in ["postgres://vvm:sec@ret@host/db", "postgres://vvm@host/db?password=sec%40ret&max_ttl=1s"]
         {
-            let place = Place::parse(url).unwrap();
+            let place = parse(url).unwrap();
             assert_eq!(place.address.password, Some(Password("sec@ret".into())));
             for shown in [format!("{place:?}"), place.address.to_string()] {
                 assert!(
@@ -373,7 +278,7 @@ mod tests {
                     "{shown}"
                 );
             }
-            let error = Place::parse(&url.replace("host/", "host/a/")).unwrap_err().to_string();
+            let error = Postgres::at(&url.replace("host/", "host/a/")).unwrap_err().to_string();
             assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
         }
     }
@@ -413,7 +318,7 @@ mod tests {
 
     #[test]
     fn first_line_that_fits_has_the_password() {
-        let address = Place::parse("postgres://me@h1,h2:5433/db").unwrap().address;
+        let address = parse("postgres://me@h1,h2:5433/db").unwrap().address;
         let text = "# h1:5432:db:me:comment\nh2:*:db:me:two\\:\\\\\nh1:5432:db:you:three\n*:*:*:*:all:rest\n";
         let of = |host: usize| listed(text, &address.hosts[host], &address);
         assert_eq!(of(1).as_deref(), Some("two:\\"));

@@ -1,7 +1,7 @@
-//! [`Postgres`]: how a connection to a server is made, and which servers are used.
+//! How a connection to a server is made, and which servers are used.
 
 use super::{
-    address::{self, Place},
+    address::{self, Postgres},
     session::Session,
 };
 use crate::{
@@ -14,49 +14,39 @@ use crate::{
             connections::{Server, Session as _},
             errors::DriverError,
         },
+        tls::Tls,
     },
     opening::OpenError,
 };
-use std::fmt;
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use std::sync::Arc;
 use tokio_postgres::{
     Config,
     config::{SslMode, TargetSessionAttrs},
     error::SqlState,
 };
-
-/// PostgreSQL.
-pub struct Postgres {
-    place: Place,
-}
-
-impl fmt::Debug for Postgres {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Postgres({})", self.place.address)
-    }
-}
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 impl Server for Postgres {
     type Session = Session;
 
     const SOFTWARE: &str = "PostgreSQL";
     const SURVIVES_REFUSALS: bool = true;
+    const TLS_OPTIONS: (&str, &str) = ("sslmode=disable", "sslrootcert");
 
-    fn at(url: &str) -> Result<Self, OpenError> {
-        Ok(Self { place: Place::parse(url)? })
+    fn parse(url: &str) -> Result<Self, String> {
+        address::parse(url)
     }
 
     fn address(&self) -> &Address {
-        &self.place.address
-    }
-
-    fn unencrypted(&self) -> Option<&'static str> {
-        self.place.unencrypted()
+        &self.address
     }
 
     /// Reads password and certificates anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let connected = configuration(host, &self.place)?.connect(self.place.tls.read()?).await;
-        let (client, connection) = connected.map_err(|error| of_connecting(host, &self.place, &error))?;
+        let tls = self.address.tls.as_ref().map_or_else(off, Tls::read)?;
+        let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
+        let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
         let mut session = Session::new(client, connection);
         let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;
         let (process, has_times) = check(host, &answer)?;
@@ -68,19 +58,27 @@ impl Server for Postgres {
 /// The oldest version with `gen_random_uuid`.
 const OLDEST: u64 = 130_000;
 
-fn configuration(host: &Host, place: &Place) -> Result<Config, OpenError> {
-    let address = &place.address;
+/// A connection without TLS has a type that names it all the same.
+fn off() -> Result<ClientConfig, OpenError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+fn configuration(host: &Host, server: &Postgres) -> Result<Config, OpenError> {
+    let address = &server.address;
     let mut configuration = Config::new();
     configuration
         .host(&host.name)
         .port(host.port)
         .user(&address.user)
         .dbname(&address.database)
-        .application_name(&place.application_name)
-        .channel_binding(place.channel_binding)
+        .application_name(&server.application_name)
+        .channel_binding(server.channel_binding)
         // A standby is refused by the check, whatever it would answer here.
         .target_session_attrs(TargetSessionAttrs::Any)
-        .ssl_mode(if place.tls.is_on() { SslMode::Require } else { SslMode::Disable });
+        .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable });
     if let Some(password) = address::password_for(host, address)? {
         configuration.password(password);
     }
@@ -123,7 +121,7 @@ fn check(host: &Host, answer: &Answer) -> Result<(u64, bool), OpenError> {
 }
 
 /// Nothing was sent but a login.
-fn of_connecting(host: &Host, place: &Place, error: &tokio_postgres::Error) -> OpenError {
+fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) -> OpenError {
     let why = described(error);
     if let Some(way_out) = address::way_out(error) {
         return OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"));
@@ -137,14 +135,14 @@ fn of_connecting(host: &Host, place: &Place, error: &tokio_postgres::Error) -> O
     match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::refused(format!(
             "there is no database {}: create it (CREATE DATABASE), then its schema (`vvm init-storage`)",
-            place.address.database
+            address.database
         )),
         Some(code) if code.code().starts_with("28") => refused_login(),
         // The library's words for a server that wants one.
         None if why.contains("password missing") => refused_login(),
         // In TLS 1.3 a server refuses a certificate after the handshake, and may close the connection before
         // its alert is read.
-        _ if place.tls.shows_certificate() => {
+        _ if address.tls.as_ref().is_some_and(|tls| tls.own.is_some()) => {
             unreachable(Postgres::SOFTWARE, host, &(why + "; its log tells if it refuses our certificate"))
         }
         _ => unreachable(Postgres::SOFTWARE, host, &why),

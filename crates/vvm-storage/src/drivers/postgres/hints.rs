@@ -4,7 +4,7 @@
 //! them. While no request uses the connection, the one that waits for a hint drives it; the others find what
 //! arrived meanwhile.
 
-use super::{connections::Postgres, session::Session, statement::Statement};
+use super::{address::Postgres, session::Session, statement::Statement};
 use crate::drivers::sql::{
     answer::Answer,
     connections::{Connections, Session as _},

@@ -1,12 +1,12 @@
 //! Whether the schema is there and ours, and what a server reports about itself: version, durability, standbys.
 
-use super::{connections::Postgres, session::Session};
+use super::{address::Postgres, session::Session};
 use crate::{
     drivers::sql::{
         answer::Answer,
         connections::Connections,
         errors::{Damaged, DriverError},
-        open::{Found, Opening, is_ours},
+        open::{Opening, is_ours},
     },
     opening::OpenError,
     sysvvm::Description,
@@ -23,12 +23,12 @@ impl Opening for Postgres {
         SELECT count(*), c.system_identifier FROM pg_control_system() c, pg_stat_replication GROUP BY 2; \
         SELECT h.timeline, h.max_ttl_nanos / 1000000 FROM sysvvm.history h";
 
-    async fn look(connections: &Connections<Self, Session>) -> Result<Found, OpenError> {
+    async fn is_there(connections: &Connections<Self, Session>) -> Result<bool, OpenError> {
         let text = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'sysvvm'";
         let answer = connections.ask(text).await.map_err(DriverError::of_opening)?;
-        let Some(row) = answer.row(0) else { return Ok(Found::Nothing) };
+        let Some(row) = answer.row(0) else { return Ok(false) };
         is_ours("schema sysvvm", row.text(0).unwrap_or_default())?;
-        Ok(Found::Ours)
+        Ok(true)
     }
 
     fn description(answer: &Answer) -> Result<Description, Damaged> {

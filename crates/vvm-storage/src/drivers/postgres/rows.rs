@@ -11,7 +11,7 @@
 //! that it locks, and changes it or nothing.
 
 use super::{
-    connections::Postgres,
+    address::Postgres,
     history::{NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN, history, holds, settings},
     statement::{Statement, Value, hex},
 };

@@ -1,9 +1,12 @@
 //! [`Address`]: `scheme://user:password@host1,host2:port/database?option=value`, as far as the drivers share it.
 
 use crate::{
-    drivers::address::{
-        Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, parse_hosts, password,
-        request_timeout,
+    drivers::{
+        address::{
+            Host, Password, REQUEST_TIMEOUT, connections, decoded, max_ttl, parse_hosts, password,
+            request_timeout,
+        },
+        tls::Tls,
     },
     opening::OpenError,
 };
@@ -26,6 +29,8 @@ pub(crate) struct Address {
     pub(crate) connections: u16,
     /// How long connecting to one host may take, if the URL says it.
     pub(crate) connect_timeout: Option<Duration>,
+    /// `None`: without.
+    pub(in crate::drivers) tls: Option<Tls>,
 }
 
 /// Servers have 100 connections for all programs, or more, unless they are configured otherwise.
@@ -65,6 +70,7 @@ impl Address {
             request_timeout: REQUEST_TIMEOUT,
             connections: CONNECTIONS,
             connect_timeout: None,
+            tls: None,
         };
         Ok((address, options))
     }

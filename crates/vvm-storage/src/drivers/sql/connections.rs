@@ -55,13 +55,29 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// Whether a connection can be used after the server refused a statement.
     const SURVIVES_REFUSALS: bool;
 
-    /// The servers that `url` names. Reads the files of TLS.
-    fn at(url: &str) -> Result<Self, OpenError>;
+    /// The option that turns TLS off, and the one that names the servers' authority.
+    const TLS_OPTIONS: (&str, &str);
+
+    /// The servers that `url` names, or how to write it.
+    fn parse(url: &str) -> Result<Self, String>;
+
+    fn at(url: &str) -> Result<Self, OpenError> {
+        Self::parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
 
     fn address(&self) -> &Address;
 
     /// A warning if logins and answers would cross a network without TLS.
-    fn unencrypted(&self) -> Option<&'static str>;
+    fn unencrypted(&self) -> Option<String> {
+        let (off, authority) = Self::TLS_OPTIONS;
+        let is_exposed = self.address().tls.is_none() && !self.address().is_loopback();
+        is_exposed.then(|| {
+            format!(
+                "{off}: machines between here and the server can read the login and forge answers. Remove it, \
+                 and name the servers' authority with {authority}=PATH"
+            )
+        })
+    }
 
     /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it may lead to
     /// another server.

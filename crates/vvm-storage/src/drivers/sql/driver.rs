@@ -4,15 +4,12 @@ use super::{
     answer::{Answer, Row},
     connections::Connections,
     errors::{Damaged, DriverError},
-    history::{Compared, History},
+    history::{Clocks, Compared, History},
     open::{self, Opening},
     rows,
 };
 use crate::{
-    drivers::{
-        clocks::Clocks,
-        fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
-    },
+    drivers::fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
@@ -77,6 +74,13 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         let created = open::create(&connections).await;
         connections.close().await;
         created
+    }
+
+    /// Whether the URL has a password. An empty one (`user:@host`) is none, and says so whatever the environment has.
+    pub(crate) fn has_password(url: &str) -> bool {
+        let server = S::parse(url).ok();
+        let password = server.as_ref().and_then(|server| server.address().password.as_ref());
+        password.is_some_and(|password| !password.0.is_empty())
     }
 
     pub(in crate::drivers) fn connections(&self) -> &Connections<S, S::Session> {
@@ -294,10 +298,6 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
             // Bounds the message, and how long one statement keeps a connection.
             scan_batch: 1000,
         }
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
     }
 
     fn opened(&self) -> Option<Opened> {

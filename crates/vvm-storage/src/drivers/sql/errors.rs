@@ -1,12 +1,9 @@
 //! [`DriverError`]: which failure of a request is which error of the contract. Each driver says which codes of its server are which of
 //! these.
 
-use crate::{
-    drivers::{clocks::ClockIsFar, errors},
-    opening::OpenError,
-};
+use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, Ttl, WriteError};
-use std::io;
+use std::{io, time::Duration};
 
 /// A request failed.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +61,19 @@ pub(crate) enum DriverError {
     /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] errors::Closed),
+}
+
+/// The claim's epoch would be far from those that the server makes after a fail-over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "this machine's clock is {:.1} h {direction} the server's: epochs would not rise after a fail-over. \
+     Correct the clock that is wrong", difference.as_secs_f64() / 3600.0
+)]
+pub(crate) struct ClockIsFar {
+    /// Between the two clocks.
+    pub(super) difference: Duration,
+    /// How this machine's clock is to the server's.
+    pub(super) direction: &'static str,
 }
 
 /// A row that no driver ever wrote.

@@ -1,12 +1,20 @@
-//! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
+//! The history of the database that a write belongs to: that of one server, from one fail-over to the next. [`Clocks`]: whether
+//! epochs that a server makes after it will be larger.
 //!
 //! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or restored, and
 //! the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are promoted independently differ by their
 //! witnesses.
 
-use super::{answer::Row, errors::Damaged};
+use super::{
+    answer::Row,
+    errors::{ClockIsFar, Damaged},
+};
 use ielections::Ttl;
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 
 /// What holders of adopted slots are called. Nothing leads under this name.
 pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the database";
@@ -66,4 +74,29 @@ fn ttl(nanos: u64) -> Result<Ttl, Damaged> {
 pub(crate) fn nanos(ttl: Ttl) -> u64 {
     // At most 24 h, far within 63 bits.
     ttl.get().as_nanos() as u64
+}
+
+/// No claim is made at this difference. Half of the day by which epochs of a timeline exceed those before:
+/// the clocks of two servers may take the other half.
+const FAR: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// What the server's wall clock showed, and when.
+#[derive(Default, Debug)]
+pub(crate) struct Clocks(Mutex<Option<(Instant, Duration)>>);
+
+impl Clocks {
+    pub(crate) fn seen(&self, clock: &impl Clock, server: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock.now(), server));
+    }
+
+    /// Fails if the difference is too large for a claim.
+    pub(crate) fn check(&self, clock: &impl Clock) -> Result<(), ClockIsFar> {
+        let Some((at, server)) = *self.0.lock().unwrap_or_else(PoisonError::into_inner) else {
+            return Ok(());
+        };
+        let (ours, server) = (SystemWallClock.since_unix_epoch(), server + at.until(clock.now()));
+        let difference = ours.abs_diff(server);
+        let direction = if ours > server { "ahead of" } else { "behind" };
+        if difference < FAR { Ok(()) } else { Err(ClockIsFar { difference, direction }) }
+    }
 }

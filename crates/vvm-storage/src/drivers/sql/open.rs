@@ -16,13 +16,6 @@ pub(crate) const FORMAT: &str = "vvm elections, format 1";
 /// Its beginning, without the number.
 const PROGRAM: &str = "vvm elections, format ";
 
-/// Whether what this project creates is there.
-pub(crate) enum Found {
-    /// Or not all of it.
-    Nothing,
-    Ours,
-}
-
 /// What a database has to have, and what it reports about itself.
 pub(crate) trait Opening: Server + Statements {
     /// What is created, and what creates it again.
@@ -31,10 +24,10 @@ pub(crate) trait Opening: Server + Statements {
     /// Statements by which a server describes itself.
     const DESCRIBE: &str;
 
-    /// Whether what [`creation`](Statements::creation) creates is there, and ours.
-    fn look(
+    /// Whether all that [`creation`](Statements::creation) creates is there. Fails if it is not ours.
+    fn is_there(
         connections: &Connections<Self, Self::Session>,
-    ) -> impl Future<Output = Result<Found, OpenError>> + Send;
+    ) -> impl Future<Output = Result<bool, OpenError>> + Send;
 
     /// What [`DESCRIBE`](Self::DESCRIBE) shows.
     fn description(answer: &Answer) -> Result<Description, Damaged>;
@@ -59,7 +52,7 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
         tracing::warn!(storage = %server.address(), "{warning}");
     }
     let connections = Connections::new(server)?;
-    if let Found::Nothing = S::look(&connections).await? {
+    if !S::is_there(&connections).await? {
         let (what, creates) = S::CREATED;
         return Err(OpenError::missing(format!(
             "database {} has no {what}: `vvm init-storage --storage URL` {creates}",
@@ -73,11 +66,11 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
 
 pub(super) async fn create<S: Opening>(connections: &Connections<S, S::Session>) -> Result<(), OpenError> {
     let max_ttl = connections.address().max_ttl;
-    if let Found::Nothing = S::look(connections).await? {
+    if !S::is_there(connections).await? {
         let text = S::creation(max_ttl.unwrap_or(Ttl::DEFAULT)).map_err(DriverError::of_opening)?;
         let created = connections.ask(&text).await;
         // Another creator may have been faster: what stands now decides.
-        if let (Err(error), Found::Nothing) = (created, S::look(connections).await?) {
+        if let (Err(error), false) = (created, S::is_there(connections).await?) {
             return Err(error.of_opening());
         }
     }

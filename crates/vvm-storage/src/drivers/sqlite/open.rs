@@ -13,11 +13,10 @@ use super::{
     rows::{Origin, Rows, SCHEMA},
 };
 use crate::{opening::OpenError, sysvvm::Provenance};
-use error::{of_sqlite, only_while_in_use, read_only_file, refused};
+use error::{of_sqlite, read_only_file, refused};
 use file_system::FileSystem;
 use place::Place;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use rustix::fs::{Access, access};
 use std::{
     fs::{File, Permissions},
     io,
@@ -32,39 +31,12 @@ use vvm_clock::SystemClock;
 /// How to open a database file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OpenOptions {
-    allows_overlay: bool,
-    for_group: bool,
-}
-
-impl OpenOptions {
-    /// Refuses every file system on which candidates may not share the file. Creates the file for its user
-    /// alone (0600).
-    pub const fn new() -> Self {
-        Self { allows_overlay: false, for_group: false }
-    }
-
-    /// Accepts a file on overlayfs: the caller knows that all candidates see this overlay.
-    #[must_use]
-    pub const fn allow_overlay(mut self) -> Self {
-        self.allows_overlay = true;
-        self
-    }
-
-    /// Creates the file for its user and its group (0660). Has no effect on a file that exists.
-    #[must_use]
-    pub const fn for_group(mut self) -> Self {
-        self.for_group = true;
-        self
-    }
-
-    pub(super) fn allows_overlay(self) -> bool {
-        self.allows_overlay
-    }
-
-    /// Returns the permissions of a file that is created.
-    pub(super) fn mode(self) -> u32 {
-        if self.for_group { 0o660 } else { 0o600 }
-    }
+    /// Accept a file on overlayfs: the caller knows that all candidates see this overlay. Other file systems on
+    /// which candidates may not share the file are refused.
+    pub allow_overlay: bool,
+    /// Create the file for its user and its group (0660), and not for its user alone (0600). Has no effect on a
+    /// file that exists.
+    pub for_group: bool,
 }
 
 /// How long opening waits for a lock of another process. That process may be creating the file on a disk that
@@ -111,36 +83,6 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, Obstac
     open_on(path, options, FileSystem::of)
 }
 
-/// Opens the database as [`open`] does; read-only if this user may not write.
-///
-/// A reader needs the log and the log's index, too, and can't create them. It locks the index as every reader
-/// does, and writers respect that.
-pub(super) fn open_to_look(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
-    match open(path, options) {
-        Err(Obstacle::ReadOnly(_)) => {
-            if access(path, Access::READ_OK).is_err() {
-                return Err(error::unreadable(path));
-            }
-            open_to_read(path).map_err(|obstacle| match obstacle {
-                // There is no log, or it must be recovered by a writer.
-                Obstacle::ReadOnly(_) | Obstacle::Failed(_) => only_while_in_use(path),
-                other => other,
-            })
-        }
-        outcome => outcome,
-    }
-}
-
-fn open_to_read(given: &Path) -> Result<Database, Obstacle> {
-    let path = place::absolute(given)?;
-    place::check_in_use(&path)?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = connect(&path, flags)?;
-    check_schema(&path, &connection)?;
-    ready(Location::of(given, &path, Provenance::Existing), path, connection)
-}
-
 /// [`open`], with file systems from `file_system_of`.
 fn open_on(
     given: &Path,
@@ -151,14 +93,15 @@ fn open_on(
     place::check(&path, options, file_system_of)?;
     create(&path, options);
     place::check_writable(&path)?;
-    // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = connect(&path, flags)?;
+    let sqlite = |error| of_sqlite(&path, error);
+    let connection = connect(&path).map_err(sqlite)?;
     let provenance = prepare(&path, &connection)?;
-    ready(Location::of(given, &path, provenance), path, connection)
+    // From here on the writer itself waits for locks.
+    connection.busy_timeout(Duration::ZERO).map_err(sqlite)?;
+    let location = Location::of(given, &path, provenance);
+    let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
+    let place = Place::of(path, &beside)?;
+    Ok(Database { connection, place, origin: Origin::of_this_process(), location })
 }
 
 /// One creation at a time: see [`create`].
@@ -171,26 +114,22 @@ static CREATING: Mutex<()> = Mutex::new(());
 /// of this process may open the file with SQLite before the descriptor is closed here.
 fn create(path: &Path, options: OpenOptions) {
     let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
-    let created = File::options().write(true).create_new(true).mode(options.mode()).open(path);
+    let mode = if options.for_group { 0o660 } else { 0o600 };
+    let created = File::options().write(true).create_new(true).mode(mode).open(path);
     // Not reduced by the umask. An error is not reported: opening fails next, and says more.
-    let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(options.mode())));
+    let _outcome = created.and_then(|file| file.set_permissions(Permissions::from_mode(mode)));
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Obstacle> {
-    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.busy_timeout(ATTEMPT_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(connection)
-    });
-    opened.map_err(|error| of_sqlite(path, error))
-}
-
-fn ready(location: Location, path: PathBuf, connection: Connection) -> Result<Database, Obstacle> {
-    // From here on the writer itself waits for locks.
-    connection.busy_timeout(Duration::ZERO).map_err(|error| of_sqlite(&path, error))?;
-    let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
-    let place = Place::of(path, &beside)?;
-    Ok(Database { connection, place, origin: Origin::of_this_process(), location })
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // An absolute path without SQLITE_OPEN_URI: no name is special to SQLite.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(ATTEMPT_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
 }
 
 impl Database {
@@ -269,12 +208,6 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle>
     if is_made { Ok(Provenance::Existing) } else { make_tables(path, connection) }
 }
 
-/// Checks that a database that is opened read-only has the format that this driver writes.
-fn check_schema(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
-    let view = connection.unchecked_transaction().map_err(|cause| of_sqlite(path, cause))?;
-    if has_tables(path, &view)? { Ok(()) } else { Err(read_only_file(path)) }
-}
-
 /// Whether it is a database of this driver; `false` if it is new. Call it within a transaction.
 fn has_tables(path: &Path, view: &Connection) -> Result<bool, Obstacle> {
     let number =
@@ -325,26 +258,26 @@ fn keep_log(path: &Path, connection: &Connection) -> Result<(), Obstacle> {
 mod tests {
     use super::*;
 
+    const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
+
     #[test]
     fn unlisted_file_system_is_refused_before_a_file_is_created() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
-        let Err(error) = open_on(&path, OpenOptions::new().allow_overlay(), |_| Ok(FileSystem::NFS)) else {
-            panic!("opened on NFS")
-        };
+        let Err(error) = open_on(&path, ANYWHERE, |_| Ok(FileSystem::NFS)) else { panic!("opened on NFS") };
         let error = OpenError::from(error);
         assert!(error.to_string().contains("is on NFS, where locks"), "{error}");
         assert!(error.to_string().contains("ext4"), "{error}");
         assert!(!path.exists());
 
         // An existing file counts, not its folder: they may be on different file systems.
-        let none = OpenOptions::new();
+        let none = OpenOptions::default();
         drop(open_on(&path, none, |_| Ok(FileSystem::EXT4)).unwrap());
         let elsewhere = |asked: &Path| Ok(if asked == path { FileSystem::NFS } else { FileSystem::EXT4 });
         assert!(matches!(open_on(&path, none, elsewhere), Err(Obstacle::Other(_))));
 
         let unknown = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        assert!(matches!(open_on(&path, none, unknown), Err(Obstacle::Failed(_))));
+        assert!(matches!(open_on(&path, none, unknown), Err(Obstacle::Other(_))));
     }
 
     #[test]
@@ -352,7 +285,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
         let on_overlay = |options| open_on(&path, options, |_| Ok(FileSystem::OVERLAY));
-        let Err(error) = on_overlay(OpenOptions::new()) else { panic!("opened on overlayfs") };
+        let Err(error) = on_overlay(OpenOptions::default()) else { panic!("opened on overlayfs") };
         let error = OpenError::from(error);
         for part in
             [path.to_str().unwrap(), "is on overlayfs", "a volume or a bind mount", "`?allow=overlay`"]
@@ -360,7 +293,7 @@ mod tests {
             assert!(error.to_string().contains(part), "{error}");
         }
         assert!(!path.exists());
-        drop(on_overlay(OpenOptions::new().allow_overlay()).unwrap());
-        assert!(matches!(on_overlay(OpenOptions::new()), Err(Obstacle::Other(_))));
+        drop(on_overlay(ANYWHERE).unwrap());
+        assert!(matches!(on_overlay(OpenOptions::default()), Err(Obstacle::Other(_))));
     }
 }

@@ -18,10 +18,6 @@ use std::{
 pub(in super::super) enum Obstacle {
     /// Another process keeps the file locked.
     Locked(PathBuf),
-    /// This user can't write the file or its folder.
-    ReadOnly(OpenError),
-    /// The system or SQLite refused access.
-    Failed(OpenError),
     Other(OpenError),
 }
 
@@ -33,7 +29,7 @@ impl From<Obstacle> for OpenError {
                  exclusively",
                 path.display()
             )),
-            Obstacle::ReadOnly(error) | Obstacle::Failed(error) | Obstacle::Other(error) => error,
+            Obstacle::Other(error) => error,
         }
     }
 }
@@ -42,36 +38,24 @@ pub(super) fn refused(why: impl Into<String>) -> Obstacle {
     Obstacle::Other(OpenError::refused(why))
 }
 
+/// Says who can, unless this user owns it: then the file or its mount has the wrong rights.
 pub(super) fn read_only_file(path: &Path) -> Obstacle {
-    Obstacle::ReadOnly(OpenError::refused(format!(
-        "{} ({}) can't be written by this user ({}): correct its permissions or its mount",
-        path.display(),
-        owner_and_mode(path),
-        this_user()
-    )))
+    let (owner, user) = (owner(path), user(rustix::process::geteuid().as_raw()));
+    let way_out = match owner == user {
+        true => "correct its permissions or its mount".to_owned(),
+        false => format!("run it as {owner}, or let this user read and write it, and write its folder"),
+    };
+    let (at, found) = (path.display(), owner_and_mode(path));
+    refused(format!("{at} ({found}) can't be written by this user ({user}): {way_out}"))
 }
 
 fn read_only_folder(folder: &Path) -> Obstacle {
-    Obstacle::ReadOnly(OpenError::refused(format!(
-        "the folder {} can't be written, but the database needs two more files in it: correct its permissions \
-         or its mount",
-        folder.display()
-    )))
-}
-
-/// This user may only read it, and no other process has it open.
-pub(super) fn only_while_in_use(path: &Path) -> Obstacle {
-    let (user, way_in) = (this_user(), way_in(path));
     refused(format!(
-        "{} can't be written by this user ({user}), who can read it only while a candidate has it open: try \
-         again then, or {way_in}",
-        path.display()
+        "the folder {} ({}) can't be written, but the database needs two more files in it: correct its \
+         permissions or its mount",
+        folder.display(),
+        owner_and_mode(folder)
     ))
-}
-
-pub(super) fn unreadable(path: &Path) -> Obstacle {
-    let (user, way_in) = (this_user(), way_in(path));
-    refused(format!("{} can't be read by this user ({user}): {way_in}", path.display()))
 }
 
 pub(super) fn not_a_database(path: &Path) -> Obstacle {
@@ -81,7 +65,7 @@ pub(super) fn not_a_database(path: &Path) -> Obstacle {
 /// The system refused access to the file or its folder.
 pub(super) fn of_system(path: &Path, cause: &io::Error) -> Obstacle {
     let at = path.display();
-    Obstacle::Failed(OpenError::refused(format!("{at} can't be opened: {cause}{}", way_out(path, cause))))
+    refused(format!("{at} can't be opened: {cause}{}", way_out(path, cause)))
 }
 
 fn way_out(path: &Path, cause: &io::Error) -> &'static str {
@@ -99,7 +83,7 @@ fn way_out(path: &Path, cause: &io::Error) -> &'static str {
 pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
     let at = path.display();
     let no_room = || Obstacle::Other(OpenError::passing(format!("the disk has no room for {at}: make room")));
-    let failed = || Obstacle::Failed(OpenError::refused(format!("{at} can't be opened: {cause}")));
+    let failed = || refused(format!("{at} can't be opened: {cause}"));
     match cause.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             Obstacle::Locked(path.to_owned())
@@ -165,25 +149,6 @@ pub(crate) fn owners(path: &Path) -> String {
     format!("{found}; its folder belongs to {folder_owner}: can the candidates' user write the file?")
 }
 
-/// Returns what to do about a database that this user can't write or read: run as its owner or get the rights, unless the
-/// user is the owner. Then file or folder have the wrong rights.
-fn way_in(path: &Path) -> String {
-    let owner = owner(path);
-    if owner != this_user() {
-        let found = owner_and_mode(path);
-        return format!(
-            "run it as {owner}, or let this user read and write the file ({found}) and write its folder"
-        );
-    }
-    let folder = folder(path);
-    format!(
-        "correct the rights of the file ({}), of its folder {} ({}), or its mount",
-        owner_and_mode(path),
-        folder.display(),
-        owner_and_mode(folder)
-    )
-}
-
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -191,11 +156,6 @@ fn folder(path: &Path) -> &Path {
 /// Returns the name of a file's owner.
 fn owner(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "its owner".to_owned(), |metadata| user(metadata.uid()))
-}
-
-/// Returns the name of the user that this process runs as.
-fn this_user() -> String {
-    user(rustix::process::geteuid().as_raw())
 }
 
 /// Returns the name from the user database of this machine, or the number.
@@ -221,6 +181,6 @@ mod tests {
         for no_room in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
             assert!(matches!(told(no_room), Obstacle::Other(error) if error.is_passing()), "{no_room}");
         }
-        assert!(matches!(told(ffi::SQLITE_IOERR_READ), Obstacle::Failed(error) if !error.is_passing()));
+        assert!(matches!(told(ffi::SQLITE_IOERR_READ), Obstacle::Other(error) if !error.is_passing()));
     }
 }

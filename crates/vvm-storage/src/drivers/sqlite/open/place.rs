@@ -6,8 +6,8 @@
 
 use super::{
     Obstacle, OpenOptions,
-    error::{not_a_database, of_system, only_while_in_use, read_only_file, refused},
-    file_system::{FileSystem, Mount},
+    error::{not_a_database, of_system, read_only_file, refused},
+    file_system::FileSystem,
 };
 use crate::sysvvm::{Description, Opened, Provenance};
 use rustix::{
@@ -109,7 +109,7 @@ pub(super) fn check(
         return Ok(());
     }
     let why = match file_system.is_layered() {
-        true if options.allows_overlay() => return Ok(()),
+        true if options.allow_overlay => return Ok(()),
         true => format!(
             "{} is on overlayfs: at this path, each container of an image has a file of its own, so a candidate \
              in each would lead. Name a file on a volume or a bind mount; or, if all candidates see this \
@@ -144,15 +144,6 @@ pub(super) fn check_writable(path: &Path) -> Result<(), Obstacle> {
         Some(file) => Err(read_only_file(&file)),
         None => Ok(()),
     }
-}
-
-/// Fails unless log and index exist, so that reading creates neither.
-///
-/// SQLite deletes them when the last process closes the database. If that happens between this check and the
-/// open, the reader still creates them; that takes microseconds.
-pub(super) fn check_in_use(path: &Path) -> Result<(), Obstacle> {
-    let is_in_use = side_files(path).iter().all(|file| file.exists());
-    if is_in_use { Ok(()) } else { Err(only_while_in_use(path)) }
 }
 
 /// SQLite names log and index after the target of a symbolic link.
@@ -220,7 +211,6 @@ pub(in crate::drivers::sqlite) struct Location {
     path: PathBuf,
     provenance: Provenance,
     file_system: Option<FileSystem>,
-    mount: Option<Mount>,
     /// The permissions. `None` if the system did not return them.
     mode: Option<u32>,
 }
@@ -233,7 +223,6 @@ impl Location {
             path: path.to_owned(),
             provenance,
             file_system: FileSystem::of(path).ok(),
-            mount: Mount::of(path),
             mode: fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o777),
         }
     }
@@ -241,28 +230,18 @@ impl Location {
     /// Returns the location for start lines and logs.
     pub(in crate::drivers::sqlite) fn opened(&self) -> Opened {
         let opened = Opened::at(self.path.display().to_string(), self.provenance);
-        match self.file_system() {
-            Some(file_system) => opened.on(file_system),
+        match self.file_system {
+            Some(file_system) => opened.on(file_system.to_string()),
             None => opened,
         }
     }
 
     /// Adds the file system and the concerns to `description`.
     pub(in crate::drivers::sqlite) fn describe(&self, mut description: Description) -> Description {
-        if let Some(file_system) = self.file_system() {
+        if let Some(file_system) = self.file_system {
             description = description.with("file system", file_system);
         }
         self.concerns().into_iter().fold(description, Description::concerned)
-    }
-
-    /// Returns the name of the file system. Several share one number; the mount tells which it is.
-    fn file_system(&self) -> Option<String> {
-        let names = self.file_system?.to_string();
-        let exact = self.mount.as_ref().map(|mount| mount.file_system.as_str());
-        Some(match exact.filter(|exact| names.split(", ").any(|name| name == *exact)) {
-            Some(exact) => exact.to_owned(),
-            None => names.replace(", ", "/"),
-        })
     }
 
     fn concerns(&self) -> Vec<String> {
@@ -275,11 +254,10 @@ impl Location {
                 self.path.display()
             ));
         }
-        if self.file_system.is_some_and(FileSystem::is_in_memory) {
+        if let Some(file_system) = self.file_system.filter(|found| found.is_in_memory()) {
             concerns.push(format!(
-                "the file is on {}, in memory: a reboot deletes it with its epochs, and a container or a \
-                 unit with such a mount of its own does not see it. Keep it on a disk",
-                self.file_system().unwrap_or_default()
+                "the file is on {file_system}, in memory: a reboot deletes it with its epochs, and a container or \
+                 a unit with such a mount of its own does not see it. Keep it on a disk"
             ));
         }
         if self.file_system.is_some_and(FileSystem::is_layered) {
@@ -290,14 +268,7 @@ impl Location {
                     .into(),
             );
         }
-        if self.mount.as_ref().is_some_and(Mount::is_private_to_a_unit) {
-            concerns.push(format!(
-                "{} is in a temporary folder of one systemd unit (PrivateTmp=): no other unit sees it, and \
-                 it is deleted when the unit stops. Keep it in a folder that all candidates see, as one \
-                 below /var/lib",
-                self.path.display()
-            ));
-        } else if ["/tmp", "/var/tmp"].iter().any(|shared| self.path.starts_with(shared)) {
+        if ["/tmp", "/var/tmp"].iter().any(|shared| self.path.starts_with(shared)) {
             concerns.push(format!(
                 "{} is in a temporary folder: a systemd unit with PrivateTmp=yes has its own one at the same \
                  path, so two units would have two files. Keep it in a folder below /var/lib",
@@ -322,14 +293,7 @@ mod tests {
     fn at(given: &str, file_system: FileSystem) -> Location {
         let path = Path::new("/var/lib").join(given);
         let (given, file_system) = (given.into(), Some(file_system));
-        Location {
-            given,
-            path,
-            provenance: Provenance::Existing,
-            file_system,
-            mount: None,
-            mode: Some(0o660),
-        }
+        Location { given, path, provenance: Provenance::Existing, file_system, mode: Some(0o660) }
     }
 
     #[test]
@@ -361,23 +325,8 @@ mod tests {
         for temporary in ["/tmp/x.db", "/var/tmp/a/x.db"] {
             assert!(concerns(temporary, FileSystem::EXT4)[0].contains("PrivateTmp=yes"));
         }
-        let root = "/tmp/systemd-private-0f-payroll.service-x1/tmp".to_owned();
-        let mount = Some(Mount { root, file_system: "ext4".into() });
-        let private = Location { mount, ..at("/tmp/x.db", FileSystem::EXT4) }.concerns();
-        assert!(private[0].contains("of one systemd unit (PrivateTmp=)"), "{private:?}");
         for fine in ["/x.db", "/tmpx/x.db"] {
             assert_eq!(concerns(fine, FileSystem::EXT4), [""; 0]);
         }
-    }
-
-    #[test]
-    fn mount_tells_file_systems_of_one_number_apart() {
-        let mut location = at("/x.db", FileSystem::EXT4);
-        assert_eq!(location.file_system().unwrap(), "ext2/ext3/ext4");
-        let root = "/".to_owned();
-        location.mount = Some(Mount { root: root.clone(), file_system: "ext4".into() });
-        assert_eq!(location.file_system().unwrap(), "ext4");
-        location.mount = Some(Mount { root, file_system: "nfs".into() });
-        assert_eq!(location.file_system().unwrap(), "ext2/ext3/ext4");
     }
 }

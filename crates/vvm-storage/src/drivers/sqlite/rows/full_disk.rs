@@ -1,4 +1,4 @@
-//! Rows on a full disk, and how they are synced.
+//! Rows on a full disk.
 
 use super::{
     super::{OpenOptions, SqliteStorage},
@@ -6,9 +6,7 @@ use super::{
 };
 use crate::{step::Done, sysvvm::SysVvmStorage};
 use ielections::{DocumentVersion, Fence, Scan, WriteError, testing::put};
-
-/// The temporary folder of a test may be on overlayfs.
-const ANYWHERE: OpenOptions = OpenOptions::new().allow_overlay();
+use tempfile::TempDir;
 
 const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });
 
@@ -18,6 +16,14 @@ fn entry() -> Entry {
 
 fn partition(number: u32) -> Partition {
     Partition::from_bytes(number.to_be_bytes())
+}
+
+/// A folder, which may be on overlayfs, and the database in it.
+async fn opened() -> (TempDir, SqliteStorage) {
+    let folder = TempDir::new().unwrap();
+    let options = OpenOptions { allow_overlay: true, ..OpenOptions::default() };
+    let storage = SqliteStorage::open(&folder.path().join("elections.db"), options).await.unwrap();
+    (folder, storage)
 }
 
 async fn limit_pages(storage: &SqliteStorage, pages: u32) {
@@ -30,8 +36,7 @@ async fn limit_pages(storage: &SqliteStorage, pages: u32) {
 
 #[tokio::test]
 async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
+    let (_folder, storage) = opened().await;
     limit_pages(&storage, 8).await;
     let mut claimed = 0;
     let error = loop {
@@ -64,8 +69,7 @@ async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
 
 #[tokio::test]
 async fn batch_without_room_is_undone_and_other_writes_stand() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
+    let (_folder, storage) = opened().await;
     let (first, other, entry) = (partition(1), partition(2), entry());
     storage.commit(first.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     storage.commit(other.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
@@ -96,8 +100,7 @@ async fn batch_without_room_is_undone_and_other_writes_stand() {
 /// A failed statement, unlike a full disk, does not end the transaction.
 #[tokio::test]
 async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
+    let (_folder, storage) = opened().await;
     let (at, entry) = (partition(1), entry());
     storage.commit(at.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     let refuse = |rows: &Rows<'_>| {
@@ -128,8 +131,7 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
 
 #[tokio::test]
 async fn page_ends_at_its_size_and_the_scan_continues() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
+    let (_folder, storage) = opened().await;
     let (at, entry) = (partition(1), entry());
     storage.commit(at.clone(), Step::claim(&VACANT, &entry)).await.unwrap();
     let put = |number: u8| put([number], vec![number; 400 << 10]);
@@ -145,25 +147,11 @@ async fn page_ends_at_its_size_and_the_scan_continues() {
     assert_eq!((rest.documents.len(), rest.next), (1, None));
 }
 
-#[tokio::test]
-async fn every_commit_is_synced_to_a_write_ahead_log() {
-    const FULL: i64 = 2;
-    let folder = tempfile::TempDir::new().unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("elections.db"), ANYWHERE).await.unwrap();
-    let pragmas = |rows: &Rows<'_>| {
-        let synchronous: i64 = rows.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-        let mode: String = rows.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-        Ok((synchronous, mode))
-    };
-    assert_eq!(storage.queue.read(pragmas).await.unwrap(), (FULL, "wal".to_owned()));
-}
-
 /// Between the check that begins a transaction and its commit.
 #[tokio::test]
 async fn write_to_a_file_replaced_before_the_commit_is_reported_as_replaced() {
-    let folder = tempfile::TempDir::new().unwrap();
+    let (folder, storage) = opened().await;
     let path = folder.path().join("elections.db");
-    let storage = SqliteStorage::open(&path, ANYWHERE).await.unwrap();
     let replaced = move |_: &Rows<'_>| {
         std::fs::remove_file(&path).unwrap();
         Ok(Done::Applied)
