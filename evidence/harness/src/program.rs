@@ -440,6 +440,11 @@ impl Trial {
         self.run_script("echo up; exec sleep 1000")
     }
 
+    /// Returns a `vvm run` of a command that prints `up`, and does this on TERM.
+    pub fn run_trapping(&self, on_term: &str) -> Run {
+        self.run_script(&format!("trap '{on_term}' TERM; echo up; while :; do sleep 0.01; done"))
+    }
+
     /// Locks the storage until the value is dropped. No other process can write meanwhile.
     pub fn lock_storage(&self) -> rusqlite::Connection {
         self.locked("BEGIN IMMEDIATE")

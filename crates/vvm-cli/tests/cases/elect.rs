@@ -72,6 +72,13 @@ impl Elect {
         self.finish()
     }
 
+    /// Kills it. Returns what it and then its demoter have said.
+    fn kill(mut self) -> (Vec<String>, Vec<String>) {
+        self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+        (self.stdout.rest(), self.stderr.rest())
+    }
+
     /// Status, standard output, standard error.
     pub(super) fn finish(mut self) -> (i32, Vec<String>, Vec<String>) {
         let status = self.child.wait().unwrap();
@@ -304,10 +311,8 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
     let mut second = start(ON_LEAD);
     second.stderr.wait_for("waiting for leadership");
     let killed_at = SystemClock::read();
-    first.signal(Signal::KILL);
-    first.child.wait().unwrap();
-    assert_eq!(first.stdout.rest().last(), Some(&led));
-    let said = first.stderr.rest();
+    let (out, said) = first.kill();
+    assert_eq!(out.last(), Some(&led));
     assert!(said.iter().any(|line| line.contains("released by the demoter")), "{said:#?}");
     second.stdout.wait_for("lead");
     assert!(SystemClock::read().since(killed_at) < LONG / 2, "it waited for the TTL");
@@ -318,11 +323,9 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
 #[test]
 fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
     let trial = VVM.trial();
-    let (mut leader, _) = Elect::leading(&trial, "exit 7", &["--ttl", "60s"]);
+    let (leader, _) = Elect::leading(&trial, "exit 7", &["--ttl", "60s"]);
     let held = trial.slots();
-    leader.signal(Signal::KILL);
-    leader.child.wait().unwrap();
-    let said = leader.stderr.rest();
+    let (_, said) = leader.kill();
     let refusal = "expires by its TTL: the on-loss hook ended with exit status: 7";
     assert!(said.iter().any(|line| line.contains(refusal)), "{said:#?}");
     assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
@@ -343,9 +346,7 @@ fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
     elect.stderr.wait_for("another one was started");
     let led = epoch(&elect.stdout.wait_for("lead"));
     assert_ne!(demoters(), first);
-    elect.signal(Signal::KILL);
-    elect.child.wait().unwrap();
-    assert_eq!(elect.stdout.rest().last(), Some(&format!("loss {led}")));
+    assert_eq!(elect.kill().0.last(), Some(&format!("loss {led}")));
 }
 
 #[test]
@@ -354,10 +355,8 @@ fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     let (leader, _) = Elect::leading(&trial, ON_LOSS, &[]);
     let mut standby = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     standby.stderr.wait_for("waiting for leadership");
-    standby.signal(Signal::KILL);
-    standby.child.wait().unwrap();
-    assert_eq!(standby.stdout.rest(), Vec::<String>::new());
-    let said = standby.stderr.rest();
+    let (out, said) = standby.kill();
+    assert_eq!(out, Vec::<String>::new());
     assert!(said.last().unwrap().contains("waiting for leadership"), "{said:#?}");
     assert_eq!(leader.stop().0, 0);
     eventually("no process is left", || trial.processes().0.is_empty());

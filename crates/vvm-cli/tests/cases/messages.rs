@@ -135,7 +135,7 @@ fn lines_of_a_settings_file_are_not_in_the_arguments_of_any_process() {
 #[test]
 fn stop_is_announced_at_once_with_its_longest_duration() {
     let trial = VVM.trial();
-    let run = trial.run_script("trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done");
+    let run = trial.run_trapping("sleep 0.2; exit 0");
     let mut running = run.with(["--stop-timeout", "30s"]).up();
     running.signal(Signal::TERM);
     running.stderr.wait_for("slot 1: stopping: up to 30s; a second signal kills");
@@ -147,7 +147,7 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     const KILLED: &str = "ended by SIGKILL: it did not stop within --stop-timeout";
     let trial = VVM.trial();
     let finish = |format: &str| -> Finished {
-        let run = trial.run_script("trap '' TERM; echo up; while :; do sleep 0.01; done");
+        let run = trial.run_trapping("");
         let options = ["--stop-timeout", "50ms", "--log-format", format];
         let running = run.with(options).with(["--result-file", &trial.result_file()]).up();
         running.stop()
@@ -186,8 +186,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
 #[test]
 fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
     let trial = VVM.trial();
-    let mut running =
-        trial.run_script("trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done").up();
+    let mut running = trial.run_trapping("echo told; exit 0").up();
     let lock = trial.lock_storage();
     running.signal(Signal::TERM);
     running.stdout.wait_for("told");

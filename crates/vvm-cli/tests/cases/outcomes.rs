@@ -160,8 +160,7 @@ fn try_takes_over_from_a_crashed_leader() {
 #[test]
 fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     let trial = VVM.trial();
-    let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
-    let running = trial.run_script(worker).with(["--ttl", "4s"]).up();
+    let running = trial.run_trapping("").with(["--ttl", "4s"]).up();
     trial.take_away();
     running.wait();
     assert_eq!(running.finish().code(), 79);
@@ -172,9 +171,8 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
 #[test]
 fn lost_leadership_is_79_after_the_worker_stopped() {
     let trial = VVM.trial();
-    let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
     let options = ["--ttl", harness::SHORT_TTL, "--result-file", &trial.result_file()];
-    let mut running = trial.run_script(worker).with(options).up();
+    let mut running = trial.run_trapping("echo told; exit 0").with(options).up();
     trial.take_away();
     running.stdout.wait_for("told");
     let finished = running.finish();

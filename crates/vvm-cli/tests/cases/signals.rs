@@ -28,8 +28,8 @@ fn renewals_continue_while_the_worker_stops() {
     let trial = VVM.trial();
     let ttl = harness::SHORT_TTL;
     // It takes longer to stop than its TTL.
-    let worker = "trap 'sleep 10; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).up();
+    let run = trial.run_trapping("sleep 10; echo stopped; exit 0");
+    let mut running = run.with(["--ttl", ttl, "--stop-timeout", "20s"]).up();
     let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
     running.signal(Signal::TERM);
     running.stdout.wait_for("stopped");
@@ -42,8 +42,7 @@ fn renewals_continue_while_the_worker_stops() {
 #[test]
 fn signal_to_all_vvm_processes_is_one_stop_request() {
     let trial = VVM.trial();
-    let worker = "trap 'sleep 0.3; exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let running = trial.run_script(worker).up();
+    let running = trial.run_trapping("sleep 0.3; exit 6").up();
     let host = running.host();
     kill_process(host, Signal::TERM).unwrap();
     std::thread::sleep(NOT_AN_ECHO);

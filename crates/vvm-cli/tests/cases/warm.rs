@@ -349,8 +349,7 @@ fn parent(process: Pid) -> Option<Pid> {
 fn term_while_the_storage_opens_reaches_the_app() {
     let trial = VVM.trial();
     let lock = trial.lock_storage();
-    let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
-    let running = trial.run_script(script).with(["--warm"]).up();
+    let running = trial.run_trapping("echo got TERM; exit").with(["--warm"]).up();
     let finished = running.stop();
     drop(lock);
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
