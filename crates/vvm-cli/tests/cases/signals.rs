@@ -23,21 +23,6 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     assert_eq!(said, ["child", "parent", "up"]);
 }
 
-#[test]
-fn renewals_continue_while_the_worker_stops() {
-    let trial = VVM.trial();
-    let ttl = harness::SHORT_TTL;
-    // It takes longer to stop than its TTL.
-    let run = trial.run_trapping("sleep 10; echo stopped; exit 0");
-    let mut running = run.with(["--ttl", ttl, "--stop-timeout", "20s"]).up();
-    let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
-    running.signal(Signal::TERM);
-    running.stdout.wait_for("stopped");
-    let finished = running.finish();
-    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
-    assert_eq!(standby.finish().code(), 0);
-}
-
 /// A service manager signals every process of a unit at once.
 #[test]
 fn signal_to_all_vvm_processes_is_one_stop_request() {
