@@ -205,8 +205,8 @@ impl Run {
         self
     }
 
-    /// Starts a copy of the program as the user `nobody`, who may write to the folder of `trial`. The program itself may
-    /// be in a folder that only its owner can read. Only root can do that.
+    /// Starts a copy of the program as the user `nobody`, who may write to the folder of `trial`. The program itself
+    /// may be in a folder that only its owner can read. Only root can do that.
     pub fn as_nobody(self, trial: &Trial) -> Self {
         let copy = trial.folder().join("vvm");
         if !copy.exists() {

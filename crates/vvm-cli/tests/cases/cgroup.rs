@@ -1,5 +1,5 @@
-//! Level cgroup: what a control group for the worker promises beyond level guardian. On a machine without control groups,
-//! only [`machine_without_a_control_group_is_refused_with_71`] tests anything.
+//! Level cgroup: what a control group for the worker promises beyond level guardian. On a machine without them, only
+//! [`machine_without_a_control_group_is_refused_with_71`] tests anything.
 
 use crate::VVM;
 use harness::{eventually, own_group};

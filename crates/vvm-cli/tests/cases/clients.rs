@@ -1,5 +1,5 @@
-//! The clients of `vvm run --warm`, in `clients`: an app of each language stands by, leads and stops when it is told to,
-//! and each client passes its own tests. `cargo xtask safety --client` kills such apps and checks what they write.
+//! The clients of `vvm run --warm`, in `clients`: an app of each language stands by, leads and stops when it is told
+//! to, and each client passes its own tests. `cargo xtask safety --client` kills such apps and checks what they write.
 //!
 //! A language that this machine lacks is left out by name.
 

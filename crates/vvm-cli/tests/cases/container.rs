@@ -77,10 +77,10 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
 }
 
-/// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static one has
-/// none. Other processes copy: a concurrent test could not execute a file that this one has open.
-const LAY_DOWN: &str =
-    "set -e; mkdir -p \"$2/proc\" \"$2/dev\" \"$2/data\"; : > \"$2/dev/null\"; cp \"$1\" \"$2/vvm\"
+/// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static
+/// one has none. Other processes copy: a concurrent test could not execute a file that this one has open.
+const LAY_DOWN: &str = "set -e; for folder in proc dev data; do mkdir -p \"$2/$folder\"; done
+    : > \"$2/dev/null\"; cp \"$1\" \"$2/vvm\"
     for library in $(ldd \"$1\" | grep -o '/[^ ]*'); do cp --parents \"$library\" \"$2\"; done";
 
 /// Runs the rest of the line in a container.

@@ -1,5 +1,5 @@
-//! The command line as only a process shows it, and what `vvm run` and `vvm elect` tell the operator. Unit tests of `cli`
-//! have the refusals of options and settings.
+//! The command line as only a process shows it, and what `vvm run` and `vvm elect` tell the operator. Unit tests of
+//! `cli` have the refusals of options and settings.
 
 use crate::{VVM, cases::elect::Elect};
 use harness::{Finished, Freezer, Run, Trial, command_line, eventually, has_ended, state};
