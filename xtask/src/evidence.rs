@@ -114,15 +114,14 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --only held", Small("bench --quick --only held"), None),
     ("bench --only step-up", Small("bench --quick --only step-up"), None),
     ("bench --only sqlite", Small("bench --quick --only sqlite"), None),
-    ("bench --only succession", Small("bench --quick --only succession"), None),
     ("bench --only dead-host", Small("bench --quick --only dead-host"), None),
     ("bench --only warm", Small("bench --quick --only warm"), None),
     ("bench --only warm --server postgres", Small("bench --quick --only=warm --server=postgres"), JAVA),
     ("bench --only waiting", Small("bench --quick --only waiting"), None),
-    ("bench --beside-peers", Small("bench --quick --beside-peers"), ETCD),
-    ("bench --between-machines", Small("bench --quick --between-machines"), NAMESPACES),
-    ("bench --cassandra 3", Small("bench --quick --cassandra 1"), JAVA),
-    ("bench --cassandra 3 --documents", Small("bench --quick --cassandra=1 --documents"), JAVA),
+    ("bench --only beside-peers", Small("bench --quick --only beside-peers"), ETCD),
+    ("bench --only between-machines", Small("bench --quick --only between-machines"), NAMESPACES),
+    ("bench --server scylla", Small("bench --quick --server scylla"), JAVA),
+    ("bench --server scylla --documents", Small("bench --quick --server=scylla --documents"), JAVA),
     ("bench --server dynamodb", Small("bench --quick --server dynamodb"), JAVA),
     ("bench --server etcd", Small("bench --quick --server etcd"), GO),
     ("bench --server mysql", Small("bench --quick --server mysql"), JAVA),
@@ -130,7 +129,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --server s3", Small("bench --quick --server s3"), GO),
     ("bench --server postgres --held 1000", Small("bench --server=postgres --held=5 --quick"), JAVA),
     ("bench --server dynamodb --held 1000", Small("bench --server=dynamodb --held=5 --quick"), JAVA),
-    ("bench --standbys 200", Small("bench --quick --standbys 3"), JAVA),
+    ("bench --only standbys", Small("bench --quick --only standbys"), JAVA),
 ];
 
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });

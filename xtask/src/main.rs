@@ -57,7 +57,7 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`, `--all-cases`. Or leaders
+    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`. Or leaders
     /// on servers in trouble: `--faults`. Or recorded calls on every storage in trouble, and their check:
     /// `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
@@ -70,10 +70,8 @@ enum Command {
     TestSurroundings(Passed),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
-    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
-    /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or
-    /// `vvm run` beside `etcdctl lock` and client-go: `--beside-peers`. Or hand-over and fail-over between
-    /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
+    /// What it costs: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`, or `--server NAME`
+    /// on servers that it starts and ends.
     Bench(Passed),
     /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
     /// target/packages: `--libc musl`, `--reproduce` to build twice and compare, `--try` to install and run.
@@ -110,7 +108,12 @@ impl Passed {
     }
 
     fn is_of_one_storage(&self) -> bool {
-        ["--storage", "--cassandra", "--server"].iter().any(|option| self.names(option))
+        ["--storage", "--server"].iter().any(|option| self.names(option))
+    }
+
+    /// Whether this measurement of `bench` is asked for.
+    fn measures(&self, name: &str) -> bool {
+        self.texts().any(|text| text.trim_start_matches("--only=") == name)
     }
 
     /// The arguments behind the name of a subcommand.
@@ -197,11 +200,11 @@ fn main() -> ExitCode {
         }
         Command::Bench(passed) => {
             // The features of `vvm`, and of the measurements.
-            let (program, own) = if passed.has("--beside-peers") {
+            let (program, own) = if passed.measures("beside-peers") {
                 ("etcd,kubernetes", "")
-            } else if passed.has("--between-machines") {
+            } else if passed.measures("between-machines") {
                 ("etcd,kubernetes,postgres", "")
-            } else if passed.names("--standbys") {
+            } else if passed.measures("standbys") {
                 ("postgres", "postgres")
             } else if passed.names("--server") {
                 ("postgres", "")

@@ -43,7 +43,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     let Accepted { link, first, descriptors } = launch::accept()?;
     let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline, before_the_deadline } = first {
-        let (lines, group) = (&HelperLines::of_environment(), group.map(Some));
+        let lines = &HelperLines::of_environment();
+        let group = group.map_or(Group::Own, |number| Group::Terminal(Some(number)));
         let task = KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors };
         keep(&link, task, signals, Scope::Descendants);
     }
@@ -54,8 +55,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
 pub(crate) struct KeeperTask<'k> {
     pub(crate) lines: &'k HelperLines,
     pub(crate) command: &'k [OsString],
-    /// The process group to stay in, which has no number in a namespace; `None` for a new one.
-    pub(crate) group: Option<Option<Pid>>,
+    pub(crate) group: Group,
     pub(crate) deadline: Option<Instant>,
     /// How long before the kill deadline it kills without an order.
     pub(crate) before_the_deadline: Duration,
@@ -153,20 +153,20 @@ struct Keeper<'k> {
 }
 
 impl Keeper<'_> {
-    fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
+    fn start(&mut self, command: &[OsString], group: Group, input: OwnedFd) -> io::Result<()> {
         let (near, far) = link::pair()?;
         let shim = launch::command(SHIM_STAGE, launch::behind_dashes(command), far);
         let mut process = without_lines(shim);
         let group = match group {
             // Process 1 was started in the terminal's group, and so is its child.
-            Some(None) => Group::Terminal(own_group()),
-            Some(Some(number)) => {
+            Group::Terminal(None) => Group::Terminal(own_group()),
+            Group::Terminal(Some(number)) => {
                 process.process_group(number.as_raw_pid());
-                Group::Terminal(Some(number))
+                group
             }
-            None => {
+            Group::Own => {
                 process.process_group(0);
-                Group::Own
+                group
             }
         };
         let pid = launch::start(process)?;
@@ -378,9 +378,9 @@ struct ChildHandle {
     group: Group,
 }
 
-/// The process group that the command was started in.
+/// The process group of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Group {
+pub(crate) enum Group {
     /// A group of its own, which gets all signals.
     Own,
     /// The terminal's group. `None` if it belongs to a PID namespace above.

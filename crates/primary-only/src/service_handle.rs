@@ -119,7 +119,7 @@ impl<S: Service> ServiceHandle<S> {
         let others: Others<'_, S> = Box::new(list.instances.iter().map(|(id, other)| (id, &other.task)));
         self.0.service.conflicts(&id, &doc, others).map_err(GetOrCreateError::Conflict)?;
         let task = self.0.service.build(&id, &doc).map_err(GetOrCreateError::Build)?;
-        let instance = Arc::new(Instance::new(id, task, false));
+        let instance = Arc::new(Instance::<S>::new(id, task, false));
         let handle = Handle::new(Arc::clone(&instance));
         list.instances.insert(instance.id.clone(), Arc::clone(&instance));
         drop(list);

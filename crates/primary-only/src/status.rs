@@ -8,12 +8,12 @@ use serde_json::Value;
 use std::{
     fmt::{self, Display},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 /// The state of a service in its term.
 #[derive(Clone, Debug)]
@@ -149,12 +149,10 @@ pub(crate) struct Instance<S: Service> {
     pub(crate) task: S::Task,
     began: AtomicBool,
     /// The document was written at least once.
-    persisted: AtomicBool,
+    persisted: SetOnce<()>,
     /// The document was deleted after it was written.
     deleted: AtomicBool,
-    outcome: OnceLock<Outcome>,
-    /// Notified when `persisted` or `outcome` changes.
-    changed: Notify,
+    outcome: SetOnce<Outcome>,
     /// Finishes the write whose cell was dropped.
     unfinished: Mutex<Option<BoxFuture<'static, ()>>>,
 }
@@ -165,10 +163,9 @@ impl<S: Service> Instance<S> {
             id,
             task,
             began: AtomicBool::new(false),
-            persisted: AtomicBool::new(persisted),
+            persisted: SetOnce::new_with(persisted.then_some(())),
             deleted: AtomicBool::new(false),
-            outcome: OnceLock::new(),
-            changed: Notify::new(),
+            outcome: SetOnce::new(),
             unfinished: Mutex::new(None),
         }
     }
@@ -186,12 +183,8 @@ impl<S: Service> Instance<S> {
     }
 
     pub(crate) fn persist(&self) {
-        self.persisted.store(true, Ordering::Release);
-        self.changed.notify_waiters();
-    }
-
-    pub(crate) fn was_persisted(&self) -> bool {
-        self.persisted.load(Ordering::Acquire)
+        // It is set already after the first write.
+        let _ = self.persisted.set(());
     }
 
     pub(crate) fn delete(&self) {
@@ -200,14 +193,12 @@ impl<S: Service> Instance<S> {
 
     /// Returns whether its document exists.
     pub(crate) fn has_document(&self) -> bool {
-        self.was_persisted() && !self.deleted.load(Ordering::Acquire)
+        self.persisted.initialized() && !self.deleted.load(Ordering::Acquire)
     }
 
     /// Sets the outcome, unless it is set already.
     pub(crate) fn end(&self, outcome: Outcome) {
-        if self.outcome.set(outcome).is_ok() {
-            self.changed.notify_waiters();
-        }
+        let _ = self.outcome.set(outcome);
     }
 
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
@@ -216,28 +207,15 @@ impl<S: Service> Instance<S> {
 
     /// Waits until the instance has ended. Every path sets an outcome.
     pub(crate) async fn ended(&self) -> Outcome {
-        self.until(|| self.outcome().cloned()).await
+        self.outcome.wait().await.clone()
     }
 
     /// Waits until the document exists, or the instance has ended without one.
     pub(crate) async fn persisted(&self) -> Result<(), Outcome> {
-        self.until(|| match self.was_persisted() {
-            true => Some(Ok(())),
-            false => self.outcome().cloned().map(Err),
-        })
-        .await
-    }
-
-    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the look, so that no change in between is missed.
-            changed.as_mut().enable();
-            if let Some(seen) = look() {
-                return seen;
-            }
-            changed.await;
+        tokio::select! {
+            biased;
+            _ = self.persisted.wait() => Ok(()),
+            outcome = self.outcome.wait() => Err(outcome.clone()),
         }
     }
 

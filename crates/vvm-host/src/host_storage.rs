@@ -1,7 +1,7 @@
 //! [`HostStorage`]: the one layer between a host's campaigns and the storage.
 //!
-//! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to the host's status. A
-//! release wakes the other candidates of this machine.
+//! Scans also read operators' requests, which may refuse claims. Every answer goes to the host's status. A release
+//! wakes the other candidates of this machine.
 
 use crate::{
     left_behind::{LeftBehind, OnClaim},
@@ -10,14 +10,14 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Standing,
-    Swap, Terms, Ttl, TtlStorage, Vacant, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
+    Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant};
+use vvm_clock::Instant;
 use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, SlotNumber, Stage, StepDown,
 };
@@ -31,9 +31,8 @@ pub(crate) struct HostStorage {
     /// The operators' requests that the last scan saw.
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
-    clock: Arc<dyn Clock>,
-    pub(crate) gate: ClaimGate,
-    status: Arc<HostStatus>,
+    deferral: Mutex<Deferral>,
+    pub(crate) status: Arc<HostStatus>,
     /// Cancelled when the host is to end.
     stop: CancellationToken,
     pub(crate) wakeups: LocalWakeups,
@@ -52,14 +51,12 @@ impl HostStorage {
         status: Arc<HostStatus>,
         stop: CancellationToken,
     ) -> Self {
-        let (candidate, clock) = (&status.candidate, Arc::clone(&status.clock));
         Self {
             storage,
-            cluster: ClusterName::from(candidate.name.as_str()),
+            cluster: ClusterName::from(status.candidate.name.as_str()),
             requests: watch::Sender::default(),
             expiry: RequestExpiry::default(),
-            gate: ClaimGate::new(candidate.holder.clone(), Arc::clone(&clock)),
-            clock,
+            deferral: Mutex::default(),
             status,
             stop,
             wakeups,
@@ -80,13 +77,13 @@ impl HostStorage {
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
         let next_at = *self.next_look_at.lock();
-        self.clock.sleep_until(next_at).await;
+        self.status.clock.sleep_until(next_at).await;
         tokio::select! {
             biased;
             () = self.wakeups.woken() => {}
             () = self.storage.hinted(&self.cluster) => {}
         }
-        *self.next_look_at.lock() = self.clock.now().after(Terms::HINT_GAP);
+        *self.next_look_at.lock() = self.status.clock.now().after(Terms::HINT_GAP);
     }
 
     /// Returns the operators' requests, as they change.
@@ -110,7 +107,7 @@ impl HostStorage {
 
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
     fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
-        let expired = self.expiry.take_expired(&mut requests, self.clock.now());
+        let expired = self.expiry.take_expired(&mut requests, self.status.clock.now());
         self.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
@@ -140,8 +137,50 @@ impl HostStorage {
         outcome
     }
 
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
+    /// counted from this host's first claim that is refused.
+    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+        self.deferral.lock().given_up = Some(((slot, epoch), first_chance));
+    }
+
+    /// Decides about a claim on a slot that was last led under `last`. Refuses it while the name is paused, and
+    /// while another candidate has the first chance.
+    ///
+    /// It makes no call: it decides by the last scan, which may be stale. So it only keeps candidates from
+    /// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
+    ///
+    /// # Errors
+    /// `NotApplied` with the reason. The campaign tries again after a pause.
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
-        self.gate.may_claim(&self.requests.borrow(), key.slot, last)
+        let seen = self.requests.borrow();
+        if let Some(pause) = &seen.pause {
+            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
+        }
+        let Some(last) = last else { return Ok(()) };
+        let led = (key.slot, last);
+        let mut deferral = self.deferral.lock();
+        let given_up = deferral.given_up.filter(|(given_up, _)| *given_up == led);
+        let request = seen.step_down.as_ref().filter(|request| {
+            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
+            is_on
+                && request.is_about(key.slot, Some(last))
+                && request.to.as_ref().is_some_and(|to| *to != self.status.candidate.holder)
+        });
+        let first_chance = given_up.map(|(_, first_chance)| first_chance);
+        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
+            return Ok(());
+        };
+        let now = self.status.clock.now();
+        let since = deferral.since.filter(|(of, _)| *of == led);
+        let (_, since) = *deferral.since.insert(since.unwrap_or((led, now)));
+        if now < since.after(first_chance) {
+            let first = match request.and_then(|request| request.to.as_ref()) {
+                Some(to) => format!("{to} has the first chance"),
+                None => "other candidates have the first chance".into(),
+            };
+            return Err(WriteError::NotApplied(first.into()));
+        }
+        Ok(())
     }
 
     fn claims(&self, key: &ElectionKey, entry: &Entry) {
@@ -173,7 +212,7 @@ impl HostStorage {
 }
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
-/// `NotApplied` without a call. The gate only refuses, so it never makes a claim earlier than the protocol
+/// `NotApplied` without a call. The host only refuses, so it never makes a claim earlier than the protocol
 /// does (I5).
 #[async_trait]
 impl TtlStorage<ElectionKey> for HostStorage {
@@ -224,7 +263,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         held: &Entry,
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
-        let sent_at = self.clock.now();
+        let sent_at = self.status.clock.now();
         let swap = self.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
         match &swap {
             Swap::Swapped => self.status.renewed(sent_at),
@@ -303,70 +342,14 @@ impl fmt::Debug for HostStorage {
     }
 }
 
-/// Refuses claims while the name is paused, and while another candidate has the first chance.
-///
-/// It makes no call: it decides by the last scan, which may be stale. So the gate only keeps candidates from
-/// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
-pub(crate) struct ClaimGate {
-    holder: Holder,
-    clock: Arc<dyn Clock>,
-    deferral: Mutex<Deferral>,
-}
-
 /// The leadership that other candidates may follow first.
 #[derive(Debug, Default)]
 struct Deferral {
     /// The leadership that this host gave up, and how long others have the first chance.
-    given_up: Option<(SlotNumber, Epoch, Duration)>,
+    given_up: Option<((SlotNumber, Epoch), Duration)>,
     /// The leadership after which claims are refused, and when the first claim was refused. The time does not
     /// count from the request, because a command may need long to stop.
-    since: Option<(SlotNumber, Epoch, Instant)>,
-}
-
-impl ClaimGate {
-    fn new(holder: Holder, clock: Arc<dyn Clock>) -> Self {
-        Self { holder, clock, deferral: Mutex::default() }
-    }
-
-    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
-    /// counted from this host's first claim that is refused.
-    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
-        self.deferral.lock().given_up = Some((slot, epoch, first_chance));
-    }
-
-    /// Decides about a claim on `slot`, which was last led under `last`.
-    ///
-    /// # Errors
-    /// `NotApplied` with the reason. The campaign tries again after a pause.
-    fn may_claim(&self, seen: &Requests, slot: SlotNumber, last: Option<Epoch>) -> Result<(), WriteError> {
-        if let Some(pause) = &seen.pause {
-            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
-        }
-        let Some(last) = last else { return Ok(()) };
-        let mut deferral = self.deferral.lock();
-        let given_up = deferral.given_up.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
-        let request = seen.step_down.as_ref().filter(|request| {
-            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
-            is_on
-                && request.is_about(slot, Some(last))
-                && request.to.as_ref().is_some_and(|to| *to != self.holder)
-        });
-        let first_chance = given_up.map(|(_, _, first_chance)| first_chance);
-        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
-            return Ok(());
-        };
-        let now = self.clock.now();
-        let since = deferral.since.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
-        let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
-        if now < since.after(first_chance) {
-            let first = match request.and_then(|request| request.to.as_ref()) {
-                Some(to) => format!("{to} has the first chance"),
-                None => "other candidates have the first chance".into(),
-            };
-            return Err(WriteError::NotApplied(first.into()));
-        }
-        Ok(())
-    }
+    since: Option<((SlotNumber, Epoch), Instant)>,
 }
 
 /// Records a failure when it is dropped: a call is dropped unanswered when its time is over.

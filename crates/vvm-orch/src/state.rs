@@ -2,23 +2,17 @@
 
 use futures_util::FutureExt;
 use ielections::{AcquireError, Loss, Standing, env::panic_message};
-use std::{
-    error::Error,
-    panic::AssertUnwindSafe,
-    sync::{Arc, OnceLock},
-};
+use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 /// Each cell is set once, and each token is cancelled once.
 #[derive(Debug)]
 pub(crate) struct State<K> {
     /// The first problem (I8).
-    problem: OnceLock<Problem>,
-    /// Cancelled when `problem` is set.
-    raised: CancellationToken,
-    leading: OnceLock<Leading<K>>,
-    /// Cancelled when the services are ready.
-    ready: CancellationToken,
+    problem: SetOnce<Problem>,
+    /// Set when the services are ready.
+    leading: SetOnce<Leading<K>>,
     /// Cancelled when the VVM begins to stop.
     stop: CancellationToken,
     /// Cancelled when the VVM has stopped.
@@ -28,10 +22,8 @@ pub(crate) struct State<K> {
 impl<K: Clone> State<K> {
     pub(crate) fn new() -> Self {
         Self {
-            problem: OnceLock::new(),
-            raised: CancellationToken::new(),
-            leading: OnceLock::new(),
-            ready: CancellationToken::new(),
+            problem: SetOnce::new(),
+            leading: SetOnce::new(),
             stop: CancellationToken::new(),
             done: CancellationToken::new(),
         }
@@ -47,7 +39,6 @@ impl<K: Clone> State<K> {
             Ok(()) => tracing::error!(%problem, "the VVM shuts down"),
             Err(_) => tracing::warn!(%problem, "another problem while the VVM shuts down"),
         }
-        self.raised.cancel();
         self.stop.cancel();
     }
 
@@ -59,7 +50,7 @@ impl<K: Clone> State<K> {
     pub(crate) async fn problem_or_done(&self) -> Option<&Problem> {
         tokio::select! {
             biased;
-            () = self.raised.cancelled() => {}
+            _ = self.problem.wait() => {}
             () = self.done.cancelled() => {}
         }
         self.problem()
@@ -68,7 +59,6 @@ impl<K: Clone> State<K> {
     pub(crate) fn services_are_ready(&self, leading: Leading<K>) {
         // The launcher calls this once.
         drop(self.leading.set(leading));
-        self.ready.cancel();
     }
 
     /// Waits until the services are ready, or never will be.
@@ -76,7 +66,7 @@ impl<K: Clone> State<K> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
-            () = self.ready.cancelled() => {}
+            _ = self.leading.wait() => {}
         }
         match self.leading.get() {
             Some(leading) if !self.is_stopping() => Ok(leading.clone()),

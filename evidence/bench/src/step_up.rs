@@ -5,22 +5,15 @@
 use crate::{
     process,
     report::{Failure, Figure, Unit},
-    setup::{Deadline, Setup, in_own_process},
+    setup::{Deadline, Scene, in_own_process},
 };
 use async_trait::async_trait;
 use clap::Args;
 use ielections::{DocumentId, DocumentWrite, OnlyIf, Standing, TokioSpawn, Ttl, documents::NotAnId};
 use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
 use serde::{Deserialize, Serialize};
-use std::{
-    num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// The size of a round.
@@ -58,32 +51,32 @@ impl Round {
     }
 
     fn step_up(self) -> Result<Found, Failure> {
-        let setup = Setup::make(Deadline::System)?;
-        setup.runtime.block_on(async {
-            let before = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+        let (runtime, scene) = Scene::in_memory(Deadline::System)?;
+        runtime.block_on(async {
+            let before = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             self.write_documents(before.standing()).await?;
             before.release().await;
 
-            let jobs = Jobs { running: Arc::default() };
+            let jobs = Jobs { running: Arc::new(Semaphore::new(0)) };
             let mut builder = RegistryBuilder::new(RegistryConfig {
-                clock: Arc::clone(&setup.clock),
-                spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
+                clock: Arc::clone(&scene.clock),
+                spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
                 join_timeout: RegistryConfig::JOIN_TIMEOUT,
             });
             let (running, service) = (Arc::clone(&jobs.running), builder.register(jobs)?);
             let registry = builder.build();
-            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let leadership = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
             let resident = process::resident_bytes()?;
-            let began = setup.clock.now();
+            let began = scene.clock.now();
             let lead = registry.lead(standing, stop.clone());
             let look = async {
                 let found = service.get_all().await?.len();
                 if found != self.instances.get() as usize {
                     return Err(format!("{found} of {} documents became instances", self.instances).into());
                 }
-                running.reach(self.instances.get()).await;
-                let all_run = setup.clock.now().since(began);
+                let _all = running.acquire_many(self.instances.get()).await?;
+                let all_run = scene.clock.now().since(began);
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
                 Ok::<_, Failure>(Found { all_run, bytes })
             };
@@ -118,34 +111,16 @@ impl Round {
 
 /// Jobs that run until their term ends.
 struct Jobs {
-    running: Arc<Running>,
+    /// A permit for each instance that runs.
+    running: Arc<Semaphore>,
 }
 
-struct Job(Arc<Running>);
+struct Job(Arc<Semaphore>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Progress {
     step: u64,
     of: u64,
-}
-
-/// How many instances run.
-#[derive(Debug, Default)]
-struct Running {
-    count: AtomicU32,
-    more: Notify,
-}
-
-impl Running {
-    async fn reach(&self, count: u32) {
-        loop {
-            let more = self.more.notified();
-            if self.count.load(Ordering::Relaxed) >= count {
-                return;
-            }
-            more.await;
-        }
-    }
 }
 
 impl Service for Jobs {
@@ -165,8 +140,7 @@ impl Task for Job {
     type Doc = Progress;
 
     async fn run(&self, cx: RunContext<Progress>) -> Result<(), BoxError> {
-        self.0.count.fetch_add(1, Ordering::Relaxed);
-        self.0.more.notify_waiters();
+        self.0.add_permits(1);
         cx.stop.cancelled().await;
         Err(Interrupted.into())
     }

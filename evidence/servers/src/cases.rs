@@ -139,24 +139,6 @@ impl fmt::Display for Cases {
 /// The keyspace or table on a server.
 pub(crate) const STORAGE: &str = "end_to_end";
 
-/// Cases for every storage.
-const EVERYWHERE: &[&str] = &[
-    "check",
-    "clients",
-    "doctor",
-    "elect",
-    "http",
-    "leadership",
-    "log_format",
-    "outages",
-    "outcomes",
-    "pause",
-    "signal_table",
-    "signals",
-    "status",
-    "step_down",
-];
-
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage
 /// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
 const OF_SERVERS: &[&str] = &[
@@ -188,30 +170,16 @@ const OF_SERVERS: &[&str] = &[
     "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 
-/// Runs cases on one server, at `url`, which contains the host and port `at`: those that the storage can change, or
-/// `all`.
-pub(crate) fn on_server(
-    all: bool,
-    url: &str,
-    at: &str,
-    environment: &[(&str, &str)],
-) -> Result<Cases, String> {
+/// Runs the cases that the storage can change on one server, at `url`, which contains the host and port `at`.
+pub(crate) fn on_server(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
     let environment = &[&storage(url, at), environment].concat();
-    if all {
-        return suite(EVERYWHERE, environment).run();
-    }
-    let cases = suite(OF_SERVERS, environment).run()?;
+    // Each case has several processes, most of which wait.
+    let cases = Suite { tests: &["guardian"], only: OF_SERVERS, threads: 3, environment }.run()?;
     if cases.count() != OF_SERVERS.len() {
         let (ran, listed) = (cases.count(), OF_SERVERS.len());
         return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
     }
-    println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
     Ok(cases)
-}
-
-/// Each case has several processes, most of which wait.
-fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suite<'a> {
-    Suite { tests: &["guardian"], only, threads: THREADS, environment }
 }
 
 /// Returns the variables that tell the harness where the storage is.
@@ -224,9 +192,6 @@ pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> 
     let environment = &[&storage(url, at), environment].concat();
     Suite { tests: &["credentials"], only: &[], threads: 1, environment }.run()
 }
-
-/// How many cases at once.
-const THREADS: u8 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -129,26 +129,30 @@ class Source:
         return replace(self, root=folder.resolve())
 
 
-def build(source: Source, features: str) -> Path:
-    """Builds the program, and returns its path."""
-    target = source.root / "target"
+def settings(source: Source) -> dict[str, str]:
+    """Returns what the environment tells the compilers."""
     renamed = [(source.root, "/vvm"), (CARGO_HOME, "/cargo")]
     flags = ["-C", "target-feature=+crt-static"]
     flags += [f"--remap-path-prefix={folder}={name}" for folder, name in renamed]
     if source.libc == "gnu":
         flags += ["-C", f"link-arg={name_service(source)}"]
-    settings = {
+    return {
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
         f"CFLAGS_{source.triple.replace('-', '_')}": " ".join(
             f"-ffile-prefix-map={folder}={name}" for folder, name in renamed
         ),
         "SOURCE_DATE_EPOCH": str(source.time),
     }
+
+
+def build(source: Source, features: str) -> Path:
+    """Builds the program, and returns its path."""
+    target = source.root / "target"
     command = [CARGO, "rustc", "--locked", "--profile", "dist", "--package", "vvm-cli", "--bin", "vvm"]
     command += ["--target", source.triple, "--target-dir", str(target), "--features", features]
     # The profile has this setting, too, but not for a package with settings of its own.
     command += ["--", "-C", "strip=symbols"]
-    ended = subprocess.run(command, cwd=source.root, env=os.environ | settings)
+    ended = subprocess.run(command, cwd=source.root, env=os.environ | settings(source))
     if ended.returncode != 0:
         raise Failed(f"`{shlex.join(command)}` failed (exit status {ended.returncode})")
     return target / source.triple / "dist/vvm"
@@ -277,20 +281,25 @@ def compare(source: Source, made: list[File]) -> None:
     """Builds again in another folder, and compares every file."""
     with tempfile.TemporaryDirectory(prefix="vvm-second-build-") as folder:
         copy = source.copy_to(Path(folder))
-        if differing := set(made) ^ set(make(copy)):
-            raise Failed(f"two builds differ in {', '.join(f'{one.path} {sha256(one.data)}' for one in differing)}")
+        if differ := differing(made, make(copy)):
+            raise Failed(f"two builds differ in {', '.join(differ)}")
         print(f"the same {len(made)} files from {source.root} and {copy.root}")
+
+
+def differing(first: list[File], second: list[File]) -> list[str]:
+    """Returns the files that are not in both, or not the same."""
+    return sorted(f"{one.path} {sha256(one.data)}" for one in set(first) ^ set(second))
 
 
 def try_out(source: Source, kinds: list[str]) -> None:
     """Installs from the files that were made, and shows the first fail-over."""
     scripts = Path(__file__).parent
-    for ending, (program, script, *arguments) in (TRIALS[kind] for kind in kinds):
+    for ending, (shell, script, *arguments) in (TRIALS[kind] for kind in kinds):
         found = sorted((source.packages / source.triple).glob(f"*{ending}"))
         if not found:
             raise Failed(f"`target/packages/*/*{ending}` is not there: run `cargo xtask dist` first")
         containerfile = source.root / "packaging/Containerfile"
-        command = [program, str(scripts / script), *arguments, str(found[0]), str(containerfile)]
+        command = [shell, str(scripts / script), *arguments, str(found[0]), str(containerfile)]
         print(f"\n== {shlex.join(command)}\n", flush=True)
         start = time.monotonic()
         status = watch(command)

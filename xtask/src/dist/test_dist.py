@@ -4,6 +4,7 @@ import io
 import tarfile
 import unittest
 import zipfile
+from pathlib import Path
 
 import dist
 from archives import File, deb, image, packed, program, record, sha256, sums, tar, wheel
@@ -48,6 +49,19 @@ class Archives(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
+    def test_file_that_differs_or_is_missing_is_named(self):
+        self.assertEqual(dist.differing(FILES, FILES[::-1]), [])
+        self.assertEqual(len(dist.differing(FILES, [*FILES[:2], File("c", b"other")])), 2)
+        self.assertEqual(len(dist.differing(FILES, FILES[:2])), 1)
+
+    def test_compilers_map_both_folders(self):
+        source = dist.Source(Path("/a/vvm"), "commit", 7, "0.1.0", "aarch64", "musl")
+        dist.CARGO_HOME = Path("/b/.cargo")
+        settings = dist.settings(source)
+        folders = "-ffile-prefix-map=/a/vvm=/vvm -ffile-prefix-map=/b/.cargo=/cargo"
+        self.assertEqual(settings["CFLAGS_aarch64_unknown_linux_musl"], folders)
+        self.assertIn("--remap-path-prefix=/a/vvm=/vvm", settings["CARGO_ENCODED_RUSTFLAGS"].split("\x1f"))
+
     def test_commands_are_read_from_the_manual_page(self):
         page = ".SH SUBCOMMANDS\n.TP\nvvm\\-run(1)\nRuns a command\n.TP\nvvm\\-step\\-down(1)\nvvm(1)\n"
         self.assertEqual(dist.commands(page), ["run", "step-down"])

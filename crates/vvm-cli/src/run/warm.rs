@@ -94,7 +94,8 @@ impl Service<ElectionKey> for WarmRunner {
         let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
         // An app that has ended leads no more.
         app.send(Request::Lead(Box::new(led))).map_err(|_| NotReady)?;
-        let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control: runner.control };
+        let control = Arc::clone(&runner.control);
+        let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control };
         if led.becomes(Progress::Leads).await == Progress::Over {
             return Err(NotReady.into());
         }

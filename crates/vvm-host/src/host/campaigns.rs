@@ -9,7 +9,7 @@ use crate::{
     status::{HostStatus, Role, WhyStopping},
 };
 use async_trait::async_trait;
-use ielections::{AcquireError, Elections, Env, Timing};
+use ielections::{AcquireError, Elections, Env};
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,6 @@ impl Campaigns {
         config.stop_timeout = settings.stop_timeout;
         let demand = Arc::new(SetOnce::new());
         let preface = Preface {
-            status: Arc::clone(status),
             storage: Arc::clone(storage),
             demand: Arc::clone(&demand),
             condition: self.condition.clone(),
@@ -95,7 +94,6 @@ impl Campaigns {
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();
         let handler = RequestHandler {
-            status,
             storage,
             over: &over,
             condition: &self.condition,
@@ -187,7 +185,6 @@ impl fmt::Debug for Campaigns {
 
 /// Starts before every other service, and stops after them.
 struct Preface {
-    status: Arc<HostStatus>,
     storage: Arc<HostStorage>,
     demand: Arc<SetOnce<Demand>>,
     condition: Condition,
@@ -200,16 +197,15 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { status, storage, demand, condition } = *self;
-        let (clock, ttl) = (Arc::clone(&status.clock), status.candidate.ttl);
+        let Self { storage, demand, condition } = *self;
+        let status = Arc::clone(&storage.status);
+        let ttl = status.candidate.ttl;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
-        // As long as an acquisition counts as fresh.
-        let (timeout, retry_pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
         tokio::select! {
             biased;
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
-            answer = may_work(&storage, &clock, timeout, retry_pause) => {
+            answer = may_work(&storage) => {
                 if let Err(refused) = answer {
                     // The first reason stands.
                     let _ = demand.set(refused.clone());
@@ -224,7 +220,7 @@ impl Service<ElectionKey> for Preface {
         }
         let history = {
             let holder = status.candidate.holder.as_str();
-            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &clock, &status.unwritten_ends)
+            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &status.clock, &status.unwritten_ends)
         };
         Ok(Box::pin(async move {
             // The other services do not wait for this write.

@@ -68,17 +68,16 @@ use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     drivers::errors::Closed,
     key::Partition,
-    opening::{OpenError, OpenErrorKind},
+    opening::OpenError,
     sysvvm::{Description, Opened, Provenance},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, SystemClock};
 
 /// Object stores allow names of 1,024 bytes: the rest is for prefix, slashes and ending.
 const MOST_KEY_BYTES: usize = 512;
@@ -101,8 +100,8 @@ impl ObjectCells {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (address, requests) = connect(url, clock)?;
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
         race::probe(&address, &requests).await?;
         Ok(Self::new(&address, requests))
@@ -116,8 +115,8 @@ impl ObjectCells {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (address, requests) = connect(url, clock)?;
+    pub async fn open_to_look(url: &str) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
         Ok(Self::new(&address, requests))
     }
@@ -134,11 +133,7 @@ impl ObjectCells {
 
 /// Races the conditions of the server, and leaves a mark below the prefix. Creates no bucket.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    let clock = Arc::new(SystemClock::start().map_err(|cause| {
-        let text = format!("the system refuses the thread that waits for answers: {cause}");
-        OpenError::new(OpenErrorKind::System, text)
-    })?);
-    let (address, requests) = connect(url, clock)?;
+    let (address, requests) = connect(url)?;
     let raced =
         race::race(&requests, race::INIT).await.map_err(|failure| failure.into_open_error(&address))?;
     if let Some(why) = raced.verdict() {
@@ -153,9 +148,9 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 }
 
 /// Reads the credentials for the bucket that `url` names. Connects at the first request.
-fn connect(url: &str, clock: Arc<dyn Clock>) -> Result<(Address, Requests), OpenError> {
+fn connect(url: &str) -> Result<(Address, Requests), OpenError> {
     let address = Address::parse(url)?;
-    let requests = client::connect(&address, clock)?;
+    let requests = client::connect(&address)?;
     Ok((address, requests))
 }
 

@@ -2,8 +2,6 @@
 
 use super::{fresh, opened, server, url};
 use ielections::ReadError;
-use std::sync::Arc;
-use vvm_clock::SystemClock;
 use vvm_storage::{
     OpenError, OpenErrorKind, Partition, SysVvmStorage as _,
     cells::{CellStorage as _, CellWrite, Expected},
@@ -12,11 +10,11 @@ use vvm_storage::{
 };
 
 async fn cells(url: &str) -> ObjectCells {
-    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap()
+    ObjectCells::open(url).await.unwrap()
 }
 
 async fn refused(url: &str) -> OpenError {
-    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.expect_err("opened")
+    ObjectCells::open(url).await.expect_err("opened")
 }
 
 /// A fresh prefix.
@@ -32,8 +30,7 @@ async fn prefix_that_was_not_initialised_is_refused() {
     let error = refused(&url).await;
     assert!(error.kind() == OpenErrorKind::Missing, "{error}");
     assert!(error.to_string().contains("vvm init-storage"), "{error}");
-    let clock = Arc::new(SystemClock::start().unwrap());
-    assert!(ObjectCells::open_to_look(&url, clock).await.is_err());
+    assert!(ObjectCells::open_to_look(&url).await.is_err());
     init_storage(&url).await.unwrap();
     init_storage(&url).await.unwrap();
     let opened = cells(&url).await.opened().unwrap();

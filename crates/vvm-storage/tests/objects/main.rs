@@ -20,9 +20,7 @@ mod driver;
 mod handles;
 
 use driver::Driver;
-use std::sync::Arc;
 use tokio::sync::OnceCell;
-use vvm_clock::SystemClock;
 use vvm_storage::{cells::Cells, init_storage, objects::ObjectCells};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
@@ -48,7 +46,7 @@ fn fresh() -> String {
 }
 
 async fn opened(url: &str) -> Cells<ObjectCells> {
-    Cells::new(ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap())
+    Cells::new(ObjectCells::open(url).await.unwrap())
 }
 
 /// One prefix for all cases. Races the server once.

@@ -23,12 +23,16 @@ pub(super) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Nothing was sent.
-    #[error("no connection to the object store, or no credentials for it: {0}")]
+    #[error(
+        "no connection to the object store, or no credentials for it: check the endpoint and the network; set \
+         the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, \
+         AZURE_STORAGE_ACCOUNT_KEY), or use a role of the machine ({0})"
+    )]
     NotSent(String),
     /// The credentials or their rights are not enough.
     #[error(
         "the object store denies the request: check the credentials, the machine's clock, and the rights to \
-         get and put objects and to list the bucket ({0})"
+         get and put objects and to list the bucket, without which S3 denies a missing object ({0})"
     )]
     Denied(String),
     /// The bucket does not exist.
@@ -63,25 +67,13 @@ impl Failure {
     /// Why the bucket at `place` can't be opened.
     pub(super) fn into_open_error(self, place: impl Display) -> OpenError {
         match self {
-            Self::NotSent(cause) => OpenError::passing(format!(
-                "{place} can't be reached, or there are no credentials for it: check the endpoint and the \
-                 network; set the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
-                 GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY), or use a role of the machine ({cause})"
-            )),
-            Self::Denied(said) => OpenError::refused(format!(
-                "{place} denies the request: check the credentials and the machine's clock, and allow to get \
-                 and put objects and to list the bucket: S3 answers \"denied\" for a missing object without \
-                 that ({said})"
-            )),
             Self::NoBucket(said) => OpenError::refused(format!(
                 "there is no bucket at {place}: create it, in one region and without versioning, or correct \
                  the URL ({said})"
             )),
-            Self::Refused(said) => OpenError::refused(format!(
-                "{place} refuses the request: check the region and the endpoint ({said})"
-            )),
-            Self::Busy(said) | Self::Unanswered(said) => {
-                OpenError::passing(format!("{place} failed a request: {said}. Try again"))
+            Self::Denied(_) | Self::Refused(_) => OpenError::refused(format!("{place}: {self}")),
+            Self::NotSent(_) | Self::Busy(_) | Self::Unanswered(_) => {
+                OpenError::passing(format!("{place}: {self}. Try again"))
             }
         }
     }

@@ -31,7 +31,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, Span};
+use vvm_clock::{Clock as _, Span, SystemClock};
 
 /// The connections of a handle.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Requests {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) platform: Platform,
     pub(super) names: Names,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: SystemClock,
     pub(super) timeout: Duration,
 }
 
@@ -285,7 +285,6 @@ mod tests {
         scripted::{self, Scripted},
     };
     use std::net::TcpListener;
-    use vvm_clock::SystemClock;
 
     /// A server that gives this answer to every request.
     async fn server(answer: Option<String>) -> Scripted {
@@ -304,9 +303,8 @@ mod tests {
     fn requests(endpoint: &str, options: &str) -> Requests {
         let address =
             Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}&request_timeout=1s{options}"));
-        let clock = Arc::new(SystemClock::start().unwrap());
         let keys = [("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")];
-        client::connect_with(&address.unwrap(), clock, |name| {
+        client::connect_with(&address.unwrap(), |name| {
             keys.iter()
                 .find(|(known, _)| known.eq_ignore_ascii_case(name))
                 .map(|(_, value)| (*value).to_owned())
@@ -453,8 +451,7 @@ mod tests {
         let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
         let server = server(not_found()).await;
         let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
-        let clock = Arc::new(SystemClock::start().unwrap());
-        let requests = client::connect_with(&address, clock, |name| {
+        let requests = client::connect_with(&address, |name| {
             (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
                 .then(|| server.endpoint.clone())
                 .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
