@@ -129,8 +129,7 @@ mod present {
         assert_eq!(field(&lease, "leaseTransitions"), "1");
 
         // It leads after our release, for which it need not wait a TTL.
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
         let released = SystemClock::read();
         theirs.stdout.wait_for("leading");
         let took = SystemClock::read().since(released);
@@ -147,27 +146,30 @@ mod present {
         // Its own renewals would have prevented that.
         ours.stdout.wait_for("leads");
         assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        assert_eq!(ours.stop().signal(), 15);
         assert_eq!(field(&lease, "holderIdentity"), "");
     }
 
     /// It goes by the duration in the record, which is ours.
     #[test]
     fn candidate_with_a_shorter_duration_waits_while_we_renew() {
-        let trial = VVM.trial();
-        let lease = format!("shorter-{}", std::process::id());
-        let mut ours = vvm(&trial, &lease, LONG);
-        ours.stdout.wait_for("leads");
-        let mut theirs = ClientGo::start(CLIENT_GO, &lease, SHORT);
         // For longer than two of our renewals are apart.
-        for _ in 0..LOOKS_OF_SHORT {
-            theirs.stderr.wait_for("has not yet expired");
-        }
-        assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        waits_while_we_renew("shorter", LONG, CLIENT_GO, SHORT, LOOKS_OF_SHORT);
     }
+}
+
+/// Starts a candidate of client-go beside us, which does not lead while it looks so often.
+fn waits_while_we_renew(lease: &str, ttl: u32, program: &str, duration: u32, looks: usize) {
+    let trial = VVM.trial();
+    let lease = format!("{lease}-{}", std::process::id());
+    let mut ours = vvm(&trial, &lease, ttl);
+    ours.stdout.wait_for("leads");
+    let mut theirs = ClientGo::start(program, &lease, duration);
+    for _ in 0..looks {
+        theirs.stderr.wait_for("has not yet expired");
+    }
+    assert_eq!(columns(&lease)[1], "ours");
+    assert_eq!(ours.stop().signal(), 15);
 }
 
 /// Our TTL beside a candidate with a shorter duration: we renew every 5 s, and it waits for 2 s.
@@ -197,17 +199,7 @@ mod old {
     /// With a duration that is at least our TTL, it waits as a new one does.
     #[test]
     fn candidate_with_our_duration_waits_while_we_renew() {
-        let trial = VVM.trial();
-        let lease = format!("old-waits-{}", std::process::id());
-        let mut ours = vvm(&trial, &lease, TTL);
-        ours.stdout.wait_for("leads");
-        let mut theirs = ClientGo::start(OLD_CLIENT_GO, &lease, TTL);
-        for _ in 0..LOOKS {
-            theirs.stderr.wait_for("has not yet expired");
-        }
-        assert_eq!(columns(&lease)[1], "ours");
-        ours.signal(Signal::TERM);
-        assert_eq!(ours.finish().signal(), 15);
+        waits_while_we_renew("old-waits", TTL, OLD_CLIENT_GO, TTL, LOOKS);
     }
 }
 

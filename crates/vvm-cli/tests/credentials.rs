@@ -8,7 +8,6 @@
 )]
 
 use harness::{Level, Program, Trial, eventually};
-use rustix::process::Signal;
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
@@ -58,8 +57,7 @@ fn leader_keeps_leading_over_ten_refreshes_by_a_slow_helper_that_leaves_daemons(
     let daemons = trial.processes().with("sleep 1006").len();
     assert!(daemons >= REFRESHES, "{daemons} daemons are left");
 
-    leader.signal(Signal::TERM);
-    let ended = leader.finish();
+    let ended = leader.stop();
     assert_eq!(ended.stdout, ["leads"], "it led more than once");
     assert_eq!(ended.signal(), 15);
     assert_eq!(trial.processes().describe(), [""; 0]);

@@ -14,13 +14,11 @@ mod cases {
     mod clients;
     mod container;
     mod containment;
-    mod deadline;
     mod demo;
     mod doctor;
     mod elect;
     mod failure_table;
     mod files;
-    mod first_steps;
     mod guardian_death;
     mod http;
     mod leadership;

@@ -13,7 +13,6 @@ mod cases {
     mod check;
     mod container;
     mod containment;
-    mod deadline;
     mod failure_table;
     mod guardian_death;
     mod leadership;

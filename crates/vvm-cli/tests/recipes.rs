@@ -399,14 +399,15 @@ impl Drop for Sandbox {
     }
 }
 
-/// Runs a section of the page.
-fn run(section: &str, needs: &[&str]) {
+/// Writes the files of a section of the page, and runs what comes before its command. `None` if this machine lacks
+/// something.
+fn prepared(section: &str, needs: &[&str]) -> Option<(Recipe, Sandbox)> {
     let mut recipe = Recipe::of(section);
     let mut sandbox = Sandbox::new(&recipe);
     let missing = |program: &&&str| sandbox.ask(&format!("command -v {program}")).is_err();
     if let Some(program) = needs.iter().find(missing) {
         println!("left out: {section}: there is no {program}");
-        return;
+        return None;
     }
     if needs.contains(&"initdb") {
         sandbox.database = Some(Database::start(sandbox.folder.path()));
@@ -419,17 +420,23 @@ fn run(section: &str, needs: &[&str]) {
             && let Err(error) = sandbox.use_packages(section, &before)
         {
             println!("left out: {section}: {error}");
-            return;
+            return None;
         }
         let steps = before.lines().filter(|line| !line.starts_with("pip install"));
         match sandbox.ask(&steps.collect::<Vec<_>>().join("\n")) {
             Err(error) if ["go get ", "npm install pg"].iter().any(|fetch| before.contains(fetch)) => {
                 println!("left out: {section}: {error}");
-                return;
+                return None;
             }
             ended => drop(ended.unwrap()),
         }
     }
+    Some((recipe, sandbox))
+}
+
+/// Runs a section of the page.
+fn run(section: &str, needs: &[&str]) {
+    let Some((recipe, mut sandbox)) = prepared(section, needs) else { return };
     let machines = recipe
         .seen
         .iter()
@@ -563,19 +570,9 @@ impl Drop for Database {
 #[test]
 fn gunicorn_replaces_workers_and_a_leading_one_ends_its_leadership() {
     for level in ["guardian", "pidns"] {
-        let mut recipe = Recipe::of("clients/README.md#APScheduler in gunicorn");
-        for (_, text) in recipe.files.iter_mut().filter(|(file, _)| file == "gunicorn.conf.py") {
-            text.push_str("max_requests = 1\n");
-        }
-        let mut sandbox = Sandbox::new(&recipe);
-        let installs = recipe.before.iter().find(|before| before.contains("pip install")).unwrap().clone();
-        let prepares = recipe.before.last().unwrap().clone();
-        if let Err(error) = sandbox.use_packages("clients/README.md#APScheduler in gunicorn", &installs) {
-            println!("left out: {error}");
-            return;
-        }
-        sandbox.ask(installs.lines().find(|line| line.starts_with("cp ")).unwrap()).unwrap();
-        sandbox.ask(&prepares).unwrap();
+        let section = "clients/README.md#APScheduler in gunicorn";
+        let Some((mut recipe, mut sandbox)) = prepared(section, &["python3"]) else { return };
+        sandbox.ask("echo 'max_requests = 1' >> gunicorn.conf.py").unwrap();
         recipe.command = format!("VVM_CONTAINMENT={level} {}", recipe.command);
         sandbox.start(&recipe);
         sandbox.wait_for(1, "report, epoch …");

@@ -123,7 +123,7 @@ impl Death {
 /// Returns when the record was written last.
 fn renewed_at(trial: &Trial) -> Result<Instant, Failure> {
     let asked_at = SystemClock::read();
-    let (_, shown, said) = trial.status(&["--name", &trial.name(), "--json"]);
+    let (_, shown, said) = trial.status(&["--json"]);
     let slots: serde_json::Value = serde_json::from_str(&shown)?;
     let age = slots.pointer("/0/age_ms").and_then(serde_json::Value::as_u64);
     let age = age.ok_or_else(|| format!("vvm status shows no age: {said}"))?;

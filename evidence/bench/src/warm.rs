@@ -65,7 +65,7 @@ fn step_downs(rounds: usize, app: &App, after_stop: &str) -> Result<Vec<f64>, Fa
     let mut samples = Vec::new();
     for _ in 0..rounds {
         standby.stderr.wait_for("waiting for leadership");
-        let (status, _, said) = trial.ask("step-down", &["--name", &trial.name()]);
+        let (status, _, said) = trial.about("step-down", &[]);
         if status != 0 {
             return Err(said.into());
         }

@@ -12,9 +12,9 @@ mod terminal;
 
 pub use processes::{
     Freezer, Level, MemoryGroup, Processes, command_line, eventually, gives_pid_namespaces,
-    gives_user_namespaces, has_ended, is_permitted, lets_us_make_groups, own_group, remove_group, state,
+    gives_user_namespaces, has_ended, is_permitted, own_group, state,
 };
-pub use program::{Finished, Program, Run, Running, Trial, settle};
+pub use program::{Finished, NOBODY, Program, Run, Running, Trial, settle};
 pub use storage::{Obstruction, Outage, Usurper, forward};
 pub use terminal::{Lines, PseudoTerminal, Terminal};
 pub use timed::{Attempt, Late};
@@ -31,3 +31,11 @@ pub const SHORT_TTL: &str = "4s";
 
 /// The time after which a wait without a bound of its own has hung, and fails its test.
 pub const HANG_LIMIT: Duration = Duration::from_secs(30);
+
+/// Checks that an object of JSON has these members, among others: `has!(found, "slot" == 1)`.
+#[macro_export]
+macro_rules! has {
+    ($object:expr, $($name:literal == $value:expr),+) => {
+        $(assert_eq!($object[$name], $value, "{}: {}", $name, $object);)+
+    };
+}

@@ -43,6 +43,11 @@ impl Processes {
         self.0.iter().copied().filter(|pid| command_line(*pid).contains(text)).collect()
     }
 
+    /// Returns those whose command line begins with `command`.
+    pub fn of(&self, command: &str) -> Vec<Pid> {
+        self.0.iter().copied().filter(|pid| command_line(*pid).starts_with(command)).collect()
+    }
+
     /// Returns their command lines, for failures.
     pub fn describe(&self) -> Vec<String> {
         self.0.iter().map(|pid| format!("{pid}: {}", command_line(*pid))).collect()
@@ -191,7 +196,7 @@ fn own_group_of_version_1(controller: &str) -> Option<PathBuf> {
 }
 
 /// Kills every process in a control group, and removes the group with its subgroups.
-pub fn remove_group(group: &Path) {
+pub(crate) fn remove_group(group: &Path) {
     eventually("a control group of this trial is removed", || {
         for folder in groups_from(group) {
             let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
@@ -214,7 +219,7 @@ fn groups_from(group: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether this process may create control groups in this one.
-pub fn lets_us_make_groups(group: &Path) -> bool {
+fn lets_us_make_groups(group: &Path) -> bool {
     tempfile::tempdir_in(group).is_ok()
 }
 

@@ -3,7 +3,8 @@
 
 use super::{
     Attempt, HANG_LIMIT, Late, Level, Lines, Processes, command_line, eventually, own_group,
-    processes::is_still, remove_group, storage,
+    processes::{is_still, remove_group},
+    storage,
 };
 use nix::sys::signal::SigSet;
 use rustix::{
@@ -13,11 +14,14 @@ use rustix::{
 use std::{
     env, fs,
     iter::successors,
-    os::unix::process::ExitStatusExt as _,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Once, OnceLock, atomic::AtomicBool},
 };
+
+/// Runs a command as the user `nobody`.
+pub const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
 /// The variable with another program to test, such as an older release.
 const OVERRIDE: &str = "VVM_TEST_BINARY";
@@ -195,16 +199,24 @@ impl Run {
         self
     }
 
-    /// Removes `--` and the command.
-    pub fn without_command(mut self) -> Self {
-        self.command.clear();
-        self
-    }
-
     /// Starts it by another command, such as `unshare …`.
     pub fn through<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
         self.before = command.into_iter().map(String::from).collect();
         self
+    }
+
+    /// Starts a copy of the program as the user `nobody`, who may write to the folder of `trial`. The program itself
+    /// may be in a folder that only its owner can read. Only root can do that.
+    pub fn as_nobody(self, trial: &Trial) -> Self {
+        let copy = trial.folder().join("vvm");
+        if !copy.exists() {
+            // By another process: a file that this process has open for writing could not be executed.
+            let copied = Command::new("cp").arg(self.program.path()).arg(&copy).status().unwrap();
+            assert!(copied.success());
+        }
+        fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
+        let shift = format!("shift; exec '{}' \"$@\"", copy.display());
+        self.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
     }
 
     /// Adds a variable to its environment.
@@ -227,9 +239,13 @@ impl Run {
             ["sh".into(), "-c".into(), enter, "sh".into()]
         });
         let enter = enter.collect::<Vec<String>>();
-        let dashes = (!self.command.is_empty()).then(|| "--".to_owned());
-        let dashes = dashes.as_slice();
-        [&enter[..], &self.before, &vvm, &self.options, dashes, &self.command].concat()
+        [&enter[..], &self.before, &vvm, &self.options, &["--".to_owned()], &self.command].concat()
+    }
+
+    /// Returns it as a line for a shell.
+    pub fn quoted(&self) -> String {
+        let quoted = self.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        quoted.collect::<Vec<_>>().join(" ")
     }
 
     /// Starts it.
@@ -247,6 +263,20 @@ impl Run {
         let stdout = Lines::of("stdout", child.stdout.take().unwrap());
         let stderr = Lines::of("stderr", child.stderr.take().unwrap());
         Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
+    }
+
+    /// Starts it, and waits until its command prints `up`.
+    pub fn up(self) -> Running {
+        let mut running = self.start();
+        running.stdout.wait_for("up");
+        running
+    }
+
+    /// Starts it beside another leader, and waits until it is a candidate.
+    pub fn waiting(self) -> Running {
+        let mut running = self.start();
+        running.stderr.wait_for("waiting for leadership");
+        running
     }
 
     /// Starts it, and waits for its end.
@@ -295,6 +325,12 @@ impl Running {
         eventually("both are stopped", || is_still(self.guardian) && is_still(host));
         kill_process(host, Signal::KILL).unwrap();
         self.signal(Signal::KILL);
+    }
+
+    /// Ends it by TERM, and waits for its end.
+    pub fn stop(self) -> Finished {
+        self.signal(Signal::TERM);
+        self.finish()
     }
 
     /// Waits for its end, and for the end of all processes that hold its outputs.
@@ -371,6 +407,11 @@ impl Trial {
         self.folder.path()
     }
 
+    /// Returns the control group that all runs of this trial begin in, at level control group.
+    pub fn group(&self) -> Option<&Path> {
+        self.group.as_deref()
+    }
+
     /// Returns the URL of the storage that all runs of this trial share.
     pub fn storage(&self) -> String {
         // The temporary folder may be on overlayfs. All processes of a trial see the same one.
@@ -394,6 +435,16 @@ impl Trial {
         self.run(["sh", "-c", script])
     }
 
+    /// Returns a `vvm run` of a command that prints `up`, and works until it is ended.
+    pub fn run_forever(&self) -> Run {
+        self.run_script("echo up; exec sleep 1000")
+    }
+
+    /// Returns a `vvm run` of a command that prints `up`, and does this on TERM.
+    pub fn run_trapping(&self, on_term: &str) -> Run {
+        self.run_script(&format!("trap '{on_term}' TERM; echo up; while :; do sleep 0.01; done"))
+    }
+
     /// Locks the storage until the value is dropped. No other process can write meanwhile.
     pub fn lock_storage(&self) -> rusqlite::Connection {
         self.locked("BEGIN IMMEDIATE")
@@ -406,19 +457,36 @@ impl Trial {
         connection
     }
 
-    /// Runs `vvm status --no-wait` on the storage. Returns exit status, standard output and standard error.
+    /// Runs `vvm status --no-wait` for its name. Returns exit status, standard output and standard error.
     pub fn status(&self, arguments: &[&str]) -> (i32, String, String) {
-        self.ask("status", &[arguments, &["--no-wait"]].concat())
+        self.about("status", &[arguments, &["--no-wait"]].concat())
+    }
+
+    /// Returns the state of slot 1, as `vvm status --json` shows it.
+    pub fn slot_state(&self) -> String {
+        self.slots()[0]["state"].as_str().unwrap().to_owned()
     }
 
     /// Returns what `vvm status --json` shows of each slot, without the age of its record, which changes.
     pub fn slots(&self) -> Vec<serde_json::Value> {
-        let (_, out, _) = self.status(&["--name", &self.name(), "--json"]);
+        let (_, out, _) = self.status(&["--json"]);
         let mut slots: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
         for slot in slots.iter_mut().filter_map(|slot| slot.as_object_mut()) {
             slot.remove("age_ms");
         }
         slots
+    }
+
+    /// Runs another command on the storage for its name, in the same way.
+    pub fn about(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        self.ask(command, &[&["--name", &self.name()], arguments].concat())
+    }
+
+    /// Runs one that must succeed. Returns its standard output.
+    pub fn must(&self, command: &str, arguments: &[&str]) -> String {
+        let (code, out, error) = self.about(command, arguments);
+        assert_eq!(code, 0, "{command} {arguments:?}: {out}{error}");
+        out
     }
 
     /// Runs another command on the storage, in the same way.
@@ -436,6 +504,16 @@ impl Trial {
         self.folder().join("local").display().to_string()
     }
 
+    /// Returns a place for `--result-file`.
+    pub fn result_file(&self) -> String {
+        self.folder().join("result.json").display().to_string()
+    }
+
+    /// Returns the result that was written there.
+    pub fn result(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.result_file()).unwrap()).unwrap()
+    }
+
     /// Returns all living processes of this trial.
     pub fn processes(&self) -> Processes {
         Processes::marked(&self.mark)
@@ -445,8 +523,7 @@ impl Trial {
     pub fn process(&self, command: &str) -> Pid {
         let mut found = None;
         eventually(command, || {
-            let mut processes = self.processes().0.into_iter();
-            found = processes.find(|pid| command_line(*pid).starts_with(command));
+            found = self.processes().of(command).first().copied();
             found.is_some()
         });
         found.unwrap()

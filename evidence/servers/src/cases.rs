@@ -163,7 +163,6 @@ const OF_SERVERS: &[&str] = &[
     "outcomes::refused_run_has_an_outcome_for_each_reason",
     "pause::killed_leader_counts_as_stopped_after_its_ttl",
     "pause::leaders_stop_and_all_candidates_wait_until_the_name_is_resumed",
-    "pause::no_command_works_from_pause_to_resume_in_a_storm_of_candidates",
     "signal_table::while_the_storage_is_opened",
     "step_down::interrupted_request_is_withdrawn",
     "status::timed::state_and_exit_status_follow_the_life_of_a_leader",

@@ -245,6 +245,10 @@ fn command_line_overrides_environment_and_environment_overrides_file() {
     assert_eq!(parsed(command, &[], &[]).command, ["echo", "file"]);
     assert_eq!(parsed(command, &["--", "true"], &[]).command, ["true"]);
 
+    // Other commands use the same file, and ignore settings that they don't have.
+    let shared = "storage = \"sqlite:x.db\"\nname = \"n\"\nkeep-credentials = true\ncommand = [\"true\"]\n";
+    parse(&["status", "--config", &settings_file(folder.path(), shared)], &[]).unwrap();
+
     // Where two options conflict, the one of the closer source counts.
     let tries = |options: &[&str], variables: &[(&str, &str)]| {
         let options = [&["--name", "n"], options, &["--", "true"]].concat();

@@ -1,8 +1,7 @@
 //! `--check`: a leader with an unhealthy command gives up its leadership.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line};
-use rustix::process::Signal;
+use harness::{Running, Trial, has};
 
 /// Returns a line for `--check` that prints "looked", counts its runs, and then does `rest` with their number in `$n`.
 fn counting(trial: &Trial, rest: &str) -> String {
@@ -13,9 +12,7 @@ fn counting(trial: &Trial, rest: &str) -> String {
 fn start(trial: &Trial, line: &str, options: &[&str]) -> Running {
     let worker = "echo up $VVM_LEADER_EPOCH; exec sleep 1000";
     let often = ["--check", line, "--check-interval", "20ms"];
-    let mut running = trial.run_script(worker).with(often).with(options.iter().copied()).start();
-    running.stdout.wait_for("up");
-    running
+    trial.run_script(worker).with(often).with(options.iter().copied()).up()
 }
 
 /// The check has the command's environment, and its output is separate from the command's.
@@ -23,11 +20,10 @@ fn start(trial: &Trial, line: &str, options: &[&str]) -> Running {
 fn check_that_fails_three_times_in_a_row_ends_the_leadership() {
     let trial = VVM.trial();
     let line = counting(&trial, "test -n \"$VVM_LEADER_EPOCH\" && case $n in 1 | 4) ;; *) exit 7 ;; esac");
-    let path = trial.folder().join("result.json");
-    let finished = start(&trial, &line, &["--result-file", path.to_str().unwrap()]).finish();
+    let finished = start(&trial, &line, &["--result-file", &trial.result_file()]).finish();
     assert_eq!(finished.code(), 81, "{:#?}", finished.stderr);
-    let found: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"unhealthy".into(), &81.into()), "{found}");
+    let found = trial.result();
+    has!(found, "outcome" == "unhealthy", "exit_status" == 81);
     assert!(finished.says("failed 3 times in a row: it exited with status 7"), "{:#?}", finished.stderr);
     let looks = finished.stderr.iter().filter(|line| *line == "looked").count();
     assert_eq!(looks, 7, "{:#?}", finished.stderr);
@@ -46,12 +42,10 @@ fn unhealthy_leader_campaigns_again_after_the_others() {
     unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
     // It defers to the other candidate before it campaigns.
     unhealthy.stderr.wait_for("waiting for leadership");
-    other.signal(Signal::TERM);
-    other.finish();
+    other.stop();
     let again = unhealthy.stdout.wait_for("up");
     assert!(again.len() > "up ".len(), "{again}");
-    unhealthy.signal(Signal::TERM);
-    assert_eq!(unhealthy.finish().signal(), 15);
+    assert_eq!(unhealthy.stop().signal(), 15);
 }
 
 #[test]
@@ -62,10 +56,7 @@ fn hanging_check_fails_and_is_killed_with_its_children() {
     let mut running = start(&trial, line, &options);
     for _ in 0..7 {
         running.stderr.wait_for("looked");
-        let left = |command: &str| {
-            let processes = trial.processes().0;
-            processes.into_iter().filter(|pid| command_line(*pid).starts_with(command)).count()
-        };
+        let left = |command: &str| trial.processes().of(command).len();
         assert!(left("sleep 1001") <= 1 && left("sleep 1002") <= 1, "{:?}", trial.processes().describe());
     }
     let finished = running.finish();
@@ -81,7 +72,6 @@ fn hanging_check_ends_with_the_command() {
     let line = "echo looked; trap '' TERM; (setsid sleep 1001 &); while :; do sleep 1002; done";
     let mut running = start(&trial, line, &["--check-timeout", "1h"]);
     running.stderr.wait_for("looked");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
+    assert_eq!(running.stop().signal(), 15);
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }

@@ -3,11 +3,9 @@
 //! shell, no `/tmp`, no user and no certificate.
 
 use crate::VVM;
-use harness::{Level, Lines, OUTLIVING, Trial, command_line, eventually};
+use harness::{Level, Lines, OUTLIVING, Trial, command_line, eventually, is_permitted};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    fs,
-    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -21,19 +19,9 @@ const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 /// Returns the command that creates a namespace on this machine, if one does.
 fn unshare() -> Option<Vec<&'static str>> {
     let ways = [UNSHARE.to_vec(), [&UNSHARE[..], &AS_ROOT_OF_A_NAMESPACE].concat()];
-    let works = |way: &&Vec<&str>| {
-        Command::new(way[0]).args(&way[1..]).arg("true").output().unwrap().status.success()
-    };
-    let found = ways.iter().find(works).cloned();
+    let found = ways.into_iter().find(|way| is_permitted(&[&way[..], &["true"]].concat()));
     if found.is_none() {
-        // Without a namespace, these tests have nothing to test.
-        let refusal = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output().unwrap();
-        let refusal = String::from_utf8_lossy(&refusal.stderr).into_owned();
-        assert!(
-            refusal.contains("Operation not permitted"),
-            "unshare is refused for another reason: {refusal}"
-        );
-        println!("not tested: this machine does not allow PID namespaces: {refusal}");
+        println!("not tested: this machine does not allow PID namespaces");
     }
     found
 }
@@ -62,8 +50,7 @@ fn statuses_are_those_of_a_shell() {
     assert_eq!(trial.run_script("exit 3").through(unshare.clone()).finish().code(), 3);
 
     // Process 1 can't die of a signal.
-    let mut running = trial.run_script("echo up; exec sleep 1000").through(unshare).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().through(unshare).up();
     kill_process(init(&trial), Signal::TERM).unwrap();
     assert_eq!(running.finish().code(), 128 + 15);
 }
@@ -90,54 +77,28 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
 }
 
-/// Returns the program's libraries and their loader; none for a static program.
-fn libraries() -> Vec<String> {
-    let listed = Command::new("ldd").arg(VVM.path()).output().unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    listed.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned).collect()
-}
+/// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static
+/// one has none. Other processes copy: a concurrent test could not execute a file that this one has open.
+const LAY_DOWN: &str = "set -e; for folder in proc dev data; do mkdir -p \"$2/$folder\"; done
+    : > \"$2/dev/null\"; cp \"$1\" \"$2/vvm\"
+    for library in $(ldd \"$1\" | grep -o '/[^ ]*'); do cp --parents \"$library\" \"$2\"; done";
 
-/// Copies a file by another process: a concurrent test could not execute a file that this one has open.
-fn copy(file: &str, to: &Path) {
-    assert!(Command::new("cp").arg(file).arg(to).status().unwrap().success());
-}
-
-/// Creates the container's files in `root`.
-fn lay_down(root: &Path) {
-    for folder in ["proc", "dev", "data"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    fs::write(root.join("dev/null"), "").unwrap();
-    copy(VVM.path(), &root.join("vvm"));
-    for library in libraries() {
-        let copy = root.join(library.trim_start_matches('/'));
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        self::copy(&library, &copy);
-    }
-}
+/// Runs the rest of the line in a container.
+const CONTAINER: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount"];
 
 /// Starts `vvm` with these arguments as process 1 of the container.
 fn start(trial: &Trial, words: &[&str]) -> Child {
     let root = trial.folder().join("root");
     if !root.exists() {
-        lay_down(&root);
+        let laid = Command::new("sh").args(["-c", LAY_DOWN, "sh", VVM.path()]).arg(&root).status().unwrap();
+        assert!(laid.success());
     }
     let enter = "set -e; cd \"$1\"; shift; mount --bind . .; mount --bind data data; mount -o \
         remount,ro,bind .; cd \"$PWD\"
         mount -t proc proc proc; mount --bind /dev/null dev/null; exec chroot . /vvm \"$@\"";
-    Command::new("unshare")
-        .args([
-            "--user",
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--mount",
-            "--kill-child",
-            "sh",
-            "-c",
-            enter,
-            "sh",
-        ])
+    Command::new(CONTAINER[0])
+        .args(&CONTAINER[1..])
+        .args(["--kill-child", "sh", "-c", enter, "sh"])
         .arg(root)
         .args(words)
         .env_clear()
@@ -156,14 +117,8 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
         // There is no other level in such a container.
         return;
     }
-    let probe = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--pid", "--mount", "--fork", "true"])
-        .output();
-    let probe = probe.unwrap();
-    if !probe.status.success() {
-        let refusal = String::from_utf8_lossy(&probe.stderr).into_owned();
-        assert!(refusal.contains("Operation not permitted"), "refused for another reason: {refusal}");
-        println!("not tested: this machine does not allow containers: {refusal}");
+    if !is_permitted(&[&CONTAINER[..], &["true"]].concat()) {
+        println!("not tested: this machine does not allow containers");
         return;
     }
     let trial = VVM.trial();
@@ -187,8 +142,7 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     lines.wait_for("held by");
     let mut first = None;
     eventually("process 1", || {
-        let mut ours = trial.processes().0.into_iter();
-        first = ours.find(|pid| command_line(*pid).starts_with("/vvm run"));
+        first = trial.processes().of("/vvm run").first().copied();
         first.is_some()
     });
     kill_process(first.unwrap(), Signal::TERM).unwrap();
@@ -204,14 +158,12 @@ mod timed {
         let Some(unshare) = unshare() else { return };
         for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
             VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
-                let mut running = trial.run_script(DAEMON).through(unshare.clone()).start();
-                running.stdout.wait_for("up");
+                let running = trial.run_script(DAEMON).through(unshare.clone()).up();
                 let victim = victim(trial);
                 let killed_at = SystemClock::read();
                 kill_process(victim, Signal::KILL).unwrap();
-                let is_worker = |pid| command_line(pid).starts_with("sleep");
                 attempt.within("the end of the command", OUTLIVING, killed_at, || {
-                    !trial.processes().0.into_iter().any(is_worker)
+                    trial.processes().of("sleep").is_empty()
                 })?;
                 let finished = running.finish();
                 if who == "host" {
@@ -229,8 +181,7 @@ mod timed {
         // 0.8 TTL after the last renewal was sent, and the time that the scheduler needs.
         let bound = Duration::from_millis(1600 + 200);
         VVM.timed("the host in a container is stopped", |attempt, trial| {
-            let mut running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).start();
-            running.stdout.wait_for("up");
+            let running = trial.run_script(DAEMON).with(["--ttl", "2s"]).through(unshare.clone()).up();
             kill_process(host(trial), Signal::STOP).unwrap();
             let stopped_at = SystemClock::read();
             attempt

@@ -1,9 +1,10 @@
-//! All processes of a worker are dead within 50 ms after the host or the guardian.
+//! All processes of a worker are dead within 50 ms after the host or the guardian, and by the kill deadline if one of
+//! these is stopped: before another candidate can lead.
 
 use crate::VVM;
-use harness::{Finished, OUTLIVING, Running, Trial, eventually};
+use harness::{Attempt, Finished, Late, Level, OUTLIVING, Running, Trial, command_line, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
-use std::os::unix::fs::MetadataExt as _;
+use std::{os::unix::fs::MetadataExt as _, time::Duration};
 use vvm_clock::SystemClock;
 
 /// Workers that try to escape: name, number of processes, and script.
@@ -25,6 +26,16 @@ const ESCAPES: [(&str, usize, &str); 5] = [
          deeper 29 & wait",
     ),
 ];
+
+/// Processes that fork as fast as they can, so that no list of them is complete.
+const STORM: &str = "trap '' TERM; (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
+                     (setsid sh -c 'next() { (next &); }; next' &); exec sleep 1001";
+
+/// The kernel knows all processes of a control group or a namespace.
+fn escapes() -> impl Iterator<Item = (&'static str, usize, &'static str)> {
+    let storm = (VVM.level() != Level::Guardian).then_some(("a fork storm", 3, STORM));
+    ESCAPES.into_iter().chain(storm)
+}
 
 fn start(trial: &Trial, processes: usize, script: &str) -> Running {
     let running = trial.run_script(script).start();
@@ -77,39 +88,82 @@ fn background_processes_of_a_command_end_before_vvm() {
 fn record_is_held_until_the_last_process_has_ended() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut leader = trial.run_script(script).with(["--stop-timeout", "1s"]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_script(script).with(["--stop-timeout", "1s"]).up();
     let daemon = trial.process("sleep 1000");
     let command = trial.process("sleep 1001");
     leader.signal(Signal::TERM);
     eventually("the command has ended", || test_kill_process(command).is_err());
     let mut looked = 0;
     loop {
-        let (_, table, _) = trial.status(&["--name", "payroll"]);
+        let state = trial.slot_state();
         // A process that lives after the read also lived during the read.
         if test_kill_process(daemon).is_err() {
             break;
         }
-        assert!(!table.contains("free"), "{table}");
+        assert_ne!(state, "free");
         looked += 1;
     }
     assert!(looked > 0, "the daemon did not outlive the command");
     assert_eq!(leader.finish().signal(), 15);
-    assert!(trial.status(&["--name", "payroll"]).1.contains("free"));
+    assert_eq!(trial.slot_state(), "free");
 }
 
-/// The kernel kills the command with its host. Background processes of the command live until the guardian
-/// continues, as documented.
+/// How long a process without renewals may live: 0.8 TTL after the last renewal was sent, and the time that
+/// the scheduler needs to end all processes.
+const DEADLINE: Duration = Duration::from_millis(1600 + 200);
+
+/// A worker with a daemon. Both ignore TERM.
+const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
+
+fn start_daemon(trial: &Trial) -> Running {
+    trial.run_script(DAEMON).with(["--ttl", "2s"]).up()
+}
+
+/// Checks that all processes end in time after one was stopped.
+fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
+    let stopped_at = SystemClock::read();
+    attempt.within("the end of all processes", DEADLINE, stopped_at, || trial.processes().0.is_empty())?;
+    Ok(())
+}
+
+/// No process leads or works before all processes of the earlier leader are dead.
+/// Shows I1.
 #[test]
-fn command_dies_with_the_host_although_the_guardian_is_stopped() {
+fn next_leader_starts_after_a_stopped_leader_is_dead() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; exec sleep 1000").start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::STOP);
-    kill_process(running.host(), Signal::KILL).unwrap();
-    eventually("the command is gone", || trial.processes().0 == [running.guardian]);
-    running.signal(Signal::CONT);
-    assert_eq!(running.finish().code(), 128 + 9);
+    let running = start_daemon(&trial);
+    kill_process(running.host(), Signal::STOP).unwrap();
+    let script = "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -cx \"TRIAL=$TRIAL\"";
+    let next = trial.run_script(script).finish();
+    let dead_now = eventually("no process is left", || trial.processes().0.is_empty());
+    assert_eq!(running.finish().code(), 137);
+    println!("{} processes, {dead_now:?}", next.stdout[0]);
+    // Its own guardian, host, keeper, shell, and the three that count.
+    assert!(next.stdout[0].parse::<usize>().unwrap() <= 7, "{:?}", next.stdout);
+}
+
+/// The guardian is stopped before the worker could start.
+#[test]
+fn no_worker_starts_while_the_guardian_is_stopped() {
+    let trial = VVM.trial();
+    let leader = start_daemon(&trial);
+    let mut standby = trial.run(["echo", "started"]).with(["--ttl", "2s"]).waiting();
+    standby.signal(Signal::STOP);
+    leader.signal(Signal::KILL);
+    leader.finish();
+    standby.stderr.wait_for("the guardian does not answer");
+    let history = || trial.must("history", &[]);
+    eventually("the reason", || history().contains("command not started: the guardian does not answer"));
+    assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
+    standby.signal(Signal::CONT);
+    // It has remained a candidate.
+    let finished = standby.finish();
+    assert_eq!(
+        (finished.code(), &finished.stdout[..]),
+        (0, &["started".to_owned()][..]),
+        "{:#?}",
+        finished.stderr
+    );
 }
 
 mod timed {
@@ -117,7 +171,7 @@ mod timed {
 
     #[test]
     fn nothing_outlives_a_killed_host() {
-        for (who, processes, script) in ESCAPES {
+        for (who, processes, script) in escapes() {
             let begin = |trial: &Trial| start(trial, processes, script);
             in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
         }
@@ -125,7 +179,7 @@ mod timed {
 
     #[test]
     fn nothing_outlives_a_killed_guardian() {
-        for (who, processes, script) in ESCAPES {
+        for (who, processes, script) in escapes() {
             let begin = |trial: &Trial| start(trial, processes, script);
             in_time(
                 who,
@@ -164,5 +218,47 @@ mod timed {
             |running| running.guardian,
             |finished| assert_eq!(finished.signal(), 9),
         );
+    }
+
+    #[test]
+    fn stopped_host_is_dead_at_the_deadline_with_its_worker() {
+        VVM.timed("host stopped", |attempt, trial| {
+            let running = start_daemon(trial);
+            kill_process(running.host(), Signal::STOP).unwrap();
+            all_gone(attempt, trial)?;
+            let finished = running.finish();
+            assert_eq!(finished.code(), 137, "{:#?}", finished.stderr);
+            assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn stopped_host_and_stopped_worker_are_dead_at_the_deadline() {
+        VVM.timed("host and worker stopped", |attempt, trial| {
+            let running = start_daemon(trial);
+            for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
+                kill_process(pid, Signal::STOP).unwrap();
+            }
+            all_gone(attempt, trial)?;
+            assert_eq!(running.finish().code(), 137);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn stopped_guardian_ends_all_processes_at_the_deadline() {
+        VVM.timed("guardian stopped", |attempt, trial| {
+            let running = start_daemon(trial);
+            running.signal(Signal::STOP);
+            all_gone(attempt, trial)?;
+            let finished = running.finish();
+            assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
+            assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
+            // All was proven gone, so the next leader does not wait for the record to expire.
+            let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
+            assert_eq!(next.stdout, ["next"]);
+            Ok(())
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! `vvm doctor`: its findings, and that it changes no slot of the name. `vvm init-storage`: creation and refusals.
 
 use crate::VVM;
-use harness::Trial;
+use harness::{Trial, has};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -19,8 +19,7 @@ fn finding<'json>(found: &'json Value, about: &str) -> &'json Value {
 #[test]
 fn doctors_measure_at_the_same_time_without_changing_the_slots() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; sleep 60").start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().up();
     let slots = trial.slots();
     std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| doctor(&trial, &["--ttl", "1m", "--json"])));
@@ -29,7 +28,7 @@ fn doctors_measure_at_the_same_time_without_changing_the_slots() {
             assert_eq!(output.status.code(), Some(0), "{found:#}");
             for about in ["reads", "writes"] {
                 let trips = finding(&found, about);
-                assert_eq!((&trips["count"], &trips["health"]), (&50.into(), &"good".into()), "{trips:#}");
+                has!(trips, "count" == 50, "health" == "good");
                 let ranks =
                     ["p50_ms", "p90_ms", "p99_ms", "slowest_ms"].map(|name| trips[name].as_f64().unwrap());
                 assert!(ranks[0] > 0.0 && ranks.is_sorted(), "{trips:#}");
@@ -43,15 +42,11 @@ fn doctors_measure_at_the_same_time_without_changing_the_slots() {
             assert!(!software.is_empty(), "{found:#}");
             assert!(finding(&found, "clock rate")["ppm"].as_f64().unwrap().abs() < 100_000.0);
             assert!(finding(&found, "wall clock")["behind_ms"].as_f64().unwrap() < 10_000.0);
-            assert_eq!(
-                (&finding(&found, "storage")["held"], &finding(&found, "storage")["slots"]),
-                (&1.into(), &1.into())
-            );
+            has!(finding(&found, "storage"), "held" == 1, "slots" == 1);
         }
     });
     assert_eq!(trial.slots(), slots, "the doctor changed the slots of the name");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
 }
 
 #[test]

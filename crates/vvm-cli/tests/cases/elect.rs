@@ -2,7 +2,7 @@
 //! on-loss hook, whose success leads to a release.
 
 use crate::VVM;
-use harness::{Lines, Trial, command_line, eventually};
+use harness::{Lines, Trial, eventually};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -55,8 +55,28 @@ impl Elect {
         Self { child, stdout, stderr }
     }
 
+    /// Starts one with [`ON_LEAD`], and returns it with the epoch that this hook was told.
+    fn leading(trial: &Trial, on_loss: &str, options: &[&str]) -> (Self, u64) {
+        let mut elect = Self::start(trial, ON_LEAD, on_loss, options);
+        let led = epoch(&elect.stdout.wait_for("lead"));
+        (elect, led)
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it by TERM, and returns what [`Self::finish`] does.
+    pub(super) fn stop(self) -> (i32, Vec<String>, Vec<String>) {
+        self.signal(Signal::TERM);
+        self.finish()
+    }
+
+    /// Kills it. Returns what it and then its demoter have said.
+    fn kill(mut self) -> (Vec<String>, Vec<String>) {
+        self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+        (self.stdout.rest(), self.stderr.rest())
     }
 
     /// Status, standard output, standard error.
@@ -75,12 +95,10 @@ fn epoch(line: &str) -> u64 {
 #[test]
 fn standby_leads_with_a_larger_epoch_after_a_stopped_leader() {
     let trial = VVM.trial();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    let led = epoch(&first.stdout.wait_for("lead"));
+    let (first, led) = Elect::leading(&trial, ON_LOSS, &[]);
     let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     second.stderr.wait_for("waiting for leadership");
-    first.signal(Signal::TERM);
-    let (code, said, errors) = first.finish();
+    let (code, said, errors) = first.stop();
     assert_eq!((code, said), (0, vec![format!("lead {led}"), format!("loss {led}")]));
     let logged = |what: &str| errors.iter().any(|line| line.contains(what));
     for line in [
@@ -103,8 +121,7 @@ fn hangup_or_quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
     for signal in [Signal::HUP, Signal::QUIT] {
         let trial = VVM.trial();
         let on_loss = "echo begun; sleep 0.3; echo midway; sleep 0.3; echo loss $VVM_LEADER_EPOCH";
-        let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &[]);
-        let led = epoch(&elect.stdout.wait_for("lead"));
+        let (mut elect, led) = Elect::leading(&trial, on_loss, &[]);
         elect.signal(signal);
         elect.stdout.wait_for("midway");
         if signal == Signal::HUP {
@@ -121,8 +138,7 @@ fn hangup_or_quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
 fn second_term_ends_a_leader_that_a_hangup_has_told_to_stop() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 0.3; echo midway; exec sleep 1000";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "1h"]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, on_loss, &["--hook-timeout", "1h"]);
     elect.signal(Signal::HUP);
     elect.stdout.wait_for("begun");
     elect.signal(Signal::TERM);
@@ -138,25 +154,21 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
     let mut elect = Elect::start_through(&trial, &ignoring, ON_LEAD, ON_LOSS, &[]);
     elect.stdout.wait_for("lead");
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("pause", &["--by", "alice"]);
     elect.stdout.wait_for("loss");
     // A second hangup does not end the candidate either.
     elect.signal(Signal::HUP);
-    let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("resume", &[]);
     elect.stdout.wait_for("lead");
-    elect.signal(Signal::TERM);
-    assert_eq!(elect.finish().0, 0);
+    assert_eq!(elect.stop().0, 0);
 }
 
 #[test]
 fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&elect.stdout.wait_for("lead"));
+    let (mut elect, led) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let history = |epoch: u64| {
-        let (_, out, _) = trial.ask("history", &["--name", &trial.name()]);
+        let (_, out, _) = trial.about("history", &[]);
         out.lines().find(|line| line.contains(&epoch.to_string())).map(str::to_owned)
     };
     eventually("the start is noted", || history(led).is_some());
@@ -168,8 +180,7 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
     assert!(again > led);
     // It could not be written while the storage did not answer, and is with the next start.
     eventually("the loss is noted", || history(led).is_some_and(|row| row.contains("  leadership lost: ")));
-    elect.signal(Signal::TERM);
-    let (code, said, _) = elect.finish();
+    let (code, said, _) = elect.stop();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {again}"))));
 }
 
@@ -177,24 +188,19 @@ fn loss_runs_the_on_loss_hook_and_another_campaign_follows() {
 #[test]
 fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
     let trial = VVM.trial();
-    let mut first = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&first.stdout.wait_for("lead"));
+    let (mut first, led) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     // A process that is stopped while it writes its history would hold the lock of the database.
-    eventually("the history", || {
-        trial.ask("history", &["--name", &trial.name()]).1.contains(&led.to_string())
-    });
+    eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     first.signal(Signal::STOP);
-    let mut second = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    assert!(epoch(&second.stdout.wait_for("lead")) > led);
+    let (second, next) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
+    assert!(next > led);
     first.signal(Signal::CONT);
     assert_eq!(epoch(&first.stdout.wait_for("loss")), led);
-    first.signal(Signal::TERM);
-    let (code, said, _) = first.finish();
+    let (code, said, _) = first.stop();
     // 80 by its deadline, or 0 if it released its leadership before the deadline was checked.
     assert!([0, 80].contains(&code), "{code}");
     assert_eq!(said, [format!("lead {led}"), format!("loss {led}")]);
-    second.signal(Signal::TERM);
-    second.finish();
+    second.stop();
 }
 
 /// It would find its own record expired, claim it, and end without having run the on-lead hook.
@@ -202,18 +208,15 @@ fn process_stopped_past_its_deadline_runs_on_loss_once_when_it_continues() {
 fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 1; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
-    let led = epoch(&elect.stdout.wait_for("lead"));
-    let name = trial.name();
-    let shown = |verb| trial.ask(verb, &["--name", &name]).1;
+    let (elect, led) = Elect::leading(&trial, on_loss, &["--ttl", harness::SHORT_TTL]);
     // A process that is stopped while it writes its history would hold the lock of the database.
-    eventually("the history", || shown("history").contains(&led.to_string()));
+    eventually("the history", || trial.must("history", &[]).contains(&led.to_string()));
     elect.signal(Signal::STOP);
-    eventually("the record has expired", || trial.status(&["--name", &name]).1.contains("stale"));
+    eventually("the record has expired", || trial.status(&[]).1.contains("stale"));
     elect.signal(Signal::CONT);
     let (code, said, errors) = elect.finish();
     assert_eq!((code, said.last().map(String::as_str)), (80, Some("done")), "{errors:#?}");
-    let table = trial.status(&["--name", &name]).1;
+    let table = trial.status(&[]).1;
     assert!(table.contains(&led.to_string()), "{led}: {table}");
 }
 
@@ -222,8 +225,7 @@ fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
 fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();
     let on_loss = "echo begun; sleep 2; echo done";
-    let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--ttl", harness::SHORT_TTL]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, on_loss, &["--ttl", harness::SHORT_TTL]);
     let outage = trial.outage();
     elect.stdout.wait_for("begun");
     let (code, said, errors) = elect.finish();
@@ -239,12 +241,8 @@ fn on_loss_hook_waits_for_the_end_of_the_on_lead_hook() {
     let options = ["--hook-timeout", "1h"];
     let mut elect = Elect::start(&trial, on_lead, ON_LOSS, &options);
     elect.stdout.wait_for("begun");
-    eventually("its child", || {
-        trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1004")).count()
-            == 2
-    });
-    elect.signal(Signal::TERM);
-    let (code, said, _) = elect.finish();
+    eventually("its child", || trial.processes().of("sleep 1004").len() == 2);
+    let (code, said, _) = elect.stop();
     assert_eq!((code, said.len()), (0, 2), "{said:?}");
     assert!(said[1].starts_with("loss"), "{said:?}");
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
@@ -260,8 +258,7 @@ fn killed_hook_that_can_not_be_reaped_delays_no_demotion() {
     let hook = nix::unistd::Pid::from_raw(trial.process("sleep 1005").as_raw_pid());
     // This thread is the tracer until its end.
     ptrace::seize(hook, ptrace::Options::empty()).unwrap();
-    elect.signal(Signal::TERM);
-    let (code, said, errors) = elect.finish();
+    let (code, said, errors) = elect.stop();
     assert_eq!((code, said.last()), (0, Some(&format!("loss {led}"))), "{errors:#?}");
 }
 
@@ -275,7 +272,7 @@ fn failing_on_lead_hook_releases_the_leadership() {
         let (code, said, errors) = elect.finish();
         assert_eq!((code, said.len()), (1, 1), "{errors:#?}");
         assert!(errors.iter().any(|line| line.contains(why)), "{errors:#?}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let history = trial.must("history", &[]);
         assert!(history.contains(&format!("  the on-lead hook {why}")), "{history}");
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
     }
@@ -286,15 +283,13 @@ fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
     let hooks = [("exit 7", "ended with exit status: 7"), ("sleep 1000 & sleep 1000", "took longer than")];
     for (on_loss, why) in hooks {
         let trial = VVM.trial();
-        let mut elect = Elect::start(&trial, ON_LEAD, on_loss, &["--hook-timeout", "200ms"]);
-        elect.stdout.wait_for("lead");
-        elect.signal(Signal::TERM);
-        let (code, _, errors) = elect.finish();
+        let (elect, _) = Elect::leading(&trial, on_loss, &["--hook-timeout", "200ms"]);
+        let (code, _, errors) = elect.stop();
         assert_eq!(code, 1, "{errors:#?}");
         let last = errors.last().unwrap();
         assert!(last.contains("ended: stopped") && last.contains("the on-loss hook"), "{errors:#?}");
         assert!(last.contains(why), "{errors:#?}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let history = trial.must("history", &[]);
         assert!(history.contains("stop requested; the on-loss hook") && history.contains(why), "{history}");
         assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
         assert_eq!(trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 0);
@@ -316,27 +311,21 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
     let mut second = start(ON_LEAD);
     second.stderr.wait_for("waiting for leadership");
     let killed_at = SystemClock::read();
-    first.signal(Signal::KILL);
-    first.child.wait().unwrap();
-    assert_eq!(first.stdout.rest().last(), Some(&led));
-    let said = first.stderr.rest();
+    let (out, said) = first.kill();
+    assert_eq!(out.last(), Some(&led));
     assert!(said.iter().any(|line| line.contains("released by the demoter")), "{said:#?}");
     second.stdout.wait_for("lead");
     assert!(SystemClock::read().since(killed_at) < LONG / 2, "it waited for the TTL");
     assert_eq!(trial.processes().with("sleep 1000"), []);
-    second.signal(Signal::TERM);
-    assert_eq!(second.finish().0, 0);
+    assert_eq!(second.stop().0, 0);
 }
 
 #[test]
 fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
     let trial = VVM.trial();
-    let mut leader = Elect::start(&trial, ON_LEAD, "exit 7", &["--ttl", "60s"]);
-    leader.stdout.wait_for("lead");
+    let (leader, _) = Elect::leading(&trial, "exit 7", &["--ttl", "60s"]);
     let held = trial.slots();
-    leader.signal(Signal::KILL);
-    leader.child.wait().unwrap();
-    let said = leader.stderr.rest();
+    let (_, said) = leader.kill();
     let refusal = "expires by its TTL: the on-loss hook ended with exit status: 7";
     assert!(said.iter().any(|line| line.contains(refusal)), "{said:#?}");
     assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
@@ -345,39 +334,31 @@ fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
 #[test]
 fn dead_demoter_is_reported_and_another_one_demotes_after_the_next_claim() {
     let trial = VVM.trial();
-    let mut elect = Elect::start(&trial, ON_LEAD, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
-    elect.stdout.wait_for("lead");
+    let (mut elect, _) = Elect::leading(&trial, ON_LOSS, &["--ttl", harness::SHORT_TTL]);
     let demoters = || trial.processes().with("stage-demote");
     let first = demoters();
     kill_process(first[0], Signal::KILL).unwrap();
     // The next renewal moves the deadline.
     elect.stderr.wait_for("the demoter has ended or hangs");
     for command in ["pause", "resume"] {
-        let (code, _, error) = trial.ask(command, &["--name", &trial.name()]);
-        assert_eq!(code, 0, "{error}");
+        trial.must(command, &[]);
     }
     elect.stderr.wait_for("another one was started");
     let led = epoch(&elect.stdout.wait_for("lead"));
     assert_ne!(demoters(), first);
-    elect.signal(Signal::KILL);
-    elect.child.wait().unwrap();
-    assert_eq!(elect.stdout.rest().last(), Some(&format!("loss {led}")));
+    assert_eq!(elect.kill().0.last(), Some(&format!("loss {led}")));
 }
 
 #[test]
 fn candidate_that_is_killed_leaves_its_demoter_nothing_to_do() {
     let trial = VVM.trial();
-    let mut leader = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
-    leader.stdout.wait_for("lead");
+    let (leader, _) = Elect::leading(&trial, ON_LOSS, &[]);
     let mut standby = Elect::start(&trial, ON_LEAD, ON_LOSS, &[]);
     standby.stderr.wait_for("waiting for leadership");
-    standby.signal(Signal::KILL);
-    standby.child.wait().unwrap();
-    assert_eq!(standby.stdout.rest(), Vec::<String>::new());
-    let said = standby.stderr.rest();
+    let (out, said) = standby.kill();
+    assert_eq!(out, Vec::<String>::new());
     assert!(said.last().unwrap().contains("waiting for leadership"), "{said:#?}");
-    leader.signal(Signal::TERM);
-    assert_eq!(leader.finish().0, 0);
+    assert_eq!(leader.stop().0, 0);
     eventually("no process is left", || trial.processes().0.is_empty());
 }
 

@@ -35,8 +35,7 @@ impl Target {
 /// Starts a command with a daemon, and waits until both run.
 fn start(trial: &Trial) -> Running {
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut running = trial.run_script(script).with(["--ttl", harness::SHORT_TTL]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(script).with(["--ttl", harness::SHORT_TTL]).up();
     eventually("the daemon is there", || !daemon(trial).is_empty());
     running
 }
@@ -158,13 +157,11 @@ fn command_does_not_outlive_guardian_host_and_keeper() {
 fn record_is_released_after_a_killed_keeper() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut running = trial.run_script(script).with(["--ttl", "60s"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(script).with(["--ttl", "60s"]).up();
     inject(&trial, &running, &[(Keeper, KILL)]);
     eventually("nothing is left", || trial.processes().0.is_empty());
     let finished = running.finish();
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-    assert!(shown.contains("free"), "{shown}");
+    assert_eq!(trial.slot_state(), "free");
     if VVM.level() == Level::PidNamespace {
         assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
     } else {

@@ -3,8 +3,7 @@
 //! start which storage it opened and who leads.
 
 use crate::VVM;
-use harness::{Finished, Trial, eventually, is_permitted};
-use rustix::process::Signal;
+use harness::{Finished, Trial, eventually, has, is_permitted};
 use serde_json::Value;
 use std::{process::Stdio, time::Duration};
 
@@ -32,12 +31,9 @@ fn too_low_open_file_limit_is_71_and_named() {
 fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
     for cut in [None, Some(100)] {
         let trial = VVM.trial();
-        let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1h"]).start();
-        leader.stdout.wait_for("up");
+        let leader = trial.run_forever().with(["--ttl", "1h"]).up();
         // After its start, the leader does not write for a long time.
-        eventually("the history has its start", || {
-            trial.ask("history", &["--name", "payroll"]).1.lines().count() == 2
-        });
+        eventually("the history has its start", || trial.must("history", &[]).lines().count() == 2);
         let log = trial.folder().join("leader.db-wal");
         match cut {
             None => std::fs::remove_file(&log).unwrap(),
@@ -50,8 +46,7 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
             "{cut:?}: {:#?}",
             finished.stderr
         );
-        leader.signal(Signal::TERM);
-        leader.finish();
+        leader.stop();
     }
 }
 
@@ -59,8 +54,7 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
 #[test]
 fn leader_withdraws_a_step_down_request_that_has_expired() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let before = trial.slots();
     let mut asking = VVM.command(&[]);
     asking.args(["step-down", "--storage", &trial.storage(), "--name", "payroll", "--to", "later"]);
@@ -72,23 +66,22 @@ fn leader_withdraws_a_step_down_request_that_has_expired() {
     let sooner = "UPDATE leader SET holder = replace(holder, ' 30000 later', ' 500 later')";
     storage.execute_batch(&format!("{sooner}; COMMIT")).unwrap();
     eventually("it is withdrawn", || trial.slots() == before);
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
 }
 
 #[test]
 fn status_watch_and_doctor_create_no_storage() {
     let trial = VVM.trial();
-    let (code, out, error) = trial.status(&["--name", "payroll"]);
+    let (code, out, error) = trial.status(&[]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains("no such storage yet"), "{error}");
-    assert_eq!(trial.ask("watch", &["--name", "payroll"]).0, 66);
+    assert_eq!(trial.about("watch", &[]).0, 66);
     assert_eq!(doctor(&trial).0, 66);
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
 }
 
 fn doctor(trial: &Trial) -> (i32, String) {
-    let (code, out, error) = trial.ask("doctor", &["--name", "payroll"]);
+    let (code, out, error) = trial.about("doctor", &[]);
     (code, out + &error)
 }
 
@@ -169,34 +162,27 @@ fn run_logs_its_storage_and_the_leader() {
     let found = ["name", "storage", "provenance", "leader"].map(|name| opened[name].as_str().unwrap());
     assert_eq!(found, ["payroll", &path, "existing", "first"]);
     assert!(opened["file_system"].is_string(), "{opened}");
-    assert_eq!((&opened["ttl_ms"], &opened["held"], &opened["slot"]), (&20_000.into(), &1.into(), &1.into()));
-    assert_eq!(opened["epoch"], epoch);
-    leader.signal(Signal::TERM);
-    leader.finish();
+    has!(opened, "ttl_ms" == 20_000, "held" == 1, "slot" == 1, "epoch" == epoch);
+    leader.stop();
 }
 
 mod timed {
     use super::*;
 
-    /// A storage that does not answer shows no leader: neither while it is opened, nor afterwards.
+    /// A storage that does not answer shows no leader. While it is opened, that is `outcomes`.
     #[test]
     fn try_on_a_locked_storage_is_75_in_bounded_time() {
-        for before in [None, Some("a database of vvm")] {
-            VVM.timed("a try on a locked storage", |attempt, trial| {
-                if before.is_some() {
-                    trial.run(["true"]).finish();
-                }
-                let by_hand = rusqlite::Connection::open(trial.folder().join("leader.db")).unwrap();
-                by_hand.execute_batch("BEGIN EXCLUSIVE").unwrap();
-                let began = vvm_clock::SystemClock::read();
-                let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
-                // Opening waits five seconds for the lock. A try with a TTL of 1 s takes 1.4 s.
-                attempt.took("the try", Duration::from_secs(8), began)?;
-                assert_eq!(finished.code(), 75, "{before:?}: {:#?}", finished.stderr);
-                assert!(finished.says("locked"), "{before:?}: {:#?}", finished.stderr);
-                Ok(())
-            });
-        }
+        VVM.timed("a try on a locked storage", |attempt, trial| {
+            trial.run(["true"]).finish();
+            let _lock = trial.lock_storage();
+            let began = vvm_clock::SystemClock::read();
+            let finished = trial.run(["echo", "never"]).with(["--try", "--ttl", "1s"]).finish();
+            // Opening waits five seconds for the lock. A try with a TTL of 1 s takes 1.4 s.
+            attempt.took("the try", Duration::from_secs(8), began)?;
+            assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
+            assert!(finished.says("locked"), "{:#?}", finished.stderr);
+            Ok(())
+        });
     }
 
     /// Another process may lead in the new file, so the leader is lost when it notices, before the usual loss
@@ -205,8 +191,7 @@ mod timed {
     fn deleted_storage_ends_the_leadership_at_once() {
         const TTL: Duration = Duration::from_secs(8);
         VVM.timed("a storage is deleted under a leader", |attempt, trial| {
-            let mut running = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "8s"]).start();
-            running.stdout.wait_for("up");
+            let running = trial.run_forever().with(["--ttl", "8s"]).up();
             for suffix in ["", "-wal", "-shm"] {
                 std::fs::remove_file(trial.folder().join(format!("leader.db{suffix}"))).unwrap();
             }

@@ -2,7 +2,7 @@
 //! ends.
 
 use crate::VVM;
-use harness::{Terminal, Trial, eventually, state};
+use harness::{Terminal, Trial, eventually, has_ended, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -20,12 +20,12 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long a host may take to release its leadership and end.
 const BOUND: Duration = Duration::from_millis(5000 + 500);
 
-/// Returns a script that prints whether it alone holds a lock. Its processes hold the lock while one of them
+/// Returns a script that prints whether it alone holds a lock, and `up`. Its processes hold the lock while one of them
 /// lives.
 pub(super) fn alone(trial: &Trial) -> String {
     let lock = trial.folder().join("lock");
     format!(
-        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; (trap '' TERM; setsid sleep 1000 &); \
+        "exec 9>>'{}'; flock -n 9 && echo alone || echo not alone; echo up; (trap '' TERM; setsid sleep 1000 &); \
          exec sleep 1001",
         lock.display()
     )
@@ -33,10 +33,6 @@ pub(super) fn alone(trial: &Trial) -> String {
 
 fn kill(process: Pid) {
     kill_process(process, Signal::KILL).unwrap();
-}
-
-fn is_gone(process: Pid) -> bool {
-    matches!(state(process), None | Some('Z'))
 }
 
 fn lines(file: &Path) -> usize {
@@ -57,8 +53,7 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let run = trial.run_script("echo at work; exec sleep 1001").with(["--ttl", "60s"]);
-    let words = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-    terminal.type_line(&words.collect::<Vec<_>>().join(" "));
+    terminal.type_line(&run.quoted());
     terminal.screen.wait_for("at work");
     let guardian = trial.processes().with(" run ").first().copied().unwrap();
     kill(guardian);
@@ -69,8 +64,7 @@ fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
         line = terminal.screen.wait_for("");
         assert!(!line.contains("vvm: "), "{line}");
     }
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-    assert!(shown.contains("free"), "{shown}");
+    assert_eq!(trial.slot_state(), "free");
     terminal.close();
 }
 
@@ -94,25 +88,22 @@ mod timed {
         VVM.timed("a guardian is killed beside a standby", |attempt, trial| {
             let script = alone(trial);
             let run = || trial.run_script(&script).with(["--ttl", "60s"]);
-            let mut leader = run().start();
-            leader.stdout.wait_for("alone");
+            let mut leader = run().up();
             for _ in 0..3 {
-                let mut standby = run().start();
-                standby.stderr.wait_for("waiting for leadership");
+                let mut standby = run().waiting();
                 let (host, began) = (leader.host(), SystemClock::read());
                 kill(leader.guardian);
                 assert_eq!(standby.stdout.wait_for("alone"), "alone");
                 attempt.took("the hand-over", LONG / 4, began)?;
-                eventually("the host is gone", || is_gone(host));
+                eventually("the host is gone", || has_ended(host));
                 let finished = leader.finish();
                 assert_eq!(finished.signal(), 9);
                 let told = "the guardian died: the command has been killed";
                 assert!(finished.says(told), "{:#?}", finished.stderr);
                 leader = standby;
             }
-            leader.signal(Signal::TERM);
-            assert_eq!(leader.finish().signal(), 15);
-            let (_, shown, _) = trial.ask("history", &["--name", &trial.name()]);
+            assert_eq!(leader.stop().signal(), 15);
+            let shown = trial.must("history", &[]);
             assert_eq!(shown.matches("the guardian died").count(), 3, "{shown}");
             Ok(())
         });
@@ -122,17 +113,14 @@ mod timed {
     #[test]
     fn standby_ends_with_its_killed_guardian() {
         VVM.timed("a standby's guardian is killed", |attempt, trial| {
-            let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-            leader.stdout.wait_for("up");
-            let mut standby = trial.run(["echo", "never"]).start();
-            standby.stderr.wait_for("waiting for leadership");
+            let leader = trial.run_forever().up();
+            let standby = trial.run(["echo", "never"]).waiting();
             let host = standby.host();
             let killed_at = SystemClock::read();
             kill(standby.guardian);
-            attempt.within("the end of the host", BOUND, killed_at, || is_gone(host))?;
+            attempt.within("the end of the host", BOUND, killed_at, || has_ended(host))?;
             assert_eq!(standby.finish().stdout, Vec::<String>::new());
-            leader.signal(Signal::TERM);
-            leader.finish();
+            leader.stop();
             Ok(())
         });
     }
@@ -165,9 +153,8 @@ mod timed {
                 let finished = running.finish();
                 assert_eq!((lines(&starts), lines(&pre_stop)), (started, 0), "{:#?}", finished.stderr);
                 // The environment of a process is gone a moment before the process.
-                eventually("the host is gone", || is_gone(host));
-                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-                assert!(shown.contains("free"), "{shown}\n{:#?}", finished.stderr);
+                eventually("the host is gone", || has_ended(host));
+                assert_eq!(trial.slot_state(), "free", "{:#?}", finished.stderr);
                 Ok(())
             });
         }
@@ -178,19 +165,17 @@ mod timed {
     fn host_ends_in_time_although_the_storage_is_locked() {
         for (ttl, at_most) in [("60s", BOUND), ("2s", Duration::from_millis(1600 + 500))] {
             VVM.timed("a guardian is killed while the storage is locked", |attempt, trial| {
-                let mut leader = trial.run_script(&alone(trial)).with(["--ttl", ttl]).start();
-                leader.stdout.wait_for("alone");
+                let leader = trial.run_script(&alone(trial)).with(["--ttl", ttl]).up();
                 let host = leader.host();
                 let lock = trial.lock_storage();
                 kill(leader.guardian);
                 eventually("no worker is left", || workers(trial).is_empty());
                 let since = SystemClock::read();
-                attempt.within("the end of the host", at_most, since, || is_gone(host))?;
+                attempt.within("the end of the host", at_most, since, || has_ended(host))?;
                 drop(lock);
                 let finished = leader.finish();
                 assert!(!finished.says("deadman"), "{:#?}", finished.stderr);
-                let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-                assert!(!shown.contains("free"), "{shown}");
+                assert_ne!(trial.slot_state(), "free");
                 Ok(())
             });
         }
@@ -200,8 +185,7 @@ mod timed {
     #[test]
     fn all_workers_end_at_once_although_the_host_hangs() {
         VVM.timed("a guardian is killed while the host hangs", |attempt, trial| {
-            let mut leader = trial.run_script(&alone(trial)).with(["--ttl", "60s"]).start();
-            leader.stdout.wait_for("alone");
+            let leader = trial.run_script(&alone(trial)).with(["--ttl", "60s"]).up();
             let host = leader.host();
             let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
             let is_held = AtomicBool::new(false);
@@ -212,20 +196,19 @@ mod timed {
                     nix::sys::wait::waitpid(traced, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
                     is_held.store(true, Ordering::SeqCst);
                     // The tracer must see the end of the host first.
-                    eventually("the host is gone", || is_gone(host));
+                    eventually("the host is gone", || has_ended(host));
                 });
                 eventually("it is held", || is_held.load(Ordering::SeqCst));
                 let began = SystemClock::read();
                 kill(leader.guardian);
                 eventually("no command works", || workers(trial).is_empty());
                 assert_eq!(state(host), Some('t'), "it was still held when the last of the worker was gone");
-                let result = attempt.within("the end of the host", BOUND, began, || is_gone(host));
-                eventually("the host is gone", || is_gone(host));
+                let result = attempt.within("the end of the host", BOUND, began, || has_ended(host));
+                eventually("the host is gone", || has_ended(host));
                 result
             })?;
             leader.finish();
-            let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-            assert!(!shown.contains("free"), "{shown}");
+            assert_ne!(trial.slot_state(), "free");
             Ok(())
         });
     }

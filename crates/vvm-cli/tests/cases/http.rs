@@ -1,7 +1,7 @@
 //! `--http` of real processes: probes, routing and metrics.
 
 use crate::VVM;
-use harness::{Run, Running, Trial, eventually};
+use harness::{Run, Running, Trial, eventually, has};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -50,9 +50,9 @@ fn labelled(trial: &Trial, metric: &str, label: &str) -> String {
 #[test]
 fn leader_and_standby_answer_probes_and_routers_by_role() {
     let trial = VVM.trial();
-    let (mut leader, at_leader) = start(trial.run_script("echo up; sleep 60").with(["--holder", "first"]));
+    let (mut leader, at_leader) = start(trial.run_forever().with(["--holder", "first"]));
     leader.stdout.wait_for("up");
-    let (mut standby, at_standby) = start(trial.run_script("echo up; sleep 60").with(["--holder", "second"]));
+    let (mut standby, at_standby) = start(trial.run_forever().with(["--holder", "second"]));
 
     eventually("the leader leads", || answer(at_leader, "/leader").0 == 200);
     let said = answer(at_leader, "/leader").1;
@@ -79,8 +79,7 @@ fn leader_and_standby_answer_probes_and_routers_by_role() {
     eventually("the standby leads", || answer(at_standby, "/leader").0 == 200);
     leader.finish();
     assert_eq!(ask(at_leader, "/healthz"), None);
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }
 
 #[test]
@@ -88,11 +87,11 @@ fn occupied_http_address_is_71_before_any_campaign() {
     let trial = VVM.trial();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let path = trial.folder().join("result.json").display().to_string();
-    let finished = trial.run(["true"]).with(["--http", &address, "--result-file", &path]).finish();
+    let options = ["--http", &address, "--result-file", &trial.result_file()];
+    let finished = trial.run(["true"]).with(options).finish();
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    let result: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!((&result["outcome"], &result["exit_status"]), (&"system_refused".into(), &71.into()));
+    let result = trial.result();
+    has!(result, "outcome" == "system_refused", "exit_status" == 71);
     assert!(finished.says(&format!("--http: can't listen at {address}")), "{:#?}", finished.stderr);
     assert!(!finished.says("the host process exited"), "{:#?}", finished.stderr);
     assert!(!finished.says("waiting for leadership"), "{:#?}", finished.stderr);
@@ -102,8 +101,7 @@ fn occupied_http_address_is_71_before_any_campaign() {
 #[test]
 fn flood_of_requests_delays_no_renewal() {
     let trial = VVM.trial();
-    let (mut running, address) =
-        start(trial.run_script("echo up; sleep 60").with(["--ttl", harness::SHORT_TTL]));
+    let (mut running, address) = start(trial.run_forever().with(["--ttl", harness::SHORT_TTL]));
     running.stdout.wait_for("up");
     let silent = (0..40).filter_map(|_| TcpStream::connect(address).ok()).collect::<Vec<_>>();
     let renewals = || status(address)["renewals"]["count"].as_u64().unwrap();
@@ -114,23 +112,20 @@ fn flood_of_requests_delays_no_renewal() {
         renewals() >= before + 8
     });
     let shown = status(address);
-    assert_eq!((&shown["leaderships"], &shown["losses"]), (&1.into(), &serde_json::json!({})));
+    has!(shown, "leaderships" == 1, "losses" == serde_json::json!({}));
     drop(silent);
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 #[test]
 fn paused_standby_names_the_pause() {
     let trial = VVM.trial();
     trial.run(["true"]).finish();
-    let pause = ["--name", &trial.name(), "--by", "alice", "--reason", "new schema"];
-    assert_eq!(trial.ask("pause", &pause).0, 0);
+    trial.must("pause", &["--by", "alice", "--reason", "new schema"]);
     let (mut standby, address) = start(trial.run(["true"]));
     standby.stderr.wait_for("waiting until it is resumed");
     let paused = "paused by alice: new schema\n";
     assert_eq!(answer(address, "/leader"), (503, format!("not leading: {paused}")));
     assert_eq!(answer(address, "/readyz"), (200, format!("ready: {paused}")));
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }

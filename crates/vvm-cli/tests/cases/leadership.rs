@@ -1,7 +1,7 @@
 //! What a worker and `vvm status` see of a leadership.
 
 use crate::VVM;
-use harness::Finished;
+use harness::{Finished, has};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -9,34 +9,6 @@ use std::time::Duration;
 /// Returns the values of the variables that a worker printed.
 fn told(finished: &Finished) -> Vec<&str> {
     finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(_, value)| value).collect()
-}
-
-#[test]
-fn worker_environment_has_the_leadership_and_no_settings() {
-    let trial = VVM.trial();
-    let finished = trial
-        .run_script("env | grep ^VVM_ | sort")
-        .with(["--holder", "machine 1", "--slots", "3"])
-        .environment("VVM_STORAGE_PASSWORD", "secret")
-        .environment("VVM_LEADER_EPOCH", "1")
-        .finish();
-    let names = finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
-    let expected = [
-        "VVM_LEADER_EPOCH",
-        "VVM_LEADER_HOLDER",
-        "VVM_LEADER_INCARNATION",
-        "VVM_LEADER_NAME",
-        "VVM_LEADER_SLOT",
-    ];
-    assert_eq!(names.collect::<Vec<_>>(), expected);
-    let [epoch, holder, incarnation, name, slot] = told(&finished)[..] else {
-        panic!("{:?}", finished.stdout)
-    };
-    assert!(epoch.parse::<u64>().unwrap() > 1);
-    assert_eq!(holder, "machine 1");
-    assert_eq!(incarnation.len(), 32);
-    assert_eq!(name, trial.name());
-    assert!(["1", "2", "3"].contains(&slot), "{slot}");
 }
 
 #[test]
@@ -93,9 +65,7 @@ fn status_shows_each_slot() {
     let line = running.stdout.wait_for(" ");
     let [slot, epoch, incarnation] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
 
-    let (code, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-    assert_eq!(code, 0);
-    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
+    let found = trial.slots();
     assert_eq!(found.len(), 2);
     for (number, line) in (1..).zip(&found) {
         assert_eq!(line["slot"], number);
@@ -104,34 +74,33 @@ fn status_shows_each_slot() {
             assert_eq!((line["epoch"].to_string().as_str(), &line["ttl_ms"]), (epoch, &30_000.into()));
             assert_eq!(line["incarnation"], incarnation);
         } else {
-            assert_eq!((&line["state"], &line["holder"]), (&"free".into(), &Value::Null));
+            has!(line, "state" == "free", "holder" == Value::Null);
         }
     }
-    let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    let (_, table, _) = trial.status(&[]);
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains(epoch) && table.contains("here") && table.contains("30s"), "{table}");
 
-    running.signal(Signal::TERM);
-    running.finish();
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
-    assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
+    running.stop();
+    let found = trial.slots();
+    assert!(found.iter().all(|line| line["state"] == "free"), "{found:?}");
 }
 
 #[test]
 fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     let trial = VVM.trial();
-    let (code, out, error) = trial.status(&["--name", &trial.name()]);
+    let (code, out, error) = trial.status(&[]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains(trial.said_before_the_first()), "{error}");
     trial.run(["true"]).finish();
     let misspelt = trial.name().replace("payroll", "payrol");
-    let (code, out, error) = trial.status(&["--name", &misspelt]);
+    let of_misspelt = || trial.ask("status", &["--name", &misspelt]);
+    let (code, out, error) = of_misspelt();
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
     // The status command has not started a campaign.
-    assert_eq!(trial.status(&["--name", &misspelt]).0, 66);
-    assert_eq!(trial.status(&["--name", &trial.name()]).0, 0);
+    assert_eq!(of_misspelt().0, 66);
+    assert_eq!(trial.status(&[]).0, 0);
 }
 
 /// The first line has the cause. Attempts in between are not logged.
@@ -139,11 +108,9 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
 fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
     let ttl = ["--ttl", harness::SHORT_TTL];
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(ttl).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(ttl).up();
     // With this TTL, an attempt is long enough to get the error.
-    let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).waiting();
     // The leader is killed, so that the candidate tries to write.
     let outage = trial.outage();
     leader.signal(Signal::KILL);

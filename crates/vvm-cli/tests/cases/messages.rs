@@ -1,10 +1,105 @@
-//! What `vvm run` and `vvm elect` tell the operator, and what they accept.
+//! The command line as only a process shows it, and what `vvm run` and `vvm elect` tell the operator. Unit tests of
+//! `cli` have the refusals of options and settings.
 
 use crate::{VVM, cases::elect::Elect};
 use harness::{Finished, Freezer, Run, Trial, command_line, eventually, has_ended, state};
-use rustix::process::{Pid, Signal};
-use serde_json::Value;
-use std::fs::{self, DirEntry};
+use rustix::{
+    fs::{CWD, Mode, mkfifoat},
+    process::{Pid, Signal},
+};
+use std::{
+    ffi::OsStr,
+    fs::{self, DirEntry, File},
+    os::unix::ffi::OsStrExt as _,
+    process::{Command, Output},
+    time::Duration,
+};
+
+fn vvm() -> Command {
+    VVM.command(&[])
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn argument_that_is_not_utf_8_is_named() {
+    let odd = OsStr::from_bytes(b"pay\xffroll");
+    let trial = VVM.trial();
+    let word =
+        vvm().args(["run", "--storage", &trial.storage(), "--name"]).arg(odd).args(["--", "true"]).output();
+    let variable = vvm().args(["status", "--storage", &trial.storage()]).env("VVM_NAME", odd).output();
+    for (output, named) in
+        [(word.unwrap(), r#"vvm: "pay\xFFroll""#), (variable.unwrap(), r#"vvm: VVM_NAME="pay\xFFroll""#)]
+    {
+        assert_eq!(output.status.code(), Some(64));
+        assert!(said(&output).starts_with(&format!("{named} is not UTF-8")), "{}", said(&output));
+    }
+    // Arguments of the command may have any bytes.
+    let mut run = vvm();
+    run.args(["run", "--storage", &trial.storage(), "--name", "payroll", "--", "printf", "%s"]).arg(odd);
+    assert_eq!(run.output().unwrap().stdout, odd.as_bytes());
+}
+
+/// A command fails if it can't print its answer.
+#[test]
+fn full_output_is_an_error() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let storage = trial.storage();
+    let of = |words: &[&str]| {
+        let mut command = vvm();
+        command.args(words).args(["--storage", &storage, "--name", "payroll"]);
+        command
+    };
+    for mut command in [of(&["status"]), of(&["history"]), of(&["watch"]), of(&["doctor"])] {
+        let output = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(71), "{command:?}: {}", said(&output));
+        assert!(said(&output).contains("vvm: can't write: No space left"), "{command:?}: {}", said(&output));
+    }
+}
+
+/// The file is a pipe, so a second reader would wait for ever.
+#[test]
+fn file_is_read_once_for_guardian_and_host() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("pipe");
+    mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
+    let run = trial.run(["sh", "-c", "echo up $VVM_LEADER_NAME; exec sleep 1000"]).without(["--name"]);
+    let mut running = run.with(["--config", path.to_str().unwrap()]).start();
+    fs::write(&path, "name = \"piped\"\nttl = \"19s\"\n").unwrap();
+    assert_eq!(running.stdout.wait_for("up"), "up piped");
+    // The host prints both.
+    running.stderr.wait_for("TTL 19s");
+    assert_eq!(running.stop().signal(), 15);
+    eventually("no process is left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn misspelled_variable_is_reported_and_a_foreign_one_is_not() {
+    let trial = VVM.trial();
+    let finished = trial.run(["true"]).environment("VVM_STOP_TIMEOT", "1s").finish();
+    assert_eq!(finished.code(), 0);
+    assert!(finished.says("did you mean VVM_STOP_TIMEOUT?"), "{:#?}", finished.stderr);
+    let of_others = ["VVM_LEADER_NAME", "VVM_LOG", "VVM_STORAGE_PASSWORD", "VVM_QUUX", "VVM_INSTANCES"];
+    let run = of_others.into_iter().fold(trial.run(["true"]), |run, name| run.environment(name, "error"));
+    let finished = run.finish();
+    assert!(!finished.says("did you mean"), "{:#?}", finished.stderr);
+}
+
+/// The status and the lines of a refusal by the parser are those of the program.
+#[test]
+fn refused_command_line_is_64_and_says_what_to_write() {
+    let refused =
+        vvm().args(["run", "--storage", "sqlite:x.db", "--name", "x", "sleep", "1"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("write -- before the command"), "{}", said(&refused));
+    let run = ["run", "--storage", "sqlite:x.db", "--name", "x", "--acquire-timeout", "1m", "--", "true"];
+    let refused = vvm().args(run).env("VVM_TTL", "soon").output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("--ttl is set by VVM_TTL"), "{}", said(&refused));
+}
 
 #[test]
 fn log_filter_that_is_no_level_is_refused() {
@@ -26,25 +121,22 @@ fn lines_of_a_settings_file_are_not_in_the_arguments_of_any_process() {
     let check = "echo ${SECRET:-checked} >&2; : token-of-check; sleep 1000";
     let settings =
         format!("check = \"{check}\"\ncheck-interval = \"20ms\"\npre-stop = \": token-of-pre-stop\"\n");
-    std::fs::write(&path, settings).unwrap();
-    let run = trial.run_script("echo up; exec sleep 1000").with(["--config", path.to_str().unwrap()]);
-    let mut running = run.start();
-    running.stdout.wait_for("up");
+    fs::write(&path, settings).unwrap();
+    let run = trial.run_forever().with(["--config", path.to_str().unwrap()]);
+    let mut running = run.up();
     running.stderr.wait_for("checked");
     let processes = trial.processes();
     let lines = processes.0.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>();
     assert!(lines.iter().any(|line| line.starts_with("vvm stage-keeper")), "{lines:#?}");
     assert!(lines.iter().all(|line| !line.contains("token-of")), "{lines:#?}");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 #[test]
 fn stop_is_announced_at_once_with_its_longest_duration() {
     let trial = VVM.trial();
-    let run = trial.run_script("trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done");
-    let mut running = run.with(["--stop-timeout", "30s"]).start();
-    running.stdout.wait_for("up");
+    let run = trial.run_trapping("sleep 0.2; exit 0");
+    let mut running = run.with(["--stop-timeout", "30s"]).up();
     running.signal(Signal::TERM);
     running.stderr.wait_for("slot 1: stopping: up to 30s; a second signal kills");
     assert_eq!(running.finish().code(), 0);
@@ -54,14 +146,11 @@ fn stop_is_announced_at_once_with_its_longest_duration() {
 fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     const KILLED: &str = "ended by SIGKILL: it did not stop within --stop-timeout";
     let trial = VVM.trial();
-    let path = trial.folder().join("result.json");
     let finish = |format: &str| -> Finished {
-        let run = trial.run_script("trap '' TERM; echo up; while :; do sleep 0.01; done");
+        let run = trial.run_trapping("");
         let options = ["--stop-timeout", "50ms", "--log-format", format];
-        let mut running = run.with(options).with(["--result-file", path.to_str().unwrap()]).start();
-        running.stdout.wait_for("up");
-        running.signal(Signal::TERM);
-        running.finish()
+        let running = run.with(options).with(["--result-file", &trial.result_file()]).up();
+        running.stop()
     };
     let finished = finish("text");
     assert_eq!(finished.code(), 137);
@@ -69,24 +158,10 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     let finished = finish("json");
     let concluded = finished.stderr.iter().find(|line| line.contains("\"concluded\"")).unwrap();
     assert!(concluded.contains(KILLED), "{concluded}");
-    let found = serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
+    let found = trial.result();
     assert!(found["reason"].as_str().unwrap().contains(KILLED), "{found}");
-    let (code, history, _) = trial.ask("history", &["--name", &trial.name()]);
+    let (code, history, _) = trial.about("history", &[]);
     assert!(code == 0 && history.contains(KILLED), "{history}");
-}
-
-#[test]
-fn lines_of_text_have_a_time_zone_and_events_milliseconds() {
-    let trial = VVM.trial();
-    for line in trial.run(["true"]).finish().stderr {
-        let (at, rest) = line.split_once(' ').unwrap();
-        assert!(at.parse::<jiff::Timestamp>().is_ok() && rest.starts_with("vvm: "), "{line}");
-    }
-    for line in trial.run(["true"]).with(["--log-format", "json"]).finish().stderr {
-        let object = serde_json::from_str::<Value>(&line).unwrap();
-        let at = object["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        assert_eq!(object["unix_ms"], at.as_millisecond(), "{line}");
-    }
 }
 
 /// `vvm elect` has the options of `vvm run`.
@@ -102,8 +177,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
         assert_eq!(code, 75, "{options:?}: {said:#?}");
         assert!(said.iter().any(|line| line.contains("payroll: ended: ")), "{said:#?}");
     }
-    leader.signal(Signal::TERM);
-    let (code, _, said) = leader.finish();
+    let (code, _, said) = leader.stop();
     assert_eq!(code, 0, "{said:#?}");
     assert!(said.iter().any(|line| line.contains("\"event\":\"concluded\"")), "{said:#?}");
     eventually("no process is left", || trial.processes().0.is_empty());
@@ -112,9 +186,7 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
 #[test]
 fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
     let trial = VVM.trial();
-    let mut running =
-        trial.run_script("trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
-    running.stdout.wait_for("up");
+    let mut running = trial.run_trapping("echo told; exit 0").up();
     let lock = trial.lock_storage();
     running.signal(Signal::TERM);
     running.stdout.wait_for("told");
@@ -133,36 +205,31 @@ fn second_stop_request_ends_vvm_although_the_storage_does_not_answer() {
 fn standby_names_the_leader_at_first_and_whenever_it_changes() {
     let trial = VVM.trial();
     let run = |holder: &str| {
-        let run = trial.run_script("echo up; exec sleep 1000");
+        let run = trial.run_forever();
         run.with(["--holder", holder, "--ttl", harness::SHORT_TTL])
     };
-    let mut first = run("first").start();
-    first.stdout.wait_for("up");
+    let first = run("first").up();
     let mut standby = run("standby").with(["--local-dir", "none"]).start();
     let line = standby.stderr.wait_for("TTL ");
     assert!(line.contains("storage ") && line.contains("slot 1 is held by first, epoch "), "{line}");
     assert!(line.contains(", since 20"), "{line}");
     standby.stderr.wait_for("waiting for leadership");
-    let mut second = run("second").start();
-    second.stderr.wait_for("waiting for leadership");
-    let asked = ["--name", &trial.name(), "--to", "second"];
-    assert_eq!(trial.ask("step-down", &asked).0, 0);
+    let mut second = run("second").waiting();
+    trial.must("step-down", &["--to", "second"]);
     second.stdout.wait_for("up");
     standby.stderr.wait_for("payroll: slot 1 is led by second, epoch ");
     let refused = run("late").with(["--acquire-timeout", "0"]).finish();
     assert_eq!(refused.code(), 75);
     assert!(refused.says("in time; slot 1 is led by second, epoch "), "{:#?}", refused.stderr);
     for running in [standby, second, first] {
-        running.signal(Signal::TERM);
-        running.finish();
+        running.stop();
     }
 }
 
 #[test]
 fn candidate_with_the_holder_of_a_leader_is_warned() {
     let trial = VVM.trial();
-    let mut first = trial.run_script("echo up; exec sleep 1000").with(["--holder", "copied"]).start();
-    first.stdout.wait_for("up");
+    let first = trial.run_forever().with(["--holder", "copied"]).up();
     let mut second = trial.run(["true"]).with(["--holder", "copied"]).start();
     second.stderr.wait_for("copied, this candidate's own name, holds a slot already");
     second.stderr.wait_for("waiting for leadership");
@@ -232,7 +299,6 @@ fn once_ends_at_a_stop_while_the_thread_of_its_first_look_hangs() {
 
 mod timed {
     use super::*;
-    use std::time::Duration;
 
     /// The file is locked before it has the format of a storage, so opening waits for the lock, for 5 s.
     #[test]
@@ -242,16 +308,14 @@ mod timed {
             let elect = Elect::start(trial, ":", ":", &[]);
             until_opening(elect.child.id());
             let began = vvm_clock::SystemClock::read();
-            elect.signal(Signal::TERM);
-            let (code, said, _) = elect.finish();
+            let (code, said, _) = elect.stop();
             attempt.took("the stop of vvm elect", Duration::from_secs(1), began)?;
             assert_eq!((code, said), (0, Vec::new()));
 
             let run = trial.run(["echo", "never"]).start();
             until_opening(run.host().as_raw_nonzero().get() as u32);
             let began = vvm_clock::SystemClock::read();
-            run.signal(Signal::TERM);
-            let finished = run.finish();
+            let finished = run.stop();
             attempt.took("the stop of vvm run", Duration::from_secs(1), began)?;
             assert_eq!((finished.signal(), finished.stdout), (15, Vec::new()));
             drop(lock);

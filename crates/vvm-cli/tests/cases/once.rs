@@ -1,7 +1,7 @@
 //! `vvm once`: a command that is run once per period, and what `vvm status` and `vvm history` show of it.
 
 use crate::VVM;
-use harness::{Finished, Run, SHORT_TTL, Trial, eventually};
+use harness::{Finished, Run, SHORT_TTL, Trial, eventually, has};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -28,8 +28,7 @@ fn of(numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
 }
 
 fn periods(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--periods", "--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--periods", "--json"]);
     serde_json::from_str(&out).unwrap()
 }
 
@@ -68,7 +67,7 @@ fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
         (column("holder"), column("done")),
         (vec!["web1".into(), "web2".into()], vec![true.into(); 2])
     );
-    let (_, table, _) = trial.ask("history", &["--name", &trial.name(), "--periods"]);
+    let table = trial.must("history", &["--periods"]);
     let words = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
 }
@@ -129,38 +128,17 @@ fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting(
     assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
     let mut waiting = counting(&trial, "exit 0").with(["--retry-after", "1h"]).start();
     waiting.stderr.wait_for("the command exited with status 3; restart 1 of 2 in");
-    waiting.signal(Signal::TERM);
-    assert_eq!(waiting.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(waiting.stop().signal(), Signal::TERM.as_raw());
     assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
     assert_eq!(attempts(&trial), of(1..=2));
-}
-
-/// A death leaves an attempt that is counted and has no end.
-#[test]
-fn waiting_candidate_runs_the_command_after_the_death_of_its_leader() {
-    let trial = VVM.trial();
-    let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL]);
-    let mut killed = run("echo up; exec sleep 1000").start();
-    killed.stdout.wait_for("up");
-    let mut waiting = run("exit 0").start();
-    waiting.stderr.wait_for("waiting for leadership");
-    rustix::process::kill_process(killed.host(), Signal::KILL).unwrap();
-    let killed = killed.finish();
-    assert_eq!(killed.code(), 137, "{:#?}", killed.stderr);
-    assert_eq!(waiting.finish().code(), 0);
-    assert_eq!(attempts(&trial), of(1..=2));
-    let found = &periods(&trial)[0];
-    assert_eq!((&found["state"], &found["attempts"]), (&"done".into(), &2.into()));
 }
 
 #[test]
 fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_death() {
     let trial = VVM.trial();
     let run = |rest| counting(&trial, rest).with(["--ttl", SHORT_TTL, "--attempts", "1"]);
-    let mut killed = run("echo up; exec sleep 1000").start();
-    killed.stdout.wait_for("up");
-    let mut waiting = run("exit 0").start();
-    waiting.stderr.wait_for("waiting for leadership");
+    let killed = run("echo up; exec sleep 1000").up();
+    let waiting = run("exit 0").waiting();
     killed.crash();
     killed.finish();
     let finished = waiting.finish();
@@ -172,10 +150,8 @@ fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_
 #[test]
 fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone() {
     let trial = VVM.trial();
-    let mut stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").start();
-    stopped.stdout.wait_for("up");
-    stopped.signal(Signal::TERM);
-    assert_eq!(stopped.finish().signal(), Signal::TERM.as_raw());
+    let stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").up();
+    assert_eq!(stopped.stop().signal(), Signal::TERM.as_raw());
     assert_eq!(periods(&trial)[0]["state"], "failed");
     assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
     assert_eq!(attempts(&trial), of(1..=2));
@@ -186,8 +162,7 @@ fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone()
 fn success_without_a_mark_is_told_and_the_period_may_run_again() {
     let trial = VVM.trial();
     let gate = trial.folder().join("gate").display().to_string();
-    let mut leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).start();
-    leader.stdout.wait_for("up");
+    let leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).up();
     trial.take_away();
     std::fs::write(&gate, "").unwrap();
     let finished = leader.finish();
@@ -202,15 +177,12 @@ fn success_without_a_mark_is_told_and_the_period_may_run_again() {
 #[test]
 fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
     let trial = VVM.trial();
-    let mut leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).start();
-    leader.stdout.wait_for("up");
+    let leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).up();
     // Until the operator's command has seen the next leader.
     let gate = trial.folder().join("gate").display().to_string();
     let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
-    let mut next = counting(&trial, &wait).with(["--holder", "web2"]).start();
-    next.stderr.wait_for("waiting for leadership");
-    let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
-    assert_eq!(code, 0, "{error}");
+    let next = counting(&trial, &wait).with(["--holder", "web2"]).waiting();
+    trial.must("step-down", &[]);
     std::fs::write(&gate, "").unwrap();
     assert_eq!((next.finish().code(), leader.finish().code()), (0, 0));
     assert_eq!(attempts(&trial), of(1..=2));
@@ -222,19 +194,16 @@ fn command_that_can_not_be_started_is_an_attempt() {
     let finished = trial.run(["/no/such/command"]).once(PERIOD).finish();
     assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
     let found = &periods(&trial)[0];
-    assert_eq!((&found["state"], &found["attempts"]), (&"failed".into(), &1.into()));
+    has!(found, "state" == "failed", "attempts" == 1);
 }
 
 /// The result file and the events tell a period that was done from one that is done now.
 #[test]
 fn result_file_and_events_name_what_happened() {
     let trial = VVM.trial();
-    let result = trial.folder().join("result.json").display().to_string();
-    let outcome = || {
-        let text = std::fs::read_to_string(&result).unwrap();
-        serde_json::from_str::<Value>(&text).unwrap()["outcome"].as_str().unwrap().to_owned()
-    };
-    let run = || counting(&trial, "exit 0").with(["--result-file", &result, "--log-format", "json"]);
+    let outcome = || trial.result()["outcome"].as_str().unwrap().to_owned();
+    let options = ["--result-file", &trial.result_file(), "--log-format", "json"];
+    let run = || counting(&trial, "exit 0").with(options);
     let first = run().finish();
     assert_eq!((first.code(), outcome()), (0, "worker_ended".into()));
     assert!(

@@ -2,10 +2,9 @@
 //! being stopped: its own thread ends it at the deadline and logs it.
 
 use crate::VVM;
-use harness::{Attempt, Late, Run, Running, Trial, command_line, eventually, state};
+use harness::{Attempt, Late, Run, Running, Trial, eventually, has, state};
 use nix::sys::ptrace;
 use rustix::process::{Signal, kill_process};
-use serde_json::Value;
 use std::{fs, thread, time::Duration};
 use vvm_clock::Instant;
 use vvm_deadman::SECOND_LAYER_BEHIND;
@@ -30,24 +29,13 @@ fn epochs(trial: &Trial, slot: u32) -> Vec<u64> {
 
 /// Returns how many commands work.
 fn at_work(trial: &Trial) -> usize {
-    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1005")).count()
+    trial.processes().of("sleep 1005").len()
 }
 
 fn check(trial: &Trial, slot: u32, outputs: &[Vec<String>]) {
     let epochs = epochs(trial, slot);
     assert!(epochs.windows(2).all(|pair| pair[0] < pair[1]), "slot {slot}: {epochs:?}");
     assert!(!outputs.iter().flatten().any(|line| line == "OVERLAP"), "{outputs:#?}");
-}
-
-/// Returns pseudo-random numbers.
-struct Dice(u64);
-
-impl Dice {
-    fn between(&mut self, least: u64, most: u64) -> Duration {
-        // The constants of Knuth's MMIX.
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        Duration::from_millis(least + (self.0 >> 33) % (most - least))
-    }
 }
 
 /// With a TTL of 3 s, a renewal is due after 0.75 s and a loss comes after 1.95 s. So a machine that stops
@@ -57,11 +45,12 @@ fn outages(seed: u64) {
     let options = ["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin", "--stop-timeout", "10s"];
     let mut all = (0..3).map(|_| worker(&trial, &options).start()).collect::<Vec<_>>();
     eventually("a command works", || at_work(&trial) == 1);
-    let mut dice = Dice(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut between = |least: u64, most: u64| Duration::from_millis(random.u64(least..most));
     for outage in 0..12 {
         let lasting = trial.outage();
         // Every third outage is as short as that of a busy disk. The others have any length.
-        let length = if outage % 3 == 0 { dice.between(50, 900) } else { dice.between(900, 6000) };
+        let length = if outage % 3 == 0 { between(50, 900) } else { between(900, 6000) };
         let ends_at = vvm_clock::SystemClock::read().after(length);
         while vvm_clock::SystemClock::read() < ends_at {
             assert!(at_work(&trial) <= 1, "seed {seed}: {:?}", trial.processes().describe());
@@ -71,7 +60,7 @@ fn outages(seed: u64) {
         if outage % 2 == 0 {
             eventually("a command works", || at_work(&trial) == 1);
         }
-        thread::sleep(dice.between(0, 1000));
+        thread::sleep(between(0, 1000));
     }
     eventually("a command works", || at_work(&trial) == 1);
     let leaderships = epochs(&trial, 1).len();
@@ -82,10 +71,7 @@ fn outages(seed: u64) {
     while !all.is_empty() {
         let before = epochs(&trial, 1).len();
         eventually("a command works", || at_work(&trial) == 1);
-        let leader = leader_of(&trial, &all);
-        let leader = all.remove(leader);
-        leader.signal(Signal::TERM);
-        let finished = leader.finish();
+        let finished = all.remove(leader_of(&trial, 1, &all)).stop();
         assert_eq!(finished.signal(), 15, "seed {seed}: {:#?}", finished.stderr);
         outputs.push(finished.stdout);
         if !all.is_empty() {
@@ -95,13 +81,11 @@ fn outages(seed: u64) {
     check(&trial, 1, &outputs);
 }
 
-/// Returns the run whose command works.
-fn leader_of(trial: &Trial, all: &[Running]) -> usize {
+/// Returns the run that leads a slot.
+fn leader_of(trial: &Trial, slot: usize, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {
-        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-        let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
-        let holder = slots[0]["holder"].as_str().unwrap_or_default().to_owned();
+        let holder = trial.slots()[slot - 1]["holder"].as_str().unwrap_or_default().to_owned();
         found = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian)));
         found.is_some()
     });
@@ -132,11 +116,7 @@ fn each_slot_has_one_leader_and_a_killed_leader_is_replaced() {
     let mut outputs = Vec::new();
     for round in 0..6_usize {
         let slot = round % 3;
-        let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-        let slots = serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap();
-        let holder = slots[slot]["holder"].as_str().unwrap().to_owned();
-        let leader = all.iter().position(|one| holder.ends_with(&format!(":{}", one.guardian))).unwrap();
-        let leader = all.remove(leader);
+        let leader = all.remove(leader_of(&trial, slot + 1, &all));
         let before = of_all();
         match round % 3 {
             0 => leader.signal(Signal::KILL),
@@ -155,11 +135,9 @@ fn each_slot_has_one_leader_and_a_killed_leader_is_replaced() {
 /// The kernel's timer is [`SECOND_LAYER_BEHIND`] behind the host's own thread, which acts before it unless
 /// the machine keeps it waiting for that long.
 fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
-    let path = trial.folder().join("result.json");
-    let options = ["--ttl", harness::SHORT_TTL, "--result-file", path.to_str().unwrap()];
+    let options = ["--ttl", harness::SHORT_TTL, "--result-file", &trial.result_file()];
     let worker = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
-    let mut running = trial.run_script(worker).with(options).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(worker).with(options).up();
     let host = running.host();
     let traced = nix::unistd::Pid::from_raw(host.as_raw_pid());
     let tracer = thread::spawn(move || {
@@ -174,8 +152,8 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
     let code = finished.code();
     assert!([80, 128 + 9].contains(&code), "{code}: {:#?}", finished.stderr);
     assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
-    let found = serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"deadline".into(), &code.into()));
+    let found = trial.result();
+    has!(found, "outcome" == "deadline", "exit_status" == code);
     assert!(found["host_ended_ns"].as_u64() >= found["kill_deadline_ns"].as_u64(), "{found}");
     if code == 128 + 9 {
         let moment = |name: &str| Instant::from_nanos(found[name].as_u64().unwrap());

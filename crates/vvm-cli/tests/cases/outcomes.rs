@@ -2,7 +2,7 @@
 //! and the outcomes in the result file, which distinguish exit statuses of `vvm` from those of a command.
 
 use crate::VVM;
-use harness::{Level, Run, Running, Trial, eventually, state};
+use harness::{Level, Run, Running, Trial, eventually, has, state};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
@@ -15,26 +15,19 @@ fn result_of_script(
     then: impl FnOnce(&Trial, &Running),
 ) -> Value {
     let run = trial.run_script(&format!("echo up; {script}")).with(options.iter().copied());
-    let path = trial.folder().join("result.json").display().to_string();
-    let mut running = run.with(["--result-file", &path]).start();
-    running.stdout.wait_for("up");
+    let running = run.with(["--result-file", &trial.result_file()]).up();
     then(trial, &running);
     running.finish();
-    read(&path)
+    trial.result()
 }
 
 /// Returns the result of a run that ends by itself.
 fn result_of_run(trial: &Trial, run: Run) -> Value {
-    let path = trial.folder().join("result.json").display().to_string();
-    let finished = run.with(["--result-file", &path]).finish();
-    let found = read(&path);
+    let finished = run.with(["--result-file", &trial.result_file()]).finish();
+    let found = trial.result();
     assert_eq!(found["exit_status"], finished.code(), "{found}");
     assert_eq!(finished.stdout, [""; 0]);
     found
-}
-
-fn read(path: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// Whether the result has no leadership.
@@ -50,12 +43,8 @@ fn is_because(found: &Value, hint: &str) -> bool {
 fn exited_command_has_the_outcome_worker_ended() {
     let trial = VVM.trial();
     let found = result_of_script(&trial, "exit 79", &["--holder", "here"], |_, _| {});
-    assert_eq!(found["outcome"], "worker_ended");
-    assert_eq!((&found["exit_status"], &found["worker_exit_status"]), (&79.into(), &79.into()));
-    assert_eq!(
-        (&found["name"], &found["holder"], &found["slot"]),
-        (&trial.name().into(), &"here".into(), &1.into())
-    );
+    has!(found, "outcome" == "worker_ended", "exit_status" == 79, "worker_exit_status" == 79);
+    has!(found, "name" == trial.name(), "holder" == "here", "slot" == 1);
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
     assert_eq!(found["containment"], VVM.level().name());
 }
@@ -63,27 +52,23 @@ fn exited_command_has_the_outcome_worker_ended() {
 #[test]
 fn run_without_leadership_has_an_outcome_for_each_reason() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let never = || trial.run(["echo", "never"]);
     for timeout in ["0", "300ms"] {
         let found = result_of_run(&trial, never().with(["--acquire-timeout", timeout]));
-        assert_eq!((&found["outcome"], &found["exit_status"]), (&"not_acquired".into(), &75.into()));
+        has!(found, "outcome" == "not_acquired", "exit_status" == 75);
         assert!(has_no_leadership(&found), "{found}");
     }
     let found = result_of_run(&trial, never().with(["--try", "--ttl", harness::SHORT_TTL]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"leader_seen".into(), &75.into()));
+    has!(found, "outcome" == "leader_seen", "exit_status" == 75);
 
-    let path = trial.folder().join("waiting.json").display().to_string();
-    let mut waiting = trial.run(["true"]).with(["--result-file", &path]).start();
-    waiting.stderr.wait_for("waiting for leadership");
+    let waiting = trial.run(["true"]).with(["--result-file", &trial.result_file()]).waiting();
     waiting.signal(Signal::INT);
     waiting.finish();
-    let found = read(&path);
-    assert_eq!((&found["outcome"], &found["signal"]), (&"stopped_while_waiting".into(), &2.into()));
+    let found = trial.result();
+    has!(found, "outcome" == "stopped_while_waiting", "signal" == 2);
     assert!(has_no_leadership(&found), "{found}");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
 }
 
 #[test]
@@ -92,14 +77,14 @@ fn refused_run_has_an_outcome_for_each_reason() {
     // A file in a missing folder, or a server without the keyspace or table.
     let (missing, hint) = trial.storage_that_was_never_made();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--storage", &missing]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"storage_refused".into(), &69.into()));
+    has!(found, "outcome" == "storage_refused", "exit_status" == 69);
     assert!(has_no_leadership(&found) && is_because(&found, hint), "{found}");
     let found = result_of_run(&trial, trial.run(["true"]).with(["--ttl", "100ms"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"misuse".into(), &64.into()));
+    has!(found, "outcome" == "misuse", "exit_status" == 64);
     assert!(is_because(&found, trial.shortest_ttl()), "{found}");
     trial.run(["true"]).with(["--slots", "2"]).finish();
     let found = result_of_run(&trial, trial.run(["true"]).with(["--slots", "3"]));
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"conflict".into(), &78.into()));
+    has!(found, "outcome" == "conflict", "exit_status" == 78);
     assert!(is_because(&found, "has 2 slots in this storage, not 3"), "{found}");
 }
 
@@ -111,16 +96,16 @@ fn missing_or_unexecutable_command_has_its_own_outcome_and_frees_the_slot() {
         ("/etc/passwd", "command_not_executable", 126, "can't run /etc/passwd: Permission denied"),
     ] {
         let found = result_of_run(&trial, trial.run([command]).with(["--acquire-timeout", "0"]));
-        assert_eq!((&found["outcome"], &found["exit_status"]), (&outcome.into(), &status.into()));
+        has!(found, "outcome" == outcome, "exit_status" == status);
         assert!(found["reason"].as_str().unwrap().contains(said), "{found}");
-        let (_, history, _) = trial.ask("history", &["--name", &trial.name()]);
+        let history = trial.must("history", &[]);
         assert!(history.contains(&format!("command not started: {said}")), "{history}");
         // The run led, although its command did not start.
         assert!(!has_no_leadership(&found), "{found}");
     }
     // A worker that exits with 127 is not an error of vvm.
     let found = result_of_script(&trial, "exit 127", &["--acquire-timeout", "0"], |_, _| {});
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"worker_ended".into(), &127.into()));
+    has!(found, "outcome" == "worker_ended", "exit_status" == 127);
 }
 
 /// The guardian writes the result after the death of the host.
@@ -130,7 +115,7 @@ fn killed_host_has_the_outcome_host_died() {
     let found = result_of_script(&trial, "exec sleep 1000", &[], |_, running| {
         kill_process(running.host(), Signal::KILL).unwrap();
     });
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"host_died".into(), &137.into()));
+    has!(found, "outcome" == "host_died", "exit_status" == 137);
     assert!(found["epoch"].as_u64().is_some() && found["incarnation"].as_str().is_some(), "{found}");
 }
 
@@ -145,7 +130,7 @@ fn killed_keeper_has_the_outcome_keeper_died() {
     let found = result_of_script(&trial, "exec sleep 1000", &[], |trial, _| {
         kill_process(trial.process("vvm stage-keeper"), Signal::KILL).unwrap();
     });
-    assert_eq!((&found["outcome"], &found["exit_status"]), (&"keeper_died".into(), &71.into()));
+    has!(found, "outcome" == "keeper_died", "exit_status" == 71);
     assert!(found["epoch"].as_u64().is_some(), "{found}");
 }
 
@@ -163,8 +148,7 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
 fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();
     let ttl = harness::SHORT_TTL;
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", ttl]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", ttl]).up();
     leader.signal(Signal::KILL);
     leader.finish();
     let finished = trial.run(["echo", "took over"]).with(["--ttl", ttl, "--try"]).finish();
@@ -176,9 +160,7 @@ fn try_takes_over_from_a_crashed_leader() {
 #[test]
 fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     let trial = VVM.trial();
-    let worker = "trap '' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", "4s"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_trapping("").with(["--ttl", "4s"]).up();
     trial.take_away();
     running.wait();
     assert_eq!(running.finish().code(), 79);
@@ -189,18 +171,13 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
 #[test]
 fn lost_leadership_is_79_after_the_worker_stopped() {
     let trial = VVM.trial();
-    let worker = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let ttl = ["--ttl", harness::SHORT_TTL];
-    let path = trial.folder().join("result.json").display().to_string();
-    let run = trial.run_script(worker).with(ttl);
-    let mut running = run.with(["--result-file", &path]).start();
-    running.stdout.wait_for("up");
+    let options = ["--ttl", harness::SHORT_TTL, "--result-file", &trial.result_file()];
+    let mut running = trial.run_trapping("echo told; exit 0").with(options).up();
     trial.take_away();
     running.stdout.wait_for("told");
     let finished = running.finish();
-    let found = read(&path);
-    assert_eq!((&found["outcome"], &found["worker_exit_status"]), (&"lost".into(), &0.into()), "{found}");
-    assert_eq!(found["exit_status"], 79);
+    let found = trial.result();
+    has!(found, "outcome" == "lost", "exit_status" == 79, "worker_exit_status" == 0);
     assert_eq!(finished.code(), 79, "{:#?}", finished.stderr);
     assert!(finished.says("leadership lost, the command has been stopped"), "{:#?}", finished.stderr);
 }
@@ -224,18 +201,6 @@ fn restart_follows_the_end_of_every_process_of_the_run_before() {
         (finished.code(), &finished.stdout[..]),
         (0, &["clean".to_owned(), "clean".into(), "clean".into()][..])
     );
-}
-
-#[test]
-fn stopped_command_is_not_restarted() {
-    let trial = VVM.trial();
-    let script = "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(script).with(SOON).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    let finished = running.finish();
-    assert_eq!(finished.code(), 6, "{:#?}", finished.stderr);
-    assert!(!finished.says("restart"), "{:#?}", finished.stderr);
 }
 
 #[test]

@@ -1,61 +1,36 @@
-//! `vvm pause` and `vvm resume`: no command works in between, even if candidates start or die.
+//! `vvm pause` and `vvm resume`, and what both say. `cargo xtask sim` shows that no command works in between.
 
 use crate::VVM;
-use harness::{Running, Trial, command_line, eventually};
-use rustix::{
-    fs::{FlockOperation, flock},
-    process::Signal,
-};
+use harness::{eventually, has};
 use serde_json::Value;
-use std::{
-    fs::File,
-    process::Command,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
-
-fn pause(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    trial.ask("pause", &[&["--name", &trial.name()], arguments].concat())
-}
-
-fn resume(trial: &Trial) -> (i32, String, String) {
-    trial.ask("resume", &["--name", &trial.name()])
-}
-
-/// Returns the number of commands at work.
-fn workers(trial: &Trial) -> usize {
-    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with("sleep 1000")).count()
-}
+use std::process::Command;
 
 #[test]
 fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     let trial = VVM.trial();
     let mut leader = trial.run_script("echo works; exec sleep 1000").with(["--holder", "a"]).start();
     leader.stdout.wait_for("works");
-    let mut candidate = trial.run_script("echo works; exec sleep 1000").with(["--holder", "b"]).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let mut candidate = trial.run_script("echo works; exec sleep 1000").with(["--holder", "b"]).waiting();
 
-    let (code, out, error) = pause(&trial, &["--by", "alice", "--reason", "new schema"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("pause", &["--by", "alice", "--reason", "new schema"]);
     assert!(out.contains(&format!("{}: paused by alice: new schema\n", trial.name())), "{out}");
     assert!(out.contains("no process leads, and none will until `vvm resume`"), "{out}");
-    assert_eq!(workers(&trial), 0);
+    assert_eq!(trial.processes().of("sleep 1000"), []);
     leader.stderr.wait_for("stopping the work: paused by alice: new schema");
     leader.stderr.wait_for("waiting until it is resumed");
     candidate.stderr.wait_for("paused by alice: new schema; waiting until it is resumed");
 
     let found = trial.slots();
-    assert_eq!((&found[0]["state"], &found[0]["paused_by"]), (&"free".into(), &"alice".into()));
+    has!(found[0], "state" == "free", "paused_by" == "alice");
     assert_eq!(found[0]["pause_reason"], "new schema");
-    let (_, table, _) = trial.status(&["--name", &trial.name()]);
+    let (_, table, _) = trial.status(&[]);
     assert!(table.contains("EPOCH  HOLDER\n"), "{table}");
     assert!(table.contains("paused by alice: new schema, since 20"), "{table}");
     // The first operator is shown.
-    let (code, out, error) = pause(&trial, &["--by", "bob"]);
+    let (code, out, error) = trial.about("pause", &["--by", "bob"]);
     assert_eq!((code, &*error), (0, ""));
     assert!(out.contains("paused already, by alice: new schema, since 20"), "{out}");
-    let (code, _, error) = trial.ask("step-down", &["--name", &trial.name()]);
+    let (code, _, error) = trial.about("step-down", &[]);
     assert_eq!(code, 75, "{error}");
 
     // A run without time to wait ends, and names the reason.
@@ -69,12 +44,11 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     assert!(tried.says("paused by alice: new schema"), "{:#?}", tried.stderr);
     assert!(!tried.says("waiting until it is resumed"), "{:#?}", tried.stderr);
 
-    let (code, out, _) = resume(&trial);
-    assert_eq!(code, 0);
+    let out = trial.must("resume", &[]);
     assert!(out.contains("resumed; had been paused by alice: new schema for "), "{out}");
-    eventually("a command works", || workers(&trial) == 1);
+    eventually("a command works", || trial.processes().of("sleep 1000").len() == 1);
     candidate.stderr.wait_for(": resumed");
-    assert_eq!(resume(&trial).1, format!("{}: not paused\n", trial.name()));
+    assert_eq!(trial.must("resume", &[]), format!("{}: not paused\n", trial.name()));
 }
 
 /// The test itself leads, as a program without a host.
@@ -98,7 +72,7 @@ fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
 #[test]
 fn impossible_pauses_are_refused() {
     let trial = VVM.trial();
-    assert_eq!(pause(&trial, &[]).0, 66);
+    assert_eq!(trial.about("pause", &[]).0, 66);
     trial.run(["true"]).finish();
     let misspelt = trial.name().replace("payroll", "payrol");
     for command in ["pause", "resume"] {
@@ -106,7 +80,7 @@ fn impossible_pauses_are_refused() {
         assert_eq!(code, 66);
         assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
     }
-    let (code, _, error) = pause(&trial, &["--by", "alice", "--reason", &"x".repeat(250)]);
+    let (code, _, error) = trial.about("pause", &["--by", "alice", "--reason", &"x".repeat(250)]);
     assert_eq!(code, 64);
     assert!(error.contains("--reason: too long: at most 248 bytes beside alice"), "{error}");
     assert_eq!(trial.slots()[0]["paused_by"], Value::Null);
@@ -120,115 +94,25 @@ fn pause_that_times_out_names_the_leaders_that_still_work() {
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
         trial.folder().display()
     );
-    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    leader.stdout.wait_for("up");
-    let (code, out, error) = pause(&trial, &["--wait", "300ms"]);
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
+    let (code, out, error) = trial.about("pause", &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
     assert!(error.contains("ignores a pause"), "{error}");
-    assert_eq!(pause(&trial, &["--wait", "no"]).0, 0);
+    trial.must("pause", &["--wait", "no"]);
     leader.stderr.wait_for("stopping the work");
     std::fs::write(trial.folder().join("go"), "").unwrap();
-    let (code, out, error) = pause(&trial, &[]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("pause", &[]);
 }
 
 #[test]
 fn killed_leader_counts_as_stopped_after_its_ttl() {
     let trial = VVM.trial();
-    let mut leader = trial
-        .run_script("echo up; exec sleep 1000")
-        .with(["--ttl", harness::SHORT_TTL, "--holder", "dead"])
-        .start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL, "--holder", "dead"]).up();
     leader.crash();
     leader.finish();
-    let (code, out, error) = pause(&trial, &["--by", "alice"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("pause", &["--by", "alice"]);
     assert_eq!(trial.slots()[0]["holder"], "dead");
-    resume(&trial);
+    trial.must("resume", &[]);
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
-}
-
-/// Returns how often the storm is paused. A killed leader costs the wait of a TTL.
-fn rounds() -> usize {
-    if Trial::is_on_a_server() { 6 } else { 25 }
-}
-
-/// Five candidates for two slots start, stop and are killed, on a storage that is locked half of the time, so
-/// that claims and pauses queue up in any order. Each worker holds the lock of its slot. Once `vvm pause` has
-/// succeeded, this test must get both locks at once, and no worker may begin before `vvm resume`.
-#[test]
-fn no_command_works_from_pause_to_resume_in_a_storm_of_candidates() {
-    let trial = VVM.trial();
-    let path = |name: &str| trial.folder().join(name);
-    let script = format!(
-        "exec flock -n -E 99 {}/lock$VVM_LEADER_SLOT sh -c 'echo >> {}; exec sleep 1000'",
-        trial.folder().display(),
-        path("begun").display()
-    );
-    let candidate = || {
-        let options = ["--ttl", harness::SHORT_TTL, "--slots", "2"];
-        trial.run_script(&script).with(options).start()
-    };
-    let begun = || std::fs::read(path("begun")).map_or(0, |begun| begun.len());
-    let locks = ["lock1", "lock2"].map(|name| File::create(path(name)).unwrap());
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
-    let mut running: Vec<Running> = (0..5).map(|_| candidate()).collect();
-    eventually("a command works", || begun() > 0);
-
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let outage = trial.outage();
-                thread::sleep(Duration::from_millis(3));
-                drop(outage);
-                thread::sleep(Duration::from_millis(3));
-            }
-        });
-        // Stop the storm even if an assertion fails.
-        let _end = End(&over);
-        for round in 0..rounds() {
-            thread::sleep(Duration::from_micros(random.u64(0..60_000)));
-            if random.u8(0..4) == 0 {
-                let killed = running.swap_remove(random.usize(0..running.len()));
-                killed.signal(if random.bool() { Signal::KILL } else { Signal::TERM });
-                killed.finish();
-                running.push(candidate());
-            }
-            let (code, out, error) = pause(&trial, &[]);
-            assert_eq!(code, 0, "round {round}: {out}{error}");
-            let before = begun();
-            for lock in &locks {
-                flock(lock, FlockOperation::NonBlockingLockExclusive)
-                    .unwrap_or_else(|_| panic!("round {round}: a command works after {out}"));
-            }
-            // Only the check before the start can hold up a claim now.
-            thread::sleep(Duration::from_millis(random.u64(0..150)));
-            assert_eq!(begun(), before, "round {round}: a command has begun");
-            for lock in &locks {
-                flock(lock, FlockOperation::Unlock).unwrap();
-            }
-            assert_eq!(resume(&trial).0, 0);
-            if round % 2 == 0 {
-                eventually("a command works again", || begun() > before);
-            }
-        }
-    });
-    // A worker that found its lock taken has ended with 99, and its run with it.
-    for one in running {
-        one.signal(Signal::TERM);
-        let finished = one.finish();
-        assert_ne!(finished.status.code(), Some(99), "{:#?}", finished.stderr);
-    }
-}
-
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

@@ -1,9 +1,9 @@
 //! Level pidns: what a PID namespace for the worker promises beyond level guardian.
 
 use crate::VVM;
-use harness::{Level, Run, Running, Trial, gives_pid_namespaces, gives_user_namespaces};
+use harness::{Level, NOBODY, Running, Trial, gives_pid_namespaces, gives_user_namespaces};
 use rustix::process::{Signal, geteuid, kill_process};
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, time::Duration};
+use std::{fs, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
 /// Daemons, a process that ignores TERM, and processes that fork as fast as possible, so that no list of them
@@ -31,8 +31,7 @@ fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Tria
         return;
     }
     VVM.timed(what, |attempt, trial| {
-        let mut running = trial.run_script(STORM).with(options.iter().copied()).start();
-        running.stdout.wait_for("up");
+        let running = trial.run_script(STORM).with(options.iter().copied()).up();
         let began_at = act(trial, &running);
         attempt.within("the end of the storm", bound, began_at, || of_the_worker(trial) == 0)?;
         let _ = kill_process(running.guardian, Signal::CONT);
@@ -58,8 +57,7 @@ fn worker_sees_only_its_own_processes_and_its_mounts_stay_inside() {
     assert_eq!(running.stdout.wait_for(""), "2");
     running.stdout.wait_for("vvm stage-init");
     assert_eq!(mounts(), before);
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 /// The end of process 1 is the end of the command.
@@ -69,8 +67,7 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
         return;
     }
     let trial = VVM.trial();
-    let mut running = trial.run_script(STORM).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(STORM).up();
     kill_process(trial.process("vvm stage-init"), Signal::KILL).unwrap();
     let finished = running.finish();
     assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
@@ -87,20 +84,6 @@ fn session_leader_with_a_stopped_process_survives_a_start() {
     assert_eq!(finished.stdout, ["ran", "lives"], "{:#?}", finished.stderr);
 }
 
-/// Runs a command as the user `nobody`.
-const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
-
-/// Returns `run` as the user `nobody`, with a copy of the program: the original may be in a folder that only
-/// its owner can read.
-fn as_other_user(trial: &Trial, run: Run) -> Run {
-    let copy = trial.folder().join("vvm");
-    // Another process copies it: a file that this process has open for writing could not be executed.
-    assert!(Command::new("cp").arg(VVM.path()).arg(&copy).status().unwrap().success());
-    fs::set_permissions(trial.folder(), fs::Permissions::from_mode(0o777)).unwrap();
-    let shift = format!("shift; exec {} \"$@\"", copy.display());
-    run.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
-}
-
 /// The user keeps its user id.
 #[test]
 fn ordinary_user_gets_pidns_inside_a_user_namespace() {
@@ -109,8 +92,8 @@ fn ordinary_user_gets_pidns_inside_a_user_namespace() {
         return;
     }
     let trial = VVM.trial();
-    let finished =
-        as_other_user(&trial, trial.run_script("id -u; id -g; grep CapEff /proc/self/status")).finish();
+    let script = "id -u; id -g; grep CapEff /proc/self/status";
+    let finished = trial.run_script(script).as_nobody(&trial).finish();
     if gives_user_namespaces(&NOBODY) && is_at_its_level() {
         assert_eq!(finished.stdout[..2], ["65534", "65534"], "{:#?}", finished.stderr);
         assert!(finished.stdout[2].ends_with("0000000000000000"), "{:?}", finished.stdout);
@@ -143,16 +126,6 @@ fn machine_without_pid_namespaces_is_refused_with_71() {
 
 mod timed {
     use super::*;
-
-    #[test]
-    fn fork_storm_ends_with_a_killed_host() {
-        gone_within("storm, host killed", harness::OUTLIVING, &[], |_, running| {
-            let host = running.host();
-            let killed_at = SystemClock::read();
-            kill_process(host, Signal::KILL).unwrap();
-            killed_at
-        });
-    }
 
     #[test]
     fn fork_storm_ends_with_guardian_and_host_killed_at_once() {

@@ -5,7 +5,7 @@
 //! three quarters of a second: a hand-over within that time shows that a wake-up arrived.
 
 use crate::VVM;
-use harness::{Running, Trial, eventually};
+use harness::{Late, Running, Trial, eventually};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -30,20 +30,14 @@ const SLOW_TO_STOP: &str =
 
 const WORK: &str = "trap 'echo ended; exit' TERM; echo works; while :; do sleep 0.01; done";
 
-fn start(trial: &Trial, holder: &str) -> Running {
-    trial.run_script(WORK).with(["--holder", holder]).start()
-}
-
 fn leader(trial: &Trial, holder: &str) -> Running {
-    let mut running = start(trial, holder);
+    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
     running.stdout.wait_for("works");
     running
 }
 
 fn standby(trial: &Trial, holder: &str) -> Running {
-    let mut running = start(trial, holder);
-    running.stderr.wait_for("waiting for leadership");
-    running
+    trial.run_script(WORK).with(["--holder", holder]).waiting()
 }
 
 fn sockets(trial: &Trial) -> Vec<PathBuf> {
@@ -67,12 +61,10 @@ fn hand_over_without_a_local_dir_works_by_polling() {
     let run = |holder| trial.run_script(WORK).with(["--holder", holder, "--local-dir", "none"]);
     let mut first = run("a").start();
     first.stdout.wait_for("works");
-    let mut second = run("b").start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = run("b").waiting();
     assert!(!PathBuf::from(trial.local_dir()).exists());
     fs::write(trial.local_dir(), "in the way").unwrap();
-    let (code, out, error) = trial.ask("step-down", &["--name", "payroll", "--to", "b"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("step-down", &["--to", "b"]);
     second.stdout.wait_for("works");
     assert_eq!(fs::read_to_string(trial.local_dir()).unwrap(), "in the way");
     fs::remove_file(trial.local_dir()).unwrap();
@@ -80,8 +72,7 @@ fn hand_over_without_a_local_dir_works_by_polling() {
     let mut third = standby(&trial, "c");
     eventually("its socket", || sockets(&trial).len() == 1);
     fs::remove_dir_all(trial.local_dir()).unwrap();
-    first.signal(Signal::TERM);
-    first.finish();
+    first.stop();
     second.signal(Signal::TERM);
     third.stdout.wait_for("works");
 }
@@ -116,7 +107,7 @@ mod timed {
             hint(trial, 2);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("step-down", &["--name", "payroll", "--to", "b"]));
+                let asked = scope.spawn(|| trial.about("step-down", &["--to", "b"]));
                 other.stdout.wait_for("works");
                 attempt.took("the step-down", LEFT_ALONE, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);
@@ -126,32 +117,23 @@ mod timed {
     }
 
     #[test]
-    fn pause_takes_effect_at_once() {
-        VVM.timed("a pause", |attempt, trial| {
+    fn pause_and_its_end_take_effect_at_once() {
+        VVM.timed("a pause and its end", |attempt, trial| {
             let mut running = leader(trial, "a");
             hint(trial, 1);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("pause", &["--name", "payroll"]));
+                let asked = scope.spawn(|| trial.about("pause", &[]));
                 running.stdout.wait_for("ended");
                 attempt.took("the end of the command", LEFT_ALONE, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);
-                Ok(())
-            })
-        });
-    }
-
-    #[test]
-    fn resume_takes_effect_at_once() {
-        VVM.timed("the end of a pause", |attempt, trial| {
-            let mut running = leader(trial, "a");
-            assert_eq!(trial.ask("pause", &["--name", "payroll"]).0, 0);
-            running.stdout.wait_for("ended");
+                Ok::<(), Late>(())
+            })?;
             running.stderr.wait_for("paused by");
             hint(trial, 1);
             let began_at = SystemClock::read();
             std::thread::scope(|scope| {
-                let asked = scope.spawn(|| trial.ask("resume", &["--name", "payroll"]));
+                let asked = scope.spawn(|| trial.about("resume", &[]));
                 running.stdout.wait_for("works");
                 attempt.took("the start of the command", LEFT_ALONE_AFTER_A_REFUSAL, began_at)?;
                 assert_eq!(asked.join().unwrap().0, 0);

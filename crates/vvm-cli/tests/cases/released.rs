@@ -4,7 +4,8 @@
 
 use crate::{VVM, cases::guardian_death::alone};
 use harness::{
-    Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted, own_group,
+    Finished, Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted,
+    own_group,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -20,8 +21,7 @@ use vvm_clock::SystemClock;
 const LONG: Duration = Duration::from_secs(60);
 
 fn ends(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--json"]);
     let history: Vec<Value> = serde_json::from_str(&out).unwrap();
     history.into_iter().map(|past| past["end"].clone()).collect()
 }
@@ -30,11 +30,9 @@ fn ends(trial: &Trial) -> Vec<Value> {
 fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     let trial = VVM.trial();
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
+    let leader = run().up();
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
-    let mut standby = run().start();
-    standby.stderr.wait_for("waiting for leadership");
+    let mut standby = run().waiting();
     let killed_at = SystemClock::read();
     kill_process(leader.host(), Signal::KILL).unwrap();
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
@@ -43,16 +41,14 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     assert_eq!(finished.code(), 128 + 9);
     assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
     assert_eq!(ends(&trial)[0], "released by the guardian after the host was killed (SIGKILL)");
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }
 
 /// The deadman or the guardian kills it, and the lease lasts for another fifth of the TTL.
 #[test]
 fn host_that_is_stopped_beyond_its_deadline_is_released() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
     kill_process(leader.host(), Signal::STOP).unwrap();
     let finished = leader.finish();
@@ -68,8 +64,7 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
 #[test]
 fn record_expires_if_the_storage_does_not_answer() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
     let outage = trial.outage();
     kill_process(leader.host(), Signal::KILL).unwrap();
     let finished = leader.finish();
@@ -84,16 +79,13 @@ fn record_expires_if_the_storage_does_not_answer() {
 fn record_of_a_host_that_died_right_after_its_claim_is_released() {
     let trial = VVM.trial();
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
-    let mut claimant = run().start();
-    claimant.stderr.wait_for("waiting for leadership");
+    let leader = run().up();
+    let claimant = run().waiting();
     let host = claimant.host();
     // A host starts no command before its guardian has confirmed the kill deadline.
     claimant.signal(Signal::STOP);
     let led = trial.slots()[0]["holder"].clone();
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     eventually("the claim is applied", || {
         let holder = &trial.slots()[0]["holder"];
         !holder.is_null() && *holder != led
@@ -137,11 +129,9 @@ fn record_of_a_dead_host_is_held_while_a_killed_process_does_not_end() {
     let trial = VVM.trial();
     let Some(freezer) = freezer(&trial) else { return };
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s", "--stop-timeout", "300ms"]);
-    let mut leader = run().start();
-    leader.stdout.wait_for("alone");
+    let leader = run().up();
     let (left_behind, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
-    let mut standby = run().start();
-    standby.stderr.wait_for("waiting for leadership");
+    let mut standby = run().waiting();
     freezer.freeze(left_behind);
     let led = trial.slots();
     kill_process(leader.host(), Signal::KILL).unwrap();
@@ -154,8 +144,7 @@ fn record_of_a_dead_host_is_held_while_a_killed_process_does_not_end() {
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
     let finished = leader.finish();
     assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }
 
 /// (I6) The member is no descendant, so that `wait` returns ECHILD.
@@ -232,15 +221,14 @@ fn record_is_held_until_a_process_that_left_the_descent_has_ended() {
         let mut leader = trial.run_script(LEAVES_THE_DESCENT).with(["--ttl", "60s"]).stdin(entry).start();
         assert_eq!(leader.stdout.wait_for("entered"), "entered 0");
         let (escaped, command) = (trial.process("sleep 1000"), trial.process("sleep 1001"));
-        let mut standby = trial.run_script("echo works; exec sleep 1002").with(["--ttl", "60s"]).start();
-        standby.stderr.wait_for("waiting for leadership");
+        let mut standby = trial.run_script("echo works; exec sleep 1002").with(["--ttl", "60s"]).waiting();
         let led = trial.slots();
         freezer.freeze(escaped);
         let guardian = leader.guardian;
         thread::scope(|scope| {
             let asked = scope.spawn(|| match stop {
                 "TERM" => kill_process(guardian, Signal::TERM).unwrap(),
-                verb => assert_eq!(trial.ask(verb, &["--name", &trial.name()]).0, 0, "{verb}"),
+                verb => assert_eq!(trial.about(verb, &[]).0, 0, "{verb}"),
             });
             eventually("the command is dead", || has_ended(command));
             for _ in 0..20 {
@@ -269,49 +257,38 @@ fn candidate(trial: &Trial, ttl: &str) -> Run {
     trial.run_script(&alone(trial)).with(["--ttl", ttl, "--stop-timeout", "300ms"])
 }
 
-/// Starts a leader and a standby.
-fn pair(trial: &Trial) -> (Running, Running) {
-    let mut leader = candidate(trial, "60s").start();
-    leader.stdout.wait_for("alone");
+/// Has the kernel end a process of the leader for want of memory: the standby leads long before the TTL.
+fn ends_for_memory(trial: &Trial, group: &MemoryGroup, victim: impl Fn(&Running) -> Pid) -> Finished {
+    let leader = candidate(trial, "60s").up();
     eventually("the start is noted", || ends(trial) == [Value::Null]);
-    let mut standby = candidate(trial, "60s").start();
-    standby.stderr.wait_for("waiting for leadership");
-    (leader, standby)
+    let mut standby = candidate(trial, "60s").waiting();
+    let began_at = SystemClock::read();
+    group.exhaust(victim(&leader));
+    assert_eq!(standby.stdout.wait_for("alone"), "alone");
+    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
+    standby.stop();
+    let finished = leader.finish();
+    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    finished
 }
 
 #[test]
 fn host_that_the_kernel_ends_for_memory_is_released_while_its_command_lives() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
-    let (leader, mut standby) = pair(&trial);
-    let began_at = SystemClock::read();
-    group.exhaust(leader.host());
-    assert_eq!(standby.stdout.wait_for("alone"), "alone");
-    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
-    let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    let finished = ends_for_memory(&trial, &group, Running::host);
     let reason = "released by the guardian after the host was killed (SIGKILL)";
     assert!(finished.says(reason), "{:#?}", finished.stderr);
     assert_eq!(ends(&trial)[0], reason);
-    standby.signal(Signal::TERM);
-    standby.finish();
 }
 
 #[test]
 fn command_that_the_kernel_ends_for_memory_is_released_by_its_host() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
-    let (leader, mut standby) = pair(&trial);
-    let began_at = SystemClock::read();
-    group.exhaust(trial.process("sleep 1001"));
-    assert_eq!(standby.stdout.wait_for("alone"), "alone");
-    assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
-    let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    let finished = ends_for_memory(&trial, &group, |_| trial.process("sleep 1001"));
     assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
     assert!(!finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    standby.signal(Signal::TERM);
-    standby.finish();
 }
 
 /// No process is left that could release the record, so the next leader waits until the lease ends.
@@ -321,10 +298,8 @@ fn group_that_the_kernel_ends_as_a_whole_for_memory_waits_for_the_ttl() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
     let enter = group.enter();
-    let mut leader = candidate(&trial, "3s").through(enter.iter().map(String::as_str)).start();
-    leader.stdout.wait_for("alone");
-    let mut standby = candidate(&trial, "3s").start();
-    standby.stderr.wait_for("waiting for leadership");
+    let leader = candidate(&trial, "3s").through(enter.iter().map(String::as_str)).up();
+    let mut standby = candidate(&trial, "3s").waiting();
     if group.ends_together() {
         group.exhaust(leader.host());
     } else {
@@ -333,13 +308,12 @@ fn group_that_the_kernel_ends_as_a_whole_for_memory_waits_for_the_ttl() {
     }
     let finished = leader.finish();
     assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
-    let (_, shown, error) = trial.status(&["--name", &trial.name(), "--json"]);
+    let (_, shown, error) = trial.status(&["--json"]);
     let asked_at = SystemClock::read();
     let slots: Value = serde_json::from_str(&shown).unwrap();
     let age = slots[0]["age_ms"].as_u64().unwrap_or_else(|| panic!("not held: {shown} {error}"));
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
     let age = Duration::from_millis(age) + SystemClock::read().since(asked_at);
     assert!(age >= TTL, "{age:?}");
-    standby.signal(Signal::TERM);
-    standby.finish();
+    standby.stop();
 }

@@ -12,9 +12,8 @@ use std::{
 
 /// Runs `vvm run` of a command that prints `worked` by a shell, and returns the whole output.
 fn in_a_shell(trial: &Trial, place: &str, shell: &str) -> String {
-    let run = trial.run(["echo", "worked"]).with(["--result-file", "PLACE"]).command_line();
-    let quoted = run.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
-    let line = shell.replace("VVM", &quoted.replace("'PLACE'", place));
+    let run = trial.run(["echo", "worked"]).with(["--result-file", "PLACE"]).quoted();
+    let line = shell.replace("VVM", &run.replace("'PLACE'", place));
     let output = Command::new("bash")
         .args(["-c", &line])
         .env("VVM_LOCAL_DIR", trial.local_dir())

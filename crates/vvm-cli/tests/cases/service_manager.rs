@@ -61,16 +61,14 @@ impl Manager {
 #[test]
 fn standby_is_ready_and_the_main_process_reports_each_change() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
 
     let manager = Manager::of(&trial);
-    let mut standby = manager.starts(trial.run_script("echo up; exec sleep 1000"));
+    let mut standby = manager.starts(trial.run_forever());
     let told = manager.waits_for("READY=1", standby.guardian);
     assert_eq!(told, "STATUS=waiting for leadership\nREADY=1\n");
 
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     standby.stdout.wait_for("up");
     let told = manager.waits_for("STATUS=leading", standby.guardian);
     let epoch = told.strip_prefix("STATUS=leading: slot 1, epoch ").unwrap().trim().parse::<u64>().unwrap();
@@ -102,15 +100,14 @@ fn leader_between_two_runs_is_reported_as_restarting() {
     let running = manager.starts(run.with(["--restart-backoff-max", "1h"]));
     let told = manager.waits_for("STATUS=restarting: slot 1, epoch ", running.guardian);
     assert!(told.lines().last().unwrap().ends_with(", no command runs"), "{told}");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }
 
 #[test]
 fn loss_with_rejoin_is_not_reported_as_stopping() {
     let trial = VVM.trial();
     let manager = Manager::of(&trial);
-    let run = trial.run_script("echo up; exec sleep 1000").with(["--ttl", "1s", "--on-loss", "rejoin"]);
+    let run = trial.run_forever().with(["--ttl", "1s", "--on-loss", "rejoin"]);
     let mut running = manager.starts(run);
     running.stdout.wait_for("up");
     manager.waits_for("STATUS=leading", running.guardian);
@@ -118,6 +115,5 @@ fn loss_with_rejoin_is_not_reported_as_stopping() {
     let told = manager.waits_for("STATUS=waiting", running.guardian);
     assert!(told.contains("STATUS=stopping: slot 1") && !told.contains("STOPPING=1"), "{told}");
     drop(lock);
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
 }

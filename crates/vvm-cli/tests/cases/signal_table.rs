@@ -1,4 +1,4 @@
-//! What each signal does in each state: the table of docs/vvm-run.md, a test for each row.
+//! What each signal does in each state: the table of docs/vvm-run.md, row by row.
 //!
 //! A cell says how `vvm` ends and what its command gets. Each test also checks that no process is left, and
 //! who holds the record then. `terminal.rs` tests signals of terminals.
@@ -90,94 +90,71 @@ const SIGNALS: [(Signal, &str); 6] = [
     (Signal::USR2, "USR2"),
 ];
 
-/// Runs all signals at the same time, because some states take seconds to reach.
-fn row(state: State) {
-    let (_, effects) = TABLE.into_iter().find(|(there, _)| *there == state).unwrap();
-    let cells = SIGNALS.into_iter().zip(effects).map(|((signal, name), effect)| {
-        let cell = thread::spawn(move || Scene::set(state).check(signal, name, effect));
-        (format!("{name}: {effect:?}"), cell)
-    });
-    let [on_term, ..] = effects;
-    let stopped = thread::spawn(move || Scene::set(state).check_after_a_stop(on_term));
-    let cells = cells.chain([("STOP, CONT: Nothing".to_owned(), stopped)]).collect::<Vec<_>>();
+/// Runs all signals in all of these states at the same time, because some take seconds to reach.
+fn rows(states: &[State]) {
+    let mut cells = Vec::new();
+    for state in states.iter().copied() {
+        let (_, effects) = TABLE.into_iter().find(|(there, _)| *there == state).unwrap();
+        for ((signal, name), effect) in SIGNALS.into_iter().zip(effects) {
+            let cell = thread::spawn(move || Scene::set(state).check(signal, name, effect));
+            cells.push((format!("{state:?}, {name}: {effect:?}"), cell));
+        }
+        let [on_term, ..] = effects;
+        let stopped = thread::spawn(move || Scene::set(state).check_after_a_stop(on_term));
+        cells.push((format!("{state:?}, STOP, CONT: Nothing"), stopped));
+    }
     let wrong = cells.into_iter().filter_map(|(what, cell)| cell.join().is_err().then_some(what));
-    let wrong = wrong.collect::<Vec<_>>();
-    assert!(wrong.is_empty(), "{state:?}: {wrong:?}");
+    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
 fn while_the_storage_is_opened() {
-    row(State::Opening);
+    rows(&[State::Opening]);
 }
 
 #[test]
 fn while_campaigning() {
-    row(State::Campaigning);
+    rows(&[State::Campaigning]);
 }
 
 #[test]
-fn while_the_name_is_paused() {
-    row(State::Paused);
+fn while_it_must_not_campaign() {
+    rows(&[State::Paused, State::LettingOthersGoFirst]);
 }
 
 #[test]
 fn while_rejoining_after_a_loss() {
-    row(State::Rejoining);
+    rows(&[State::Rejoining]);
 }
 
 #[test]
-fn while_others_go_first() {
-    row(State::LettingOthersGoFirst);
-}
-
-#[test]
-fn while_starting() {
-    row(State::Starting);
-}
-
-#[test]
-fn while_leading() {
-    row(State::Leading);
+fn while_the_command_starts_or_works() {
+    rows(&[State::Starting, State::Leading]);
 }
 
 #[test]
 fn while_pre_stop_runs() {
-    row(State::PreStopping);
+    rows(&[State::PreStopping, State::PreStoppingUnhealthy]);
 }
 
 #[test]
-fn while_pre_stop_runs_because_of_a_check() {
-    row(State::PreStoppingUnhealthy);
+fn while_stopping_by_a_signal() {
+    rows(&[State::Stopping, State::StoppingByInt]);
 }
 
 #[test]
-fn while_stopping_by_term() {
-    row(State::Stopping);
-}
-
-#[test]
-fn while_stopping_by_int() {
-    row(State::StoppingByInt);
-}
-
-#[test]
-fn while_stopping_because_of_a_check() {
-    row(State::Unhealthy);
-}
-
-#[test]
-fn while_stopping_because_of_a_pause() {
-    row(State::Pausing);
+fn while_the_leadership_is_given_up() {
+    rows(&[State::Unhealthy, State::Pausing]);
 }
 
 #[test]
 fn while_stopping_because_of_a_loss() {
-    row(State::Lost);
+    rows(&[State::Lost]);
 }
 
 #[test]
 fn between_two_runs() {
-    row(State::BetweenRuns);
+    rows(&[State::BetweenRuns]);
 }
 
 /// Returns the documentation's row of this state: TERM and INT, HUP and QUIT, USR1 and USR2.
@@ -205,7 +182,6 @@ fn documented(state: State) -> [String; 3] {
     cells.collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// Compares the documentation with the table in `table.rs`.
 #[test]
 fn table_equals_the_documentation() {
     for (state, effects) in TABLE {
@@ -230,8 +206,7 @@ fn table_equals_the_documentation() {
 fn candidate_started_with_hup_ignored_survives_a_hangup() {
     let scene = Scene::set(State::Campaigning);
     let ignoring = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
-    let mut candidate = scene.trial.run(["echo", "leads"]).through(ignoring).start();
-    candidate.stderr.wait_for("waiting for leadership");
+    let candidate = scene.trial.run(["echo", "leads"]).through(ignoring).waiting();
     scene.running.signal(Signal::TERM);
     scene.running.wait();
     candidate.signal(Signal::HUP);

@@ -15,8 +15,7 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
         0.01; done\" & wait; wait";
     // On a terminal, the worker's group is that of the caller.
-    let mut running = trial.run_script(script).through(["setsid"]).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_script(script).through(["setsid"]).up();
     running.signal(Signal::USR1);
     running.wait();
     let mut said = running.finish().stdout;
@@ -24,46 +23,25 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     assert_eq!(said, ["child", "parent", "up"]);
 }
 
-#[test]
-fn renewals_continue_while_the_worker_stops() {
-    let trial = VVM.trial();
-    let ttl = harness::SHORT_TTL;
-    // It takes longer to stop than its TTL.
-    let worker = "trap 'sleep 10; echo stopped; exit 0' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).with(["--ttl", ttl, "--stop-timeout", "20s"]).start();
-    running.stdout.wait_for("up");
-    let standby = trial.run(["true"]).with(["--ttl", ttl]).start();
-    running.signal(Signal::TERM);
-    running.stdout.wait_for("stopped");
-    let finished = running.finish();
-    assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
-    assert_eq!(standby.finish().code(), 0);
-}
-
 /// A service manager signals every process of a unit at once.
 #[test]
 fn signal_to_all_vvm_processes_is_one_stop_request() {
     let trial = VVM.trial();
-    let worker = "trap 'sleep 0.3; exit 6' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).start();
-    running.stdout.wait_for("up");
+    let running = trial.run_trapping("sleep 0.3; exit 6").up();
     let host = running.host();
     kill_process(host, Signal::TERM).unwrap();
     std::thread::sleep(NOT_AN_ECHO);
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().code(), 6);
+    assert_eq!(running.stop().code(), 6);
 }
 
 /// The command gets the signal first and exits before the host handles its own.
 #[test]
 fn worker_that_exits_before_the_host_sees_the_signal_counts_as_stopped() {
     let trial = VVM.trial();
-    let mut running = trial.run_script("echo up; exec sleep 1000").start();
-    running.stdout.wait_for("up");
+    let running = trial.run_forever().up();
     kill_process(trial.process("sleep"), Signal::TERM).unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), 15);
+    assert_eq!(running.stop().signal(), 15);
 }
 
 /// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
@@ -87,10 +65,8 @@ fn blocked_signals_are_unblocked_where_they_are_caught() {
 fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let trial = VVM.trial();
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(worker).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().code(), 8);
+    let running = trial.run_script(worker).up();
+    assert_eq!(running.stop().code(), 8);
 }
 
 /// Returns the notes of the command and of pre-stop, in order.
@@ -107,12 +83,6 @@ fn with_pre_stop(trial: &Trial, pre_stop: &str) -> Run {
     trial.run_script(worker).with(["--pre-stop", pre_stop]).environment("NOTES", &notes)
 }
 
-fn up(run: Run) -> Running {
-    let mut running = run.start();
-    running.stdout.wait_for("up");
-    running
-}
-
 fn ended(trial: &Trial, running: Running) -> Finished {
     let finished = running.finish();
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
@@ -123,7 +93,7 @@ fn ended(trial: &Trial, running: Running) -> Finished {
 fn pre_stop_ends_before_the_command_is_signalled() {
     let trial = VVM.trial();
     let running =
-        up(with_pre_stop(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1"));
+        with_pre_stop(&trial, "sleep 0.3; echo pre $VVM_LEADER_NAME >> $NOTES; echo heard; exit 1").up();
     running.signal(Signal::TERM);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
@@ -141,7 +111,7 @@ fn pre_stop_ends_before_the_command_is_signalled() {
 fn hanging_pre_stop_is_killed_with_its_children() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; sleep 1000 & (setsid sleep 1000 &); sleep 1000";
-    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "100ms"]));
+    let running = with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "100ms"]).up();
     running.signal(Signal::TERM);
     let finished = ended(&trial, running);
     assert_eq!(finished.code(), 5, "{:#?}", finished.stderr);
@@ -154,7 +124,7 @@ fn hanging_pre_stop_is_killed_with_its_children() {
 fn pre_stop_after_a_loss_leaves_time_for_the_command_to_stop() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
-    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "10s"]));
+    let running = with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "10s"]).up();
     let outage = trial.outage();
     running.wait();
     drop(outage);

@@ -2,8 +2,7 @@
 //! ends, recorded or not. `vvm watch`.
 
 use crate::VVM;
-use harness::{Attempt, Late, Trial, eventually};
-use rustix::process::Signal;
+use harness::{Attempt, Late, Trial, eventually, has};
 use serde_json::Value;
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -14,11 +13,10 @@ use vvm_clock::SystemClock;
 
 /// Returns the exit status of `vvm status --exit-status`, and the state of slot 1.
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
-    let name = trial.name();
-    let options = [&["--name", &name, "--json", "--exit-status"], options].concat();
-    let (code, out, said) = trial.ask("status", &options);
+    let options = [&["--json", "--exit-status"], options].concat();
+    let (code, out, said) = trial.about("status", &options);
     assert!(said.is_empty() || said.contains("waiting for the next renewal"), "{said}");
-    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let found: Value = serde_json::from_str(&out).unwrap();
     (code, found[0]["state"].as_str().unwrap().to_owned())
 }
 
@@ -27,8 +25,7 @@ fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
 fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let is_on_a_server = Trial::is_on_a_server();
     let of = |code, state: &str| (code, state.to_owned());
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--ttl", harness::SHORT_TTL]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
     // Only PostgreSQL and MariaDB show ages by a clock of their own.
     let by_a_clock = ["postgres", "mysql"].iter().any(|scheme| trial.storage().starts_with(scheme));
     let shows_ages = !is_on_a_server || by_a_clock;
@@ -39,7 +36,7 @@ fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     assert_eq!(state(trial, &[]), of(0, "led"));
     // A healthy leader renews within 0.35 TTL. Opening the storage comes before.
     let led_after = attempt.took("led", ttl / 2, asked)?;
-    let (_, table, said) = trial.ask("status", &["--name", &trial.name()]);
+    let (_, table, said) = trial.about("status", &[]);
     assert!(table.contains("led") && !table.contains("unknown") && !table.contains('\x1b'), "{table}");
     assert_eq!(said.contains("waiting for the next renewal of slot 1"), !shows_ages, "{said}");
     let says_whose_clock = said.contains("by the clock of the storage's server");
@@ -60,7 +57,7 @@ fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
 
     trial.run(["true"]).finish();
     assert_eq!(state(trial, &[]), of(1, "free"));
-    assert_eq!(trial.status(&["--name", &trial.name()]).0, 0, "without --exit-status");
+    assert_eq!(trial.status(&[]).0, 0, "without --exit-status");
     Ok(())
 }
 
@@ -88,43 +85,32 @@ mod timed {
 #[test]
 fn exit_status_is_that_of_the_worst_slot_and_of_a_pause() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").with(["--slots", "2"]).start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().with(["--slots", "2"]).up();
     assert_eq!(state(&trial, &[]).0, 1, "one of two slots is free");
     drop(leader);
-    trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
-    let (code, out, _) = trial.status(&["--name", &trial.name(), "--exit-status"]);
+    trial.about("pause", &["--wait", "no"]);
+    let (code, out, _) = trial.status(&["--exit-status"]);
     assert!(code >= 1 && out.contains("paused by"), "{code}: {out}");
 }
 
 fn history(trial: &Trial) -> Vec<Value> {
-    let (code, out, error) = trial.ask("history", &["--name", &trial.name(), "--json"]);
-    assert_eq!(code, 0, "{error}");
+    let out = trial.must("history", &["--json"]);
     serde_json::from_str(&out).unwrap()
 }
 
 #[test]
 fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_crash() {
     let trial = VVM.trial();
-    assert_eq!(trial.ask("history", &["--name", &trial.name()]).0, 66);
+    assert_eq!(trial.about("history", &[]).0, 66);
     assert_eq!(trial.run_script("exit 3").with(["--holder", "a"]).finish().code(), 3);
-    let mut killed = trial
-        .run_script("echo up; exec sleep 1000")
-        .with(["--holder", "b", "--ttl", harness::SHORT_TTL])
-        .start();
-    killed.stdout.wait_for("up");
+    let killed = trial.run_forever().with(["--holder", "b", "--ttl", harness::SHORT_TTL]).up();
     eventually("the start is noted", || history(&trial).len() == 2);
     let found = history(&trial);
-    assert_eq!(
-        (&found[1]["holder"], &found[1]["ended_ms"], &found[1]["end"]),
-        (&"b".into(), &Value::Null, &Value::Null)
-    );
+    has!(found[1], "holder" == "b", "ended_ms" == Value::Null, "end" == Value::Null);
     killed.crash();
     killed.finish();
-    let mut last = trial.run_script("echo up; exec sleep 1000").with(["--holder", "c"]).start();
-    last.stdout.wait_for("up");
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--by", "alice"]);
-    assert_eq!(code, 0, "{error}");
+    let last = trial.run_forever().with(["--holder", "c"]).up();
+    trial.must("pause", &["--by", "alice"]);
 
     let found = history(&trial);
     let column = |name: &str| found.iter().map(|reign| reign[name].clone()).collect::<Vec<_>>();
@@ -134,28 +120,27 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     assert_eq!(column("end"), ends);
     let epochs = column("epoch").iter().map(|epoch| epoch.as_u64().unwrap()).collect::<Vec<_>>();
     assert!(epochs.is_sorted_by(|one, next| one < next), "{epochs:?}");
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["epoch"], epochs[2]);
+    assert_eq!(trial.slots()[0]["epoch"], epochs[2]);
     for reign in &found {
         assert!(reign["started_ms"].as_u64().unwrap() > 0, "{reign}");
         assert!(reign["ended_ms"].as_u64().is_some() && reign["slot"] == 1, "{reign}");
     }
 
-    let (_, table, _) = trial.ask("history", &["--name", &trial.name(), "--slot", "1"]);
+    let table = trial.must("history", &["--slot", "1"]);
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.lines().nth(3).unwrap().contains("c                         paused by alice"), "{table}");
-    assert_eq!(trial.ask("history", &["--name", &trial.name(), "--slot", "2"]).0, 64);
+    assert_eq!(trial.about("history", &["--slot", "2"]).0, 64);
 }
 
 #[test]
 fn name_led_without_a_host_has_no_history_and_the_command_gives_the_reason() {
     let trial = VVM.trial();
     let foreign = trial.usurp();
-    let (code, out, error) = trial.ask("history", &["--name", &trial.name()]);
+    let (code, out, error) = trial.about("history", &[]);
     assert_eq!((code, out.lines().count()), (0, 1), "{error}");
     assert!(error.contains("programs that lead without vvm or a vvm_host::Host write none"), "{error}");
     // Such a program with one slot never settled a slot count.
-    let (code, out, error) = trial.status(&["--name", &trial.name(), "--no-wait"]);
+    let (code, out, error) = trial.status(&[]);
     assert!(code == 0 && !out.contains("free") && out.contains("usurper"), "{out}{error}");
     foreign.leave();
 }
@@ -174,12 +159,10 @@ fn watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone() {
         events.find(|event| event["event"] == word).unwrap()
     };
     assert!(event("free")["says"].as_str().unwrap().starts_with("free, last epoch"));
-    let mut first = trial.run_script("echo up; sleep 60").with(["--holder", "first"]).start();
-    first.stdout.wait_for("up");
+    let first = trial.run_forever().with(["--holder", "first"]).up();
     let leads = event("leads");
-    assert_eq!((&leads["holder"], &leads["slot"]), (&"first".into(), &1.into()));
-    first.signal(Signal::TERM);
-    first.finish();
+    has!(leads, "holder" == "first", "slot" == 1);
+    first.stop();
     assert_eq!(event("released")["epoch"], leads["epoch"]);
     drop(lines);
     let mut status = None;

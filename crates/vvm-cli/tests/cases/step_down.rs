@@ -17,13 +17,7 @@ fn leader(trial: &Trial, holder: &str) -> Running {
 
 /// Returns a standby.
 fn standby(trial: &Trial, holder: &str) -> Running {
-    let mut running = trial.run_script(WORK).with(["--holder", holder]).start();
-    running.stderr.wait_for("waiting for leadership");
-    running
-}
-
-fn step_down(trial: &Trial, arguments: &[&str]) -> (i32, String, String) {
-    trial.ask("step-down", &[&["--name", &trial.name()], arguments].concat())
+    trial.run_script(WORK).with(["--holder", holder]).waiting()
 }
 
 #[test]
@@ -33,8 +27,7 @@ fn named_standby_leads_next_among_several() {
     let mut others = ["b", "c", "d"].map(|holder| standby(&trial, holder));
     let epoch = trial.slots()[0]["epoch"].as_u64().unwrap();
 
-    let (code, out, error) = step_down(&trial, &["--to", "c"]);
-    assert_eq!(code, 0, "{out}{error}");
+    let out = trial.must("step-down", &["--to", "c"]);
     assert!(
         out.starts_with(&format!("{}: c leads slot 1 now, epoch ", trial.name()))
             && out.contains("after the release"),
@@ -51,11 +44,9 @@ fn named_standby_leads_next_among_several() {
     first.stderr.wait_for("stopping the work: asked to step down in favour of c");
     first.stderr.wait_for("released");
     first.stderr.wait_for("waiting for leadership");
-    let (code, out, error) = step_down(&trial, &["--to", "a"]);
-    assert_eq!(code, 0, "{out}{error}");
+    trial.must("step-down", &["--to", "a"]);
     assert_eq!(first.stdout.wait_for("works"), "a works");
-    first.signal(Signal::TERM);
-    assert_eq!(first.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(first.stop().signal(), Signal::TERM.as_raw());
 }
 
 #[test]
@@ -64,18 +55,17 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
     let script = "trap 'echo told; until test -e go; do sleep 0.01; done; echo tidied; exit 3' TERM; echo \
         up; while :; do sleep 0.01; done";
     let script = format!("cd {}; {script}", trial.folder().display());
-    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    first.stdout.wait_for("up");
+    let mut first = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let mut second = standby(&trial, "b");
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| step_down(&trial, &["--to", "b"]));
+        let asked = scope.spawn(|| trial.about("step-down", &["--to", "b"]));
         first.stdout.wait_for("told");
         let found = trial.slots();
         assert_eq!(
             (&found[0]["holder"], &found[0]["stepping_down"]["stage"]),
             (&"a".into(), &"begun".into())
         );
-        let (_, table, _) = trial.status(&["--name", &trial.name()]);
+        let (_, table, _) = trial.status(&[]);
         assert!(table.contains("slot 1 is to step down, in favour of b: begun"), "{table}");
         std::fs::write(trial.folder().join("go"), "").unwrap();
         let (code, out, error) = asked.join().unwrap();
@@ -86,39 +76,19 @@ fn command_is_stopped_by_term_before_the_slot_is_released() {
 }
 
 #[test]
-fn without_to_any_other_standby_leads_next() {
-    let trial = VVM.trial();
-    let _first = leader(&trial, "a");
-    let mut second = standby(&trial, "b");
-    let (code, out, error) = step_down(&trial, &[]);
-    assert_eq!(code, 0, "{out}{error}");
-    assert!(out.contains("b leads slot 1 now"), "{out}");
-    second.stdout.wait_for("b works");
-}
-
-#[test]
-fn without_a_standby_the_leader_is_left_alone() {
-    let trial = VVM.trial();
-    let _only = leader(&trial, "a");
-    let worker = trial.process("sleep 1000");
-    let before = trial.slots();
-    let (code, out, error) = step_down(&trial, &[]);
-    assert_eq!((code, out.as_str()), (75, ""), "{error}");
-    assert!(error.contains("no standby answered") && error.contains("a leads on"), "{error}");
-    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
-}
-
-#[test]
-fn unknown_standby_leaves_the_leader_alone() {
-    let trial = VVM.trial();
-    let _leader = leader(&trial, "a");
-    let _other = standby(&trial, "b");
-    let worker = trial.process("sleep 1000");
-    let before = trial.slots();
-    let (code, out, error) = step_down(&trial, &["--to", "c"]);
-    assert_eq!((code, out.as_str()), (75, ""), "{error}");
-    assert!(error.contains("standby c did not answer") && error.contains("a leads on"), "{error}");
-    assert_eq!((trial.slots(), trial.process("sleep 1000")), (before, worker));
+fn leader_is_left_alone_if_no_standby_answers() {
+    for (standbys, arguments, why) in
+        [(&[][..], &[][..], "no standby answered"), (&["b"], &["--to", "c"], "standby c did not answer")]
+    {
+        let trial = VVM.trial();
+        let _leader = leader(&trial, "a");
+        let _others = standbys.iter().map(|holder| standby(&trial, holder)).collect::<Vec<_>>();
+        let before = (trial.slots(), trial.process("sleep 1000"));
+        let (code, out, error) = trial.about("step-down", arguments);
+        assert_eq!((code, out.as_str()), (75, ""), "{error}");
+        assert!(error.contains(why) && error.contains("a leads on"), "{error}");
+        assert_eq!((trial.slots(), trial.process("sleep 1000")), before);
+    }
 }
 
 #[test]
@@ -139,27 +109,10 @@ fn interrupted_request_is_withdrawn() {
 }
 
 #[test]
-fn standby_that_leads_another_slot_is_named_with_that_slot() {
-    let trial = VVM.trial();
-    let lead = |holder| {
-        let mut running = trial.run_script(WORK).with(["--holder", holder, "--slots", "2"]).start();
-        running.stdout.wait_for("works");
-        running
-    };
-    let _both = [lead("a"), lead("d")];
-    let slot_of =
-        |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].clone();
-    let (a, d) = (slot_of("a"), slot_of("d"));
-    let (code, _, error) = step_down(&trial, &["--slot", &a.to_string(), "--to", "d"]);
-    assert_eq!(code, 75, "{error}");
-    assert!(error.contains(&format!("d leads {} slot {d}: name a standby", trial.name())), "{error}");
-}
-
-#[test]
 fn impossible_requests_are_refused_at_once() {
     let trial = VVM.trial();
     let refused = |arguments: &[&str], status, hint: &str| {
-        let (code, out, error) = step_down(&trial, arguments);
+        let (code, out, error) = trial.about("step-down", arguments);
         assert_eq!((code, out.as_str()), (status, ""), "{arguments:?}: {error}");
         assert!(error.contains(hint), "{arguments:?}: {error}");
     };
@@ -174,15 +127,17 @@ fn impossible_requests_are_refused_at_once() {
     assert_eq!(code, 66);
     assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
 
-    let running = trial.run_script(WORK).with(["--holder", "a", "--slots", "2"]).start();
-    let mut slot = Value::Null;
-    eventually("the run leads", || {
-        let found = trial.slots().into_iter().find(|slot| slot["state"] != "free");
-        slot = found.map_or(Value::Null, |found| found["slot"].clone());
-        !slot.is_null()
-    });
-    refused(&["--slot", &slot.to_string(), "--to", "a"], 75, &format!("a leads {name} slot"));
-    drop(running);
+    let lead = |holder| {
+        let mut running = trial.run_script(WORK).with(["--holder", holder, "--slots", "2"]).start();
+        running.stdout.wait_for("works");
+        running
+    };
+    let _both = [lead("a"), lead("d")];
+    let slot_of =
+        |holder| trial.slots().into_iter().find(|slot| slot["holder"] == holder).unwrap()["slot"].to_string();
+    let (a, d) = (slot_of("a"), slot_of("d"));
+    refused(&["--slot", &a, "--to", "a"], 75, &format!("a leads {name} slot {a}"));
+    refused(&["--slot", &a, "--to", "d"], 75, &format!("d leads {name} slot {d}: name a standby"));
 }
 
 /// The test itself leads, as a program without a host.
@@ -193,7 +148,7 @@ fn leader_that_ignores_requests_is_left_alone() {
     let before = trial.slots();
     assert_eq!(before[0]["holder"], "usurper");
     let _standby = standby(&trial, "b");
-    let (code, _, error) = step_down(&trial, &[]);
+    let (code, _, error) = trial.about("step-down", &[]);
     assert_eq!(code, 75, "{error}");
     assert!(error.contains("usurper did not answer"), "{error}");
     // Nothing is left of the request.
@@ -209,14 +164,12 @@ fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
         "cd {}; trap '' TERM; echo up; until test -e go; do sleep 0.01; done",
         trial.folder().display()
     );
-    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).start();
-    leader.stdout.wait_for("up");
+    let mut leader = trial.run_script(&script).with(["--holder", "a", "--stop-timeout", "60s"]).up();
     let _standby = standby(&trial, "b");
-    let (code, out, error) = step_down(&trial, &["--timeout", "3s"]);
+    let (code, out, error) = trial.about("step-down", &["--timeout", "3s"]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
     assert!(error.contains("a still stops its work"), "{error}");
     std::fs::write(trial.folder().join("go"), "").unwrap();
     leader.stderr.wait_for("released");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
 }

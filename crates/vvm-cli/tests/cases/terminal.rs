@@ -4,7 +4,7 @@
 //! the session leader alone: `vvm`, or a shell, which then signals its jobs, and ends.
 
 use crate::VVM;
-use harness::{PseudoTerminal, Run, Running, Terminal, Trial, eventually, state};
+use harness::{PseudoTerminal, Run, Running, Terminal, Trial, eventually, has, state};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -16,25 +16,25 @@ const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
 /// Returns the command line for a shell.
 fn line(trial: &Trial, script: &str, options: &[&str]) -> String {
-    quoted(&trial.run_script(script).with(options.iter().copied()))
+    trial.run_script(script).with(options.iter().copied()).quoted()
 }
 
-/// Quotes a command line for a shell.
-fn quoted(run: &Run) -> String {
-    let quoted = run.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-    quoted.collect::<Vec<_>>().join(" ")
+/// Returns a terminal with a command in its foreground that has printed `up`.
+fn in_the_foreground(trial: &Trial, script: &str, options: &[&str]) -> Terminal {
+    let mut terminal = Terminal::new(trial);
+    terminal.type_line(&line(trial, script, options));
+    terminal.screen.wait_for("up");
+    terminal
 }
 
 /// The terminal has signalled the worker, so the host must not forward the signal.
 #[test]
 fn terminal_signal_reaches_the_worker_once() {
     let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
     // Background processes of a shell ignore QUIT.
     let script = "trap 'n=$((n+1)); echo quit $n' QUIT; trap 'echo total $n; exit' USR1; n=0
                   sleep 1000 & echo up; while :; do wait; done";
-    terminal.type_line(&line(&trial, script, &[]));
-    terminal.screen.wait_for("up");
+    let mut terminal = in_the_foreground(&trial, script, &[]);
     // Two signals at the same moment merge into one. Of so many, some would not merge.
     for times in 1..=20 {
         terminal.press(CTRL_BACKSLASH);
@@ -49,11 +49,9 @@ fn terminal_signal_reaches_the_worker_once() {
 #[test]
 fn ctrl_c_reaches_a_worker_that_left_the_group() {
     let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
     let script =
         "exec setsid sh -c \"trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.01; done\"";
-    terminal.type_line(&line(&trial, script, &[]));
-    terminal.screen.wait_for("up");
+    let mut terminal = in_the_foreground(&trial, script, &[]);
     terminal.press(CTRL_C);
     terminal.screen.wait_for("interrupted");
     terminal.screen.wait_for("stopped: the command exited with status 9");
@@ -79,9 +77,7 @@ fn ctrl_c_ends_the_worker_and_vvm_dies_of_sigint() {
 #[test]
 fn ctrl_z_stops_and_fg_resumes() {
     let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &[]));
-    terminal.screen.wait_for("up");
+    let mut terminal = in_the_foreground(&trial, "echo up; exec sleep 1000", &[]);
     let worker = trial.process("sleep 1000");
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
@@ -97,13 +93,11 @@ fn ctrl_z_stops_and_fg_resumes() {
 #[test]
 fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
     let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
     // The command has no children: a shell whose child is stopped between vfork and exec stops only when the
     // child continues.
     let traps = "trap 'echo interrupted' INT; trap 'echo continued' CONT";
     let script = format!("{traps}; echo up; while :; do read word; done");
-    terminal.type_line(&line(&trial, &script, &["--stop-timeout", "1h"]));
-    terminal.screen.wait_for("up");
+    let mut terminal = in_the_foreground(&trial, &script, &["--stop-timeout", "1h"]);
     let worker = trial.process("sh -c");
     terminal.press(CTRL_C);
     terminal.screen.wait_for("interrupted");
@@ -130,9 +124,7 @@ fn stopping_command_can_be_suspended_by_ctrl_z_and_continues_to_stop() {
 #[test]
 fn ctrl_z_past_the_deadline_ends_the_leadership() {
     let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(&trial, "echo up; exec sleep 1000", &["--ttl", "4s"]));
-    terminal.screen.wait_for("up");
+    let mut terminal = in_the_foreground(&trial, "echo up; exec sleep 1000", &["--ttl", "4s"]);
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
     terminal.screen.wait_for("killed at the deadline: the guardian was stopped (by Ctrl-Z?)");
@@ -144,15 +136,13 @@ fn ctrl_z_past_the_deadline_ends_the_leadership() {
 #[test]
 fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&line(&trial, "echo mi''ne; exec sleep 1000", &["--ttl", "2s"]));
     terminal.screen.wait_for("waiting for leadership");
     terminal.press(CTRL_Z);
     terminal.screen.wait_for("Stopped");
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     terminal.screen.wait_for("not leading: the guardian does not answer");
     assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
     terminal.type_line("fg");
@@ -167,8 +157,7 @@ fn standby_that_wins_while_suspended_releases_and_remains_a_standby() {
 #[test]
 fn closed_terminal_ends_a_candidate() {
     let trial = VVM.trial();
-    let mut leader = trial.run_script("echo up; exec sleep 1000").start();
-    leader.stdout.wait_for("up");
+    let leader = trial.run_forever().up();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line(&format!("{} &", line(&trial, "echo never", &["--name", "payroll"])));
     terminal.screen.wait_for("waiting for leadership");
@@ -176,26 +165,8 @@ fn closed_terminal_ends_a_candidate() {
     kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
     terminal.screen.wait_for("stopped while waiting for leadership: by SIGHUP");
     terminal.shell.wait().unwrap();
-    leader.signal(Signal::TERM);
-    leader.finish();
+    leader.stop();
     eventually("no process is left", || trial.processes().0.is_empty());
-}
-
-#[test]
-fn worker_reads_typed_input() {
-    let trial = VVM.trial();
-    let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&line(
-        &trial,
-        "echo up; read word; echo got $word; read word; echo end of input",
-        &[],
-    ));
-    terminal.screen.wait_for("up");
-    terminal.type_line("hello");
-    terminal.screen.wait_for("got hello");
-    terminal.press(CTRL_D);
-    terminal.screen.wait_for("end of input");
-    terminal.close();
 }
 
 /// A process that reads in the background is stopped until it comes to the foreground, as in any job.
@@ -203,7 +174,8 @@ fn worker_reads_typed_input() {
 fn background_worker_reads_after_it_comes_to_the_foreground() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&format!("{} &", line(&trial, "echo up; read word; echo got $word", &[])));
+    let script = "echo up; read word; echo got $word; read word; echo end of input";
+    terminal.type_line(&format!("{} &", line(&trial, script, &[])));
     let started = terminal.screen.wait_for("[1] ");
     let job = started.split(' ').nth(1).and_then(|number| Pid::from_raw(number.parse().ok()?)).unwrap();
     terminal.screen.wait_for("up");
@@ -213,6 +185,8 @@ fn background_worker_reads_after_it_comes_to_the_foreground() {
     terminal.type_line("fg");
     terminal.type_line("hello");
     terminal.screen.wait_for("got hello");
+    terminal.press(CTRL_D);
+    terminal.screen.wait_for("end of input");
     terminal.close();
 }
 
@@ -273,9 +247,9 @@ const REPORTER: &str = "trap 'echo got HUP' HUP; trap 'echo got TERM' TERM; trap
 /// The number of counts within which the host checks the terminal twice.
 const SOME_TIME: u32 = 50;
 
-/// Starts it on the terminal, as the leader of its session.
+/// Starts it on the terminal, as the leader of its session, and waits until its command prints `up`.
 fn as_session_leader(run: Run, terminal: &PseudoTerminal) -> Running {
-    run.through(["setsid", "--ctty"]).stdin(terminal.side()).start()
+    run.through(["setsid", "--ctty"]).stdin(terminal.side()).up()
 }
 
 fn reporter(trial: &Trial) -> Run {
@@ -293,7 +267,6 @@ fn session_leader_that_loses_its_terminal_signals_the_command_and_stops_it() {
     let trial = VVM.trial();
     let terminal = PseudoTerminal::open();
     let mut running = as_session_leader(reporter(&trial), &terminal);
-    running.stdout.wait_for("up");
     drop(terminal);
     running.stdout.wait_for("got HUP");
     let finished = running.finish();
@@ -308,9 +281,8 @@ fn session_leader_whose_command_dies_of_the_loss_dies_of_hup_too() {
     let trial = VVM.trial();
     let terminal = PseudoTerminal::open();
     let restarting = ["--on-exit", "restart"];
-    let run = trial.run_script("echo up; exec sleep 1000").with(restarting);
-    let mut running = as_session_leader(run, &terminal);
-    running.stdout.wait_for("up");
+    let run = trial.run_forever().with(restarting);
+    let running = as_session_leader(run, &terminal);
     drop(terminal);
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::HUP.as_raw(), "{:#?}", finished.stderr);
@@ -330,8 +302,7 @@ fn lost_terminal_runs_pre_stop_before_the_command_is_signalled() {
     );
     let pre_stop = format!("echo pre-stop >> {}", said.display());
     let run = trial.run_script(&script).with(["--pre-stop", &pre_stop]);
-    let mut running = as_session_leader(run, &terminal);
-    running.stdout.wait_for("up");
+    let running = as_session_leader(run, &terminal);
     drop(terminal);
     assert_eq!(running.finish().code(), 0);
     assert_eq!(fs::read_to_string(said).unwrap(), "pre-stop\ngot HUP\n");
@@ -345,31 +316,27 @@ fn session_leader_that_ignores_hangups_leads_on_without_its_terminal() {
     let script = "trap 'echo got USR1' USR1; echo up; read word; echo end of input
                   while :; do sleep 0.01; done";
     let ignoring = ["setsid", "--ctty", "sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
-    let mut running = trial.run_script(script).through(ignoring).stdin(terminal.side()).start();
-    running.stdout.wait_for("up");
+    let mut running = trial.run_script(script).through(ignoring).stdin(terminal.side()).up();
     drop(terminal);
     running.stdout.wait_for("end of input");
     running.signal(Signal::USR1);
     running.stdout.wait_for("got USR1");
-    running.signal(Signal::TERM);
-    assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+    assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
 }
 
 /// Returns the outcome from the result file, because the shell is gone.
 fn result_of_job_whose_terminal_is_lost(trial: &Trial, script: &str, place: &str) -> Value {
-    let file = trial.folder().join("result.json");
     let terminal = PseudoTerminal::open();
     let (mut shell, mut output) = terminal.shell(trial);
     let run = trial.run_script(script);
-    let run = run.with(["--stop-timeout", "200ms", "--result-file", file.to_str().unwrap()]);
-    terminal.type_line(&format!("{} {place}", quoted(&run)));
+    let run = run.with(["--stop-timeout", "200ms", "--result-file", &trial.result_file()]);
+    terminal.type_line(&format!("{} {place}", run.quoted()));
     output.wait_for("up");
     drop(terminal);
     shell.wait().unwrap();
     eventually("vvm ends", || trial.processes().0.is_empty());
-    let result = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     nothing_is_left(trial);
-    result
+    trial.result()
 }
 
 #[test]
@@ -377,7 +344,7 @@ fn job_whose_terminal_is_lost_stops_a_command_that_handles_hangups() {
     for place in ["", "&"] {
         let trial = VVM.trial();
         let result = result_of_job_whose_terminal_is_lost(&trial, REPORTER, place);
-        assert_eq!((&result["outcome"], &result["worker_signal"]), (&"stopped".into(), &9.into()), "{place}");
+        has!(result, "outcome" == "stopped", "worker_signal" == 9);
     }
 }
 
@@ -387,7 +354,7 @@ fn job_of_a_shell_that_ends_by_a_hangup_is_stopped() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     let run = trial.run_script("trap 'echo got HUP' HUP; echo up; while :; do sleep 0.01; done");
-    terminal.type_line(&format!("{} &", quoted(&run.with(["--stop-timeout", "200ms"]))));
+    terminal.type_line(&format!("{} &", run.with(["--stop-timeout", "200ms"]).quoted()));
     terminal.screen.wait_for("up");
     kill_process(Pid::from_child(&terminal.shell), Signal::HUP).unwrap();
     terminal.screen.wait_for("got HUP");
@@ -401,7 +368,7 @@ fn job_of_a_shell_that_ends_by_a_hangup_is_stopped() {
 fn job_that_its_shell_signals_leads_on_while_the_terminal_is_there() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
-    terminal.type_line(&format!("{} &", quoted(&reporter(&trial))));
+    terminal.type_line(&format!("{} &", reporter(&trial).quoted()));
     terminal.screen.wait_for("up");
     terminal.type_line("kill -HUP %1");
     terminal.screen.wait_for("got HUP");

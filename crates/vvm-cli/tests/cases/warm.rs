@@ -1,7 +1,7 @@
 //! `vvm run --warm`: apps that are started before they lead. The app is this test program again.
 
 use crate::VVM;
-use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, command_line, eventually, state};
+use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, eventually, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -95,11 +95,6 @@ fn app() {
                         let lines = format!("{}\n", json!({ "type": "alive", "epoch": "1" })).repeat(2000);
                         while (&connection).write_all(lines.as_bytes()).is_ok() {}
                     }
-                    "says too much" => {
-                        for word in ["stopped", "resign", "alive", "leading"] {
-                            say(json!({ "type": word, "epoch": "1" }));
-                        }
-                    }
                     _ => {}
                 }
                 note_deadline(&folder, &message);
@@ -107,15 +102,11 @@ fn app() {
             "renewed" => note_deadline(&folder, &message),
             "stop" => {
                 println!("\nstops {}", message["reason"]);
-                if ["is kept", "says too much"].contains(&mode.as_str()) {
+                if mode == "is kept" {
                     held = None;
                 }
                 if mode != "hangs" {
                     say(json!({ "type": "stopped", "epoch": epoch }));
-                }
-                if mode == "says too much" {
-                    say(json!({ "type": "stopped", "epoch": epoch }));
-                    say(json!({ "type": "stopped", "epoch": "1" }));
                 }
             }
             "refused" => println!("\nrefused: {}", message["reason"]),
@@ -173,20 +164,13 @@ pub(super) fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
 }
 
 pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
-    let mut running = warm(trial, "obeys").with(["--ttl", ttl]).start();
-    running.stderr.wait_for("waiting for leadership");
-    running
+    warm(trial, "obeys").with(["--ttl", ttl]).waiting()
 }
 
 /// Returns the processes of apps.
 pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
     let program = env::current_exe().unwrap().display().to_string();
-    trial.processes().0.into_iter().filter(|pid| command_line(*pid).starts_with(&program)).collect()
-}
-
-pub(super) fn is_free(trial: &Trial) -> bool {
-    let (_, shown, _) = trial.status(&["--name", &trial.name()]);
-    shown.contains("free")
+    trial.processes().of(&program)
 }
 
 /// The TTL is longer than any wait of this test. Shows I6.
@@ -210,8 +194,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     let trial = VVM.trial();
     let mut first = leader(&trial, "obeys", "120s");
     let mut second = standby(&trial, "120s");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
-    assert_eq!(status, 0, "{said}{error}");
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
     let line = second.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
@@ -219,8 +202,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     first.stdout.wait_for("warm");
     first.stderr.wait_for("waiting for leadership");
     for running in [second, first] {
-        running.signal(Signal::TERM);
-        assert_eq!(running.finish().signal(), Signal::TERM.as_raw());
+        assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
     }
 }
 
@@ -233,8 +215,7 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     first.stdout.wait_for("leads");
     let mut second = start();
     second.stderr.wait_for("waiting for leadership");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
-    assert_eq!(status, 0, "{said}{error}");
+    trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
     let line = first.stderr.wait_for("still running: ");
     let (_, named) = line.split_once("still running: ").unwrap();
@@ -242,12 +223,10 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     let line = second.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
     first.stderr.wait_for("waiting for leadership");
-    second.signal(Signal::TERM);
-    second.finish();
+    second.stop();
     let line = first.stdout.wait_for("leads");
     assert!(line.ends_with(" alone"), "{line}");
-    first.signal(Signal::TERM);
-    let finished = first.finish();
+    let finished = first.stop();
     let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
     assert_eq!(starts, 1, "{:#?}", finished.stdout);
 }
@@ -287,17 +266,15 @@ mod timed {
         /// Half of the 0.2 s for killing.
         const BEFORE: Duration = Duration::from_millis(100);
         VVM.timed("the host of an app is stopped", |attempt, trial| {
-            let result = trial.folder().join("result");
-            let run = warm(trial, "hangs").with(["--ttl", SHORT_TTL, "--result-file"]);
-            let mut running = run.with([result.to_str().unwrap()]).start();
+            let options = ["--ttl", SHORT_TTL, "--result-file", &trial.result_file()];
+            let mut running = warm(trial, "hangs").with(options).start();
             running.stdout.wait_for("leads");
             let beats = trial.folder().join("beat");
             eventually("the app beats", || beats.exists());
             let since = SystemClock::read();
             kill_process(running.host(), Signal::STOP).unwrap();
             running.finish();
-            let result: Value = serde_json::from_str(&fs::read_to_string(&result).unwrap()).unwrap();
-            let deadline = Duration::from_nanos(result["kill_deadline_ns"].as_u64().unwrap());
+            let deadline = Duration::from_nanos(trial.result()["kill_deadline_ns"].as_u64().unwrap());
             let last = Duration::from_millis(number(&beats));
             let late = (last + BEFORE).saturating_sub(deadline);
             attempt.reported("the end of the app", BEFORE, late, since).map(|_| ())
@@ -320,24 +297,8 @@ fn process_that_is_not_contained_is_refused() {
     assert!(answer.starts_with("{\"type\":\"refused\""), "{answer}");
     running.stderr.wait_for("is not of the app: refused");
     running.stdout.wait_for("leads");
-    running.signal(Signal::TERM);
-    running.finish();
+    running.stop();
     assert!(!Path::new(path).exists(), "the socket is removed");
-}
-
-#[test]
-fn app_that_is_not_ready_claims_nothing() {
-    let trial = VVM.trial();
-    let mut running = warm(&trial, "never ready").start();
-    running.stdout.wait_for("warm");
-    let mut second = leader(&trial, "obeys", "20s");
-    second.signal(Signal::TERM);
-    second.stdout.wait_for("stops \"terminating\"");
-    second.finish();
-    assert!(is_free(&trial));
-    running.signal(Signal::TERM);
-    let finished = running.finish();
-    assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
 /// The tree of a standby is older than its leadership: a keeper that hangs must not let it lead. Shows I4.
@@ -345,8 +306,7 @@ fn app_that_is_not_ready_claims_nothing() {
 fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     let trial = VVM.trial();
     let first = leader(&trial, "obeys", SHORT_TTL);
-    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).waiting();
     let stage = if VVM.level() == Level::PidNamespace { "stage-init" } else { "stage-keeper" };
     let keeper = keeper_of(&trial, second.host(), stage);
     // A signal to continue has no effect on a traced process.
@@ -359,9 +319,8 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     ptrace::detach(traced, None).unwrap();
     second.stderr.wait_for("starting the app again in");
     assert!(apps(&trial).is_empty());
-    eventually("the record is released", || is_free(&trial));
-    second.signal(Signal::TERM);
-    let finished = second.finish();
+    eventually("the record is released", || trial.slot_state() == "free");
+    let finished = second.stop();
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
@@ -390,11 +349,8 @@ fn parent(process: Pid) -> Option<Pid> {
 fn term_while_the_storage_opens_reaches_the_app() {
     let trial = VVM.trial();
     let lock = trial.lock_storage();
-    let script = "trap 'echo got TERM; exit' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = trial.run_script(script).with(["--warm"]).start();
-    running.stdout.wait_for("up");
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let running = trial.run_trapping("echo got TERM; exit").with(["--warm"]).up();
+    let finished = running.stop();
     drop(lock);
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["up", "got TERM"]);

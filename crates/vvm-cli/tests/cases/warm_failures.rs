@@ -3,7 +3,7 @@
 //!
 //! An app that works holds a lock, until its process has ended. So the next one is alone only if it is dead.
 
-use super::warm::{apps, by_script, is_free, leader, standby, warm};
+use super::warm::{apps, by_script, leader, standby, warm};
 use crate::VVM;
 use harness::{Run, Running, SHORT_TTL, Trial, eventually, has_ended, state};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -26,8 +26,7 @@ fn end(running: Running) -> Vec<String> {
 
 /// The same with the last line of the host.
 fn end_and_say(running: Running) -> (Vec<String>, String) {
-    running.signal(Signal::TERM);
-    let finished = running.finish();
+    let finished = running.stop();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     let is_of_the_app = |line: &String| ["leads", "stops", "warm"].iter().any(|word| line.starts_with(word));
     let said = finished.stdout.into_iter().filter(is_of_the_app).collect();
@@ -42,21 +41,6 @@ fn next_is_alone(trial: &Trial, mut next: Running) {
     end(next);
 }
 
-fn step_down(trial: &Trial) {
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name()]);
-    assert_eq!(status, 0, "{said}{error}");
-}
-
-/// The app ends its leadership by itself, well or badly. Shows I6.
-fn ends_by_itself(mode: &str, says: &str) {
-    let trial = VVM.trial();
-    let mut first = leads(warm(&trial, mode));
-    first.stderr.wait_for(says);
-    first.stderr.wait_for("starting the app again in");
-    next_is_alone(&trial, next(&trial));
-    end(first);
-}
-
 /// A host that leads as soon as it can.
 fn next(trial: &Trial) -> Running {
     warm(trial, "obeys").with(["--ttl", "120s"]).start()
@@ -64,47 +48,25 @@ fn next(trial: &Trial) -> Running {
 
 const GONE: &str = "closed its connection, or ended, without \"stopped\"";
 
+/// Well or badly. Shows I6.
 #[test]
-fn app_that_closes_its_socket_without_stopped_is_ended() {
-    ends_by_itself("closes", GONE);
-}
-
-#[test]
-fn app_that_says_stopped_and_closes_its_socket_is_ended() {
-    ends_by_itself("stops and closes", "stopped its work unasked");
-}
-
-#[test]
-fn app_that_says_stopped_without_stop_is_ended() {
-    ends_by_itself("stops", "stopped its work unasked");
-}
-
-/// The child has inherited the socket, so the stream does not end.
-#[test]
-fn app_that_forks_and_ends_is_ended_with_its_child() {
-    ends_by_itself("forks", GONE);
-}
-
-#[test]
-fn app_that_dies_at_each_lead_lets_another_machine_lead() {
-    ends_by_itself("dies", GONE);
-}
-
-#[test]
-fn app_that_resigns_is_ended() {
-    ends_by_itself("resigns", "the app resigned");
-}
-
-/// As when gunicorn replaces the worker that leads: the other worker is ready, and gets no part of this leadership.
-#[test]
-fn worker_that_is_recycled_ends_the_leadership_of_all_workers() {
-    let trial = VVM.trial();
-    let mut first = leads(by_script(&trial, "dies", "\"$0\" \"$@\" & \"$0\" \"$@\" & wait; wait"));
-    first.stderr.wait_for(GONE);
-    first.stderr.wait_for("starting the app again in");
-    next_is_alone(&trial, next(&trial));
-    let said = end(first);
-    assert_eq!(said.iter().filter(|line| line.starts_with("leads")).count(), 1, "{said:#?}");
+fn app_that_ends_its_leadership_by_itself_is_ended() {
+    for (mode, says) in [
+        ("closes", GONE),
+        ("stops and closes", "stopped its work unasked"),
+        ("stops", "stopped its work unasked"),
+        // The child has inherited the socket, so the stream does not end.
+        ("forks", GONE),
+        ("dies", GONE),
+        ("resigns", "the app resigned"),
+    ] {
+        let trial = VVM.trial();
+        let mut first = leads(warm(&trial, mode));
+        first.stderr.wait_for(says);
+        first.stderr.wait_for("starting the app again in");
+        next_is_alone(&trial, next(&trial));
+        end(first);
+    }
 }
 
 /// The app does not answer `stop`, in one way or another.
@@ -112,36 +74,19 @@ fn hangs_at_a_step_down(trial: &Trial, app: Run) {
     let mut first = leads(app);
     first.stdout.wait_for("hangs");
     let second = standby(trial, "120s");
-    step_down(trial);
+    trial.must("step-down", &[]);
     first.stderr.wait_for("did not say \"stopped\" within --stop-timeout");
     next_is_alone(trial, second);
     end(first);
 }
 
+/// One works on in another thread and reads nothing, and the messages of another come faster than the host reads them.
 #[test]
-fn app_that_spins_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "spins"));
-}
-
-#[test]
-fn app_that_blocks_its_loop_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "blocks"));
-}
-
-/// Its work goes on in another thread.
-#[test]
-fn app_that_works_and_stops_reading_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "reads no more"));
-}
-
-/// Its messages come faster than the host reads them.
-#[test]
-fn app_that_talks_without_a_pause_is_killed_when_it_is_asked_to_stop() {
-    let trial = VVM.trial();
-    hangs_at_a_step_down(&trial, warm(&trial, "talks on"));
+fn app_that_hangs_is_killed_when_it_is_asked_to_stop() {
+    for mode in ["spins", "blocks", "reads no more", "talks on"] {
+        let trial = VVM.trial();
+        hangs_at_a_step_down(&trial, warm(&trial, mode));
+    }
 }
 
 #[test]
@@ -168,44 +113,7 @@ fn app_that_changes_its_user_leads_and_is_killed() {
     hangs_at_a_step_down(&trial, by_script(&trial, "blocks", change));
 }
 
-#[test]
-fn stopped_twice_and_messages_for_another_epoch_have_no_effect() {
-    let trial = VVM.trial();
-    let start = || {
-        warm(&trial, "says too much").with(["--ttl", "120s", "--after-stop", "keep"]).with(NO_OTHER).start()
-    };
-    let mut first = start();
-    first.stdout.wait_for("leads");
-    let mut second = start();
-    second.stderr.wait_for("waiting for leadership");
-    step_down(&trial);
-    first.stdout.wait_for("stops \"step_down\"");
-    second.stdout.wait_for("leads");
-    first.stderr.wait_for("waiting for leadership");
-    step_down(&trial);
-    second.stdout.wait_for("stops \"step_down\"");
-    first.stdout.wait_for("leads");
-    second.stderr.wait_for("waiting for leadership");
-    end(second);
-    let said = end(first);
-    let words = said.iter().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>();
-    assert_eq!(words, ["warm", "leads", "stops", "leads", "stops"], "it was one process: {said:#?}");
-}
-
 // `lead` waits in the socket of an app that is stopped. TERM continues it, so it may read `lead` then.
-
-#[test]
-fn app_that_reads_lead_late_leads_if_it_answers_in_time() {
-    let trial = VVM.trial();
-    let (first, mut second, app) = with_stopped_standby(&trial, "120s", &["--start-timeout", "1h"]);
-    kill_process(first.host(), Signal::KILL).unwrap();
-    first.finish();
-    eventually("the standby's host leads", || !is_free(&trial));
-    assert_eq!(state(app), Some('T'));
-    kill_process(app, Signal::CONT).unwrap();
-    assert!(second.stdout.wait_for("leads").ends_with(" alone"));
-    end(second);
-}
 
 #[test]
 fn app_that_is_stopped_when_it_should_lead_is_killed() {
@@ -216,7 +124,7 @@ fn app_that_is_stopped_when_it_should_lead_is_killed() {
     second.stderr.wait_for("did not say \"leading\" within --start-timeout");
     second.stderr.wait_for("starting the app again in");
     assert!(has_ended(app));
-    eventually("the record is released", || is_free(&trial));
+    eventually("the record is released", || trial.slot_state() == "free");
     let said = end(second);
     assert!(!said.iter().any(|line| line.ends_with("not alone")), "{said:#?}");
 }
@@ -229,7 +137,7 @@ fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
     let (first, second, app) = with_stopped_standby(&trial, SHORT_TTL, &options);
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
-    eventually("the standby's host leads", || !is_free(&trial));
+    eventually("the standby's host leads", || trial.slot_state() != "free");
     let lock = trial.lock_storage();
     let finished = second.finish();
     drop(lock);
@@ -245,8 +153,7 @@ fn with_stopped_standby(trial: &Trial, ttl: &str, options: &[&str]) -> (Running,
     let first = leader(trial, "obeys", ttl);
     let of_the_first = apps(trial);
     let run = warm(trial, "obeys").with(["--ttl", ttl]).with(NO_OTHER);
-    let mut second = run.with(options.iter().copied()).start();
-    second.stderr.wait_for("waiting for leadership");
+    let second = run.with(options.iter().copied()).waiting();
     let app = apps(trial).into_iter().find(|app| !of_the_first.contains(app)).unwrap();
     kill_process(app, Signal::STOP).unwrap();
     eventually("the app is stopped", || state(app) == Some('T'));
@@ -260,8 +167,7 @@ fn app_of_a_machine_that_is_suspended_past_the_deadline_is_dead_before_the_next_
     let trial = VVM.trial();
     let mut first = leader(&trial, "obeys", SHORT_TTL);
     let suspended = trial.processes().0;
-    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start();
-    second.stderr.wait_for("waiting for leadership");
+    let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).waiting();
     for process in &suspended {
         kill_process(*process, Signal::STOP).unwrap();
     }
@@ -289,7 +195,7 @@ fn term_to_the_whole_group_stops_the_work_and_releases() {
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert!(finished.says("payroll slot 1: stopped: by SIGTERM"), "{:#?}", finished.stderr);
-    assert!(apps(&trial).is_empty() && is_free(&trial));
+    assert!(apps(&trial).is_empty() && trial.slot_state() == "free");
 }
 
 #[test]
@@ -298,7 +204,7 @@ fn step_down_is_refused_while_no_other_app_is_ready() {
     let first = leader(&trial, "obeys", "120s");
     let mut second = warm(&trial, "never ready").with(["--ttl", "120s", "--holder", "other"]).start();
     second.stdout.wait_for("warm");
-    let (status, said, error) = trial.ask("step-down", &["--name", &trial.name(), "--to", "other"]);
+    let (status, said, error) = trial.about("step-down", &["--to", "other"]);
     assert_ne!(status, 0, "{said}{error}");
     assert!(error.contains("An app of vvm run --warm must be ready"), "{error}");
     let line = "payroll: stopped while waiting for leadership: by SIGTERM, while no app was ready";

@@ -38,48 +38,40 @@ pub(crate) struct Scene {
 
 /// What keeps a candidate from leading.
 #[derive(Default)]
-pub(crate) struct Obstacle {
-    leader: Option<Running>,
-    obstruction: Option<Obstruction>,
-    usurper: Option<Usurper>,
-    is_paused: bool,
+pub(crate) enum Obstacle {
+    #[default]
+    Nothing,
+    Leader(Running),
+    Unopened(Obstruction),
+    Usurper(Usurper),
+    Pause,
 }
 
 impl Obstacle {
     pub(crate) fn remove(self, trial: &Trial) {
-        if let Some(obstruction) = self.obstruction {
-            obstruction.remove();
-        }
-        if let Some(usurper) = self.usurper {
-            usurper.leave();
-        }
-        if self.is_paused {
-            let (code, _, error) = trial.ask("resume", &["--name", &trial.name()]);
-            assert_eq!(code, 0, "{error}");
-        }
-        if let Some(leader) = self.leader {
-            leader.signal(Signal::TERM);
-            leader.finish();
+        match self {
+            Self::Nothing => {}
+            Self::Leader(leader) => drop(leader.stop()),
+            Self::Unopened(obstruction) => obstruction.remove(),
+            Self::Usurper(usurper) => usurper.leave(),
+            Self::Pause => drop(trial.must("resume", &[])),
         }
     }
 
-    /// Returns how many processes the run has: those of `vvm`, and the command.
+    /// Returns how many processes the leader has: those of `vvm`, and the command.
     fn processes(&self) -> usize {
-        self.leader.iter().count() * (VVM.level().ours() + 1)
+        if matches!(self, Self::Leader(_)) { VVM.level().ours() + 1 } else { 0 }
     }
 }
 
 fn pause(trial: &Trial) {
-    let (code, _, error) = trial.ask("pause", &["--name", &trial.name(), "--wait", "no"]);
-    assert_eq!(code, 0, "{error}");
+    trial.must("pause", &["--wait", "no"]);
 }
 
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
 fn reporter(trial: &Trial, options: &[&str]) -> Running {
     let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
-    let mut running = run.with(options.iter().copied()).start();
-    running.stdout.wait_for("up");
-    running
+    run.with(options.iter().copied()).up()
 }
 
 const UNHEALTHY: [&str; 6] = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
@@ -104,20 +96,18 @@ impl Scene {
             State::Opening => {
                 let behind = trial.obstruct();
                 let run = trial.run(["echo", "leads"]).with(["--storage", &behind.url]);
-                obstacle.obstruction = Some(behind);
+                obstacle = Obstacle::Unopened(behind);
                 candidate(run, "trying again")
             }
             State::Campaigning => {
-                let mut other =
-                    trial.run_script("echo up; exec sleep 1000").with(["--holder", "other"]).start();
-                other.stdout.wait_for("up");
-                obstacle.leader = Some(other);
+                let other = trial.run_forever().with(["--holder", "other"]).up();
+                obstacle = Obstacle::Leader(other);
                 candidate(trial.run(["echo", "leads"]), "waiting for leadership")
             }
             State::Paused => {
                 assert_eq!(trial.run(["true"]).finish().code(), 0);
                 pause(&trial);
-                obstacle.is_paused = true;
+                obstacle = Obstacle::Pause;
                 candidate(trial.run(["echo", "leads"]), "waiting until it is resumed")
             }
             State::Rejoining => {
@@ -126,7 +116,7 @@ impl Scene {
                 let options = ["--on-loss", "rejoin"];
                 let mut running = trial.run_script(worker).with(options).start();
                 running.stdout.wait_for("leads");
-                obstacle.usurper = Some(trial.usurp());
+                obstacle = Obstacle::Usurper(trial.usurp());
                 running.stderr.wait_for("leadership lost");
                 running.stderr.wait_for("waiting for leadership");
                 running
@@ -166,12 +156,12 @@ impl Scene {
             State::Pausing => {
                 let running = reporter(&trial, &[]);
                 pause(&trial);
-                obstacle.is_paused = true;
+                obstacle = Obstacle::Pause;
                 told_to_stop(running, "TERM")
             }
             State::Lost => {
                 let running = reporter(&trial, &[]);
-                obstacle.usurper = Some(trial.usurp());
+                obstacle = Obstacle::Usurper(trial.usurp());
                 told_to_stop(running, "TERM")
             }
             State::BetweenRuns => {
@@ -298,8 +288,7 @@ impl Scene {
         let finished = running.finish();
         let left = trial.processes();
         assert_eq!(left.0.len(), obstacle.processes(), "{:?}", left.describe());
-        let obstacle = Obstacle { obstruction: None, ..obstacle };
-        let (code, out, error) = trial.status(&["--name", &trial.name(), "--json"]);
+        let (code, out, error) = trial.status(&["--json"]);
         let record = if code == 66 {
             Record::Never
         } else {
