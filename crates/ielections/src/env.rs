@@ -3,7 +3,8 @@
 #[cfg(feature = "tokio-rt")]
 pub use this_process::{EnvError, OsEntropy, TokioSpawn};
 
-use std::{any::Any, fmt::Debug, pin::Pin, sync::Arc};
+use futures_util::FutureExt as _;
+use std::{any::Any, fmt::Debug, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 use vvm_clock::{Clock, WallClock};
 use vvm_deadman::Deadman;
 
@@ -33,6 +34,23 @@ pub trait Spawn: Debug + Send + Sync + 'static {
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("the payload is not text")
+}
+
+/// Drives `work`, and turns a panic into its message.
+///
+/// # Errors
+/// The message, if it panics.
+///
+/// # Cancel safety
+/// That of `work`.
+#[expect(
+    clippy::redundant_async_block,
+    reason = "it drops `work` within, so that a panic of a destructor is caught, too"
+)]
+pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
+    // Unwind safe: after a panic, nothing reads the state that it left.
+    let ended = AssertUnwindSafe(async move { work.await }).catch_unwind().await;
+    ended.map_err(|payload| panic_message(&*payload).into())
 }
 
 /// The environment of elections.

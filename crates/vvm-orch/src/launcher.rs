@@ -6,11 +6,8 @@
 //! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
 //! service starts, it cancels the start and waits for it (I6).
 
-use crate::{
-    BoxError, Failure, Leading, Problem, Service, ServiceContext,
-    state::{State, caught},
-};
-use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
+use crate::{BoxError, Failure, Leading, Problem, Service, ServiceContext, state::State};
+use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing, env::caught};
 use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;

@@ -4,10 +4,10 @@
 use crate::{
     Problem,
     launcher::{Hosted, Launched, Launcher, Proof},
-    state::{State, caught},
+    state::State,
 };
 use futures_util::{FutureExt, future::Shared};
-use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing};
+use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing, env};
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
@@ -23,11 +23,11 @@ impl<K: Key> Shutdowner<K> {
     /// Ends the waits for the shutdown even if the future is dropped before its first poll.
     pub(crate) fn run(self, launcher: Launcher<K>) -> impl Future<Output = ()> + Send + 'static {
         let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(None) };
-        async move { completion.note(caught(self.shut_down(launcher)).await) }
+        async move { completion.note(env::caught(self.shut_down(launcher)).await) }
     }
 
     async fn shut_down(self, launcher: Launcher<K>) {
-        match caught(launcher.run()).await {
+        match env::caught(launcher.run()).await {
             Ok(Some(launched)) => self.stop(launched).await,
             Ok(None) => {}
             Err(panic) => self.state.report(Problem::Broken { panic: Some(panic) }),

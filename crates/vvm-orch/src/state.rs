@@ -1,8 +1,7 @@
 //! [`State`]: shared by the tasks and handles of a VVM.
 
-use futures_util::FutureExt;
-use ielections::{AcquireError, Loss, Standing, env::panic_message};
-use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
+use ielections::{AcquireError, Loss, Standing};
+use std::{error::Error, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
@@ -184,17 +183,6 @@ pub enum NotLeading {
     /// It was shut down.
     #[error("the VVM was shut down")]
     ShutDown,
-}
-
-/// Drives `work`, and turns a panic into its message.
-#[expect(
-    clippy::redundant_async_block,
-    reason = "it drops `work` within, so that a panic of a destructor is caught, too"
-)]
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Arc<str>> {
-    // Unwind safe: after a panic, nothing reads the state that it left.
-    let ended = AssertUnwindSafe(async move { work.await }).catch_unwind().await;
-    ended.map_err(|payload| panic_message(&*payload).into())
 }
 
 /// The leadership of a VVM whose services are ready.

@@ -221,16 +221,6 @@ mod tests {
     }
 
     #[test]
-    fn acts_at_the_deadline_and_not_before() {
-        let (thread, acted) = thread();
-        let deadline = from_now(Duration::from_millis(20));
-        set(&thread, Some(deadline));
-        let (at, when) = acted.recv_timeout(AT_MOST).unwrap();
-        assert_eq!(at, deadline);
-        assert!(when >= deadline);
-    }
-
-    #[test]
     fn earlier_deadline_sets_the_alarm_and_a_later_one_does_not() {
         let (thread, acted) = thread();
         let (early, late) = (from_now(Duration::from_millis(30)), from_now(Duration::from_millis(60)));
