@@ -31,7 +31,6 @@ impl Server for Postgres {
     type Session = Session;
 
     const SOFTWARE: &str = "PostgreSQL";
-    const SURVIVES_REFUSALS: bool = true;
     const TLS_OPTIONS: (&str, &str) = ("sslmode=disable", "sslrootcert");
 
     fn parse(url: &str) -> Result<Self, String> {
