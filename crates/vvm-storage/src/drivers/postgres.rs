@@ -71,7 +71,6 @@
 //! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it. For candidates: a lower bound of the wait after a fail-over |
 //! | `connections=64` | how many requests, and so connections, there may be at once: 8 unless given. For a process with many leaderships |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
-//! | `connect_timeout=5` | seconds for connecting to one host, if that is less than half of `request_timeout` |
 //! | `application_name=vvm` | the name in `pg_stat_activity` |
 //! | `channel_binding=prefer` | as in PostgreSQL's own library: `require` or `disable` |
 //! | `target_session_attrs=read-write` | or `primary`: the only meaning that there is here |

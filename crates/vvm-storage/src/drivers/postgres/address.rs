@@ -9,7 +9,7 @@ use crate::{
     opening::OpenError,
 };
 use rustls::{AlertDescription as Alert, CertificateError};
-use std::{env, error::Error, io, path::PathBuf, time::Duration};
+use std::{env, error::Error, io, path::PathBuf};
 use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
@@ -32,11 +32,13 @@ impl Postgres {
         match (name, value) {
             ("password", _) => self.address.password = Some(Password(decoded(value)?)),
             ("application_name", _) => self.application_name = decoded(value)?,
-            ("connect_timeout", _) => self.address.connect_timeout = connect_timeout(value)?,
             ("channel_binding", "disable") => self.channel_binding = ChannelBinding::Disable,
             ("channel_binding", "prefer") => self.channel_binding = ChannelBinding::Prefer,
             ("channel_binding", "require") => self.channel_binding = ChannelBinding::Require,
-            ("target_session_attrs", "read-write" | "primary") | ("gssencmode", "disable" | "prefer") => {}
+            // Connecting takes half of `request_timeout` at most, whatever this says.
+            ("connect_timeout", _)
+            | ("target_session_attrs", "read-write" | "primary")
+            | ("gssencmode", "disable" | "prefer") => {}
             ("target_session_attrs", _) => {
                 return instead("only a server that accepts writes is used. Leave it out");
             }
@@ -56,8 +58,8 @@ impl Postgres {
 }
 
 /// The options that only this driver has.
-const OPTIONS: &str = "sslmode, sslrootcert, sslcert, sslkey, connect_timeout, application_name, channel_binding, \
-    target_session_attrs";
+const OPTIONS: &str =
+    "sslmode, sslrootcert, sslcert, sslkey, application_name, channel_binding, target_session_attrs";
 
 pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     let (address, text) = Address::parse(url, ["postgres", "postgresql"], 5432)?;
@@ -95,13 +97,6 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     }
     server.address.tls = is_on.then_some(tls);
     Ok(server)
-}
-
-/// Seconds; 0 and less are no limit, as there.
-fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
-    let seconds: i32 =
-        value.parse().map_err(|_| format!("`{value}` is no number: write connect_timeout=5"))?;
-    Ok(u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs))
 }
 
 /// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
@@ -216,6 +211,7 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
 mod tests {
     use super::*;
     use crate::drivers::sql::connections::Server as _;
+    use std::time::Duration;
 
     #[test]
     fn address_has_hosts_user_database_and_options() {
@@ -261,9 +257,7 @@ mod tests {
         let address = place.address;
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
-        assert_eq!(address.connect_timeout, Some(Duration::from_secs(10)));
         assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().address.tls);
-        assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().address.connect_timeout, None);
     }
 
     #[test]
@@ -305,7 +299,6 @@ mod tests {
             ("postgres://me@127.0.0.1/db?port=5433", "before the `?`"),
             ("postgres://me@127.0.0.1/db?target_session_attrs=standby", "accepts writes"),
             ("postgres://me@127.0.0.1/db?keepalives_idle=5", "request_timeout=5s"),
-            ("postgres://me@127.0.0.1/db?connect_timeout=5s", "connect_timeout=5"),
             ("postgres://me@db1/db?sslmode=prefer", "sslmode=disable"),
             ("postgres://me@db1/db?sslcert=a", "give both"),
             ("postgres://me@127.0.0.1/db?sslrootcert=a", "TLS is off"),

@@ -198,7 +198,6 @@ impl<S: Server> Connections<S, S::Session> {
 
     async fn connect(&self, host: &Host) -> Result<S::Session, OpenError> {
         let within = self.address().request_timeout / CONNECTING;
-        let within = self.address().connect_timeout.map_or(within, |limit| limit.min(within));
         let connected = self.room.within(within, self.server.connect(host)).await;
         connected.unwrap_or_else(|silence| Err(unreachable(S::SOFTWARE, host, &silence)))
     }
