@@ -153,7 +153,6 @@ impl PostgresStorage {
 
 impl Driver for Postgres {
     const READS_ALONE: bool = true;
-    const ADOPTS_BEFORE_WRITES: bool = false;
 
     async fn alone(
         connections: &Connections<Self, Session>,
