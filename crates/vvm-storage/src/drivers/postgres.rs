@@ -64,7 +64,7 @@
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `password_file=path` | the password is the first line of this file. Else it is in the URL (`user:password@`), in the environment variable `VVM_STORAGE_PASSWORD`, or in `~/.pgpass` (`PGPASSFILE`) |
+//! | `password_file=path` | the password is the first line of this file. Else it is in the URL (`user:password@`) or in the environment variable `VVM_STORAGE_PASSWORD` |
 //! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `require` means `verify-full`, `disable` turns TLS off; for hosts off loopback, opening warns |
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |

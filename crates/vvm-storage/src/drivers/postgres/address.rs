@@ -1,15 +1,12 @@
-//! [`Postgres`]: `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
+//! [`Postgres`]: `postgres://…`, taken apart: hosts, login and TLS.
 
-use crate::{
-    drivers::{
-        address::{Host, Password, decoded, options, read_passwords},
-        sql::address::{Address, no_option},
-        tls::{self, Names, Pem, Tls},
-    },
-    opening::OpenError,
+use crate::drivers::{
+    address::{Password, decoded, options},
+    sql::address::{Address, no_option},
+    tls::{self, Names, Pem, Tls},
 };
 use rustls::{AlertDescription as Alert, CertificateError};
-use std::{env, error::Error, io, path::PathBuf};
+use std::{error::Error, io};
 use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
@@ -99,50 +96,6 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     Ok(server)
 }
 
-/// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
-/// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
-pub(super) fn password_for(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
-    let told = address.password()?;
-    if told.is_some() || address.password_file.is_some() || address.password.is_some() {
-        return Ok(told);
-    }
-    let in_home = || Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"));
-    match env::var_os("PGPASSFILE").map(PathBuf::from).or_else(in_home) {
-        Some(path) if path.try_exists().unwrap_or(true) => Ok(listed(&read_passwords(&path)?, host, address)),
-        _ => Ok(None),
-    }
-}
-
-/// The password of the first line that fits: `host:port:database:user:password`, where `*` fits everything,
-/// and a backslash stands before a colon or backslash that is part of a field.
-fn listed(text: &str, host: &Host, address: &Address) -> Option<String> {
-    let wanted = [&host.name, &host.port.to_string(), &address.database, &address.user];
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let fields: [String; 5] = fields(line).try_into().ok()?;
-        let fits = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
-        let [.., password] = fields;
-        fits.then_some(password)
-    })
-}
-
-fn fields(line: &str) -> Vec<String> {
-    let (mut fields, mut characters) = (vec![String::new()], line.chars());
-    while let Some(character) = characters.next() {
-        let kept = match character {
-            ':' if fields.len() < 5 => {
-                fields.push(String::new());
-                continue;
-            }
-            '\\' => characters.next(),
-            character => Some(character),
-        };
-        if let Some(field) = fields.last_mut() {
-            field.extend(kept);
-        }
-    }
-    fields
-}
-
 /// What to do about a connection that TLS kept from being made; `None` if the cause is another one.
 pub(super) fn way_out(error: &tokio_postgres::Error) -> Option<&'static str> {
     if let Some(refusal) = error.as_db_error() {
@@ -210,7 +163,7 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::sql::connections::Server as _;
+    use crate::drivers::{address::Host, sql::connections::Server as _};
     use std::time::Duration;
 
     #[test]
@@ -307,15 +260,5 @@ mod tests {
             let why = parse(url).unwrap_err();
             assert!(why.contains(part), "{url}: {why}");
         }
-    }
-
-    #[test]
-    fn first_line_that_fits_has_the_password() {
-        let address = parse("postgres://me@h1,h2:5433/db").unwrap().address;
-        let text = "# h1:5432:db:me:comment\nh2:*:db:me:two\\:\\\\\nh1:5432:db:you:three\n*:*:*:*:all:rest\n";
-        let of = |host: usize| listed(text, &address.hosts[host], &address);
-        assert_eq!(of(1).as_deref(), Some("two:\\"));
-        assert_eq!(of(0).as_deref(), Some("all:rest"));
-        assert_eq!(listed("h1:5432:db:me", &address.hosts[0], &address), None);
     }
 }
