@@ -10,7 +10,7 @@ mod variants;
 
 use crate::{
     ci::{limit, needs::scratch_variable},
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,13 +68,7 @@ pub(crate) enum BrokenError {
 /// Runs every variant whose name contains one of `names`, or all. Returns whether each was caught, and the copy
 /// without a bug passed.
 pub(crate) fn run(names: &[OsString]) -> bool {
-    match run_chosen(names) {
-        Ok(all_caught) => all_caught,
-        Err(error) => {
-            eprintln!("sim --broken: {error}");
-            false
-        }
-    }
+    workspace::holds("sim --broken", run_chosen(names))
 }
 
 fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
@@ -84,11 +78,11 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     copy.plant(&root, &mut variants)?;
     copy.build()?;
     let suites = copy.suites()?;
-    println!("without a bug: {}", copy.simulate_soundly()?);
-    println!("without a bug: {}", suites.run_soundly()?);
+    println!("without a bug: {}", passes("simulation", &mut copy.simulation(&["--seeds", SOUND_SEEDS]))?);
+    println!("without a bug: {}", passes("suite", &mut Command::new(&suites.program))?);
     let parts: BTreeSet<&str> = variants.iter().filter_map(|variant| variant.by_check).collect();
     for part in parts {
-        println!("without a bug: {}", copy.check_soundly(part)?);
+        println!("without a bug: {}", passes("check", &mut copy.check(part))?);
     }
     let finding: BTreeSet<&str> = variants.iter().flat_map(|variant| variant.by_cases.clone()).collect();
     let idle: Vec<_> = suites.cases.keys().filter(|case| !finding.contains(case.as_str())).collect();
@@ -248,25 +242,6 @@ impl Copy {
         command
     }
 
-    /// Runs the worlds that have to pass, and returns what the simulation said of them.
-    fn simulate_soundly(&self) -> Result<String, BrokenError> {
-        let ran = output("simulation", &mut self.simulation(&["--seeds", SOUND_SEEDS]))?;
-        let text = said(&ran.stdout);
-        if ran.status.success() {
-            Ok(text.lines().last().unwrap_or_default().to_owned())
-        } else {
-            Err(BrokenError::Unsound(text))
-        }
-    }
-
-    /// Searches a part that has to hold, and returns the last line of what it said.
-    fn check_soundly(&self, part: &str) -> Result<String, BrokenError> {
-        let ran = output("check", &mut self.check(part))?;
-        let text = said(&ran.stdout);
-        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
-    }
-
     /// Builds the public suites, and reads the names of their cases.
     fn suites(&self) -> Result<Suites, BrokenError> {
         let (program, _) = self.tests(SUITES)?.remove(0);
@@ -290,7 +265,7 @@ impl Copy {
             None => build.arg("--all-features"),
         };
         let built = output_of_build(&mut build)?;
-        let programs = test_programs(&built);
+        let programs = programs_of(&built, true);
         if programs.is_empty() { Err(BrokenError::Build(said(&built.stderr))) } else { Ok(programs) }
     }
 
@@ -379,14 +354,6 @@ struct Suites {
 }
 
 impl Suites {
-    /// Runs all cases without a bug, and returns the last line of their program.
-    fn run_soundly(&self) -> Result<String, BrokenError> {
-        let ran = output("suite", &mut Command::new(&self.program))?;
-        let text = said(&ran.stdout);
-        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
-    }
-
     /// Runs the cases that have to find the variant. Returns those that pass.
     fn pass(&self, variant: &Variant) -> Result<Vec<&'static str>, BrokenError> {
         let mut command = Command::new(&self.program);
@@ -400,6 +367,14 @@ impl Suites {
     }
 }
 
+/// Runs what has to pass without a bug, and returns the last line of what it said.
+fn passes(program: &'static str, command: &mut Command) -> Result<String, BrokenError> {
+    let ran = output(program, command)?;
+    let text = said(&ran.stdout);
+    let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+    if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text)) }
+}
+
 /// Returns the output of a test program with a bug, or `None` if it hung, which shows the bug, too.
 fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError> {
     match ran {
@@ -408,11 +383,12 @@ fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError
     }
 }
 
-/// Returns the test programs that the messages of a build name, each with the folder of its package. None if it failed.
-fn test_programs(built: &Output) -> Vec<(PathBuf, PathBuf)> {
+/// Returns the programs that the messages of a build name, or its test programs, each with the folder of its package. None
+/// if it failed.
+pub(crate) fn programs_of(built: &Output, are_tests: bool) -> Vec<(PathBuf, PathBuf)> {
     let of = |message: &str| {
         let message: serde_json::Value = serde_json::from_str(message).ok()?;
-        (built.status.success() && message["profile"]["test"] == true).then_some(())?;
+        (built.status.success() && message["profile"]["test"] == are_tests).then_some(())?;
         let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
         Some((message["executable"].as_str()?.into(), folder.into()))
     };
@@ -465,13 +441,10 @@ pub(crate) fn copy_tree(root: &Path, to: &Path, planted: &[(PathBuf, String)]) -
     remove_others(to, &kept)
 }
 
-/// Returns the files below `root` that git knows or would know.
 fn list(root: &Path) -> Result<Vec<PathBuf>, BrokenError> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-    let listed = output("git", &mut git)?;
-    let names = said(&listed.stdout);
-    Ok(names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+    let listed =
+        workspace::files(root).map_err(|cause| BrokenError::Start { program: "git ls-files", cause })?;
+    Ok(listed.into_iter().map(PathBuf::from).collect())
 }
 
 /// Removes the files below `folder` that are not in `kept`, and folders that are empty then: a module or package

@@ -8,7 +8,10 @@ pub(crate) mod needs;
 mod steps;
 mod test_programs;
 
-use crate::{test_timed::Inconclusive, workspace::Workspace};
+use crate::{
+    test_timed::Inconclusive,
+    workspace::{self, Workspace},
+};
 use clap::Args;
 use needs::scratch;
 use std::{fmt, path::Path, thread, time::Duration};
@@ -33,13 +36,7 @@ pub(crate) struct Options {
 /// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
 /// every single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
-    match run_steps(options) {
-        Ok(held) => held,
-        Err(error) => {
-            eprintln!("ci: {error}");
-            false
-        }
-    }
+    workspace::holds("ci", run_steps(options))
 }
 
 fn run_steps(options: &Options) -> Result<bool, String> {

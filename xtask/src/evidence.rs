@@ -8,7 +8,7 @@ use crate::{
         limit,
         needs::{Need, Server, scratch_variable},
     },
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use std::{
     env,
@@ -43,13 +43,7 @@ pub(crate) fn run(profile: Profile, package: &str, features: &str, arguments: &[
 }
 
 fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, arguments: &[OsString]) -> bool {
-    let root = match Workspace::read() {
-        Ok(workspace) => workspace.root,
-        Err(error) => {
-            eprintln!("{package}: {error}");
-            return false;
-        }
-    };
+    let Some(Workspace { root, .. }) = Workspace::read_for(package) else { return false };
     let profile = match profile {
         Profile::Dev => "dev",
         Profile::Release => "release",
@@ -57,89 +51,87 @@ fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, argumen
     };
     let mut command = cargo();
     command.args([verb, "--quiet", "--profile", profile, "--locked", "--package", package]);
-    match command.args(["--features", features]).args(arguments).current_dir(root).status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("{package}: cargo could not be started: {error}");
-            false
-        }
-    }
+    workspace::succeeds(package, command.args(["--features", features]).args(arguments).current_dir(root))
 }
 
 /// How a command of the page is run.
 enum How {
     /// A program below `evidence/`, with arguments that make it small.
-    Small(&'static str, &'static [&'static str]),
+    Small(&'static str),
     /// `cargo xtask ci` runs it as this step of its own.
     OwnStep(&'static str),
 }
 
 use How::{OwnStep, Small};
 
-/// The commands behind `cargo xtask`, as on the page.
+/// The commands behind `cargo xtask`, as on the page. A small run shows no figure, so late may be what a busy machine
+/// delays (`--at-most-ms`). The histories are those of memory, a file, and a server behind proxies.
 #[rustfmt::skip]
 const SMOKES: &[(&str, How, Option<Need>)] = &[
-    ("sim --seeds 50000", Small("simulation", &["--seeds", "50"]), None),
+    ("sim --seeds 50000", Small("simulation --seeds 50"), None),
     ("sim --broken", OwnStep("broken variants"), None),
-    ("check", Small("check", &["--paths", "2000"]), None),
-    ("decoders --minutes 10", Small("decoders", &["--minutes", "0.02"]), None),
-    ("safety", Small("kills", &["safety", "--duration=10", "--fault-ms=2500", MILD]), None),
-    ("safety --kills 1000", Small("kills", &["safety", "--kills=3", "--fault-ms=2500", MILD]), None),
-    ("safety --old vvm-f37ca21", Small("kills", &["safety", "--old=vvm", "--duration=5", MILD]), None),
-    ("safety --old vvm-f37ca21 --postgres", Small("kills", &OLD_ON_POSTGRES), JAVA),
-    ("safety --warm restart", Small("kills", &["safety", "--warm=restart", "--kills=3", "--fault-ms=2500", MILD]), None),
-    ("safety --warm keep", Small("kills", &["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD]), None),
-    ("safety --warm keep --client python", Small("kills", &IN_PYTHON), PYTHON),
-    ("safety --warm keep --client go", Small("kills", &IN_GO), GO),
-    ("safety --warm keep --client node", Small("kills", &IN_NODE), NODE),
-    ("resume", Small("kills", &["resume", "--kills", "2", "--ttl-ms", "2000"]), None),
-    ("resume --kills 100 --cassandra 3", Small("kills", &["resume", "--kills", "2", "--cassandra", "1"]), JAVA),
-    ("once", Small("kills", &["once", "--periods", "3", "--ttl-ms", "2000"]), None),
-    ("once --postgres", Small("kills", &["once", "--periods", "2", "--postgres"]), JAVA),
+    ("check", Small("check --paths 2000"), None),
+    ("decoders --minutes 10", Small("decoders --minutes 0.02"), None),
+    ("safety", Small("kills safety --duration=10 --fault-ms=2500 --at-most-ms=1000"), None),
+    ("safety --kills 1000", Small("kills safety --kills=3 --fault-ms=2500 --at-most-ms=1000"), None),
+    ("safety --old vvm-f37ca21", Small("kills safety --old=vvm --duration=5 --at-most-ms=1000"), None),
+    ("safety --old vvm-f37ca21 --postgres",
+        Small("kills safety --old=vvm --postgres --duration=10 --at-most-ms=1000"), JAVA),
+    ("safety --warm restart", Small("kills safety --warm=restart --kills=3 --fault-ms=2500 --at-most-ms=1000"), None),
+    ("safety --warm keep", Small("kills safety --warm=keep --kills=3 --fault-ms=2500 --at-most-ms=1000"), None),
+    ("safety --warm keep --client python",
+        Small("kills safety --warm=keep --kills=3 --fault-ms=2500 --at-most-ms=1000 --client python"), PYTHON),
+    ("safety --warm keep --client go",
+        Small("kills safety --warm=keep --kills=3 --fault-ms=2500 --at-most-ms=1000 --client go"), GO),
+    ("safety --warm keep --client node",
+        Small("kills safety --warm=keep --kills=3 --fault-ms=2500 --at-most-ms=1000 --client node"), NODE),
+    ("resume", Small("kills resume --kills 2 --ttl-ms 2000"), None),
+    ("resume --kills 100 --cassandra 3", Small("kills resume --kills 2 --cassandra 1"), JAVA),
+    ("once", Small("kills once --periods 3 --ttl-ms 2000"), None),
+    ("once --postgres", Small("kills once --periods 2 --postgres"), JAVA),
     ("test-drivers --only scylla", OwnStep("scylla on a real server"), None),
     ("test-drivers --only dynamodb", OwnStep("dynamodb on a real server"), None),
-    ("test-drivers --faults --only scylla", Small("faults", &["--faults", "--only=scylla", SHORT]), JAVA),
-    ("test-drivers --faults --only dynamodb", Small("faults", &["--faults", "--only=dynamodb", SHORT]), JAVA),
+    ("test-drivers --faults --only scylla", Small("faults --faults --only=scylla --duration=20"), JAVA),
+    ("test-drivers --faults --only dynamodb", Small("faults --faults --only=dynamodb --duration=20"), JAVA),
     ("test-drivers --only postgres", OwnStep("postgres on a real server"), None),
     ("test-drivers --only mysql", OwnStep("mysql on a real server"), None),
     ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
-    ("test-drivers --faults --only postgres", Small("faults", &["--faults", "--only=postgres", SHORT]), JAVA),
-    ("test-drivers --faults --only postgres --fail-overs 20", Small("faults", FAIL_OVERS), JAVA),
-    ("test-drivers --faults --only mysql", Small("faults", &["--faults", "--only=mysql", SHORT]), JAVA),
-    ("test-drivers --faults --only mysql --fail-overs 20", Small("faults", MYSQL_FAIL_OVERS), JAVA),
-    ("test-drivers --faults --only etcd", Small("faults", &["--faults", "--only=etcd", SHORT]), GO),
-    ("test-drivers --faults --only s3", Small("faults", &["--faults", "--only=s3", SHORT]), GO),
-    ("test-drivers --faults --only kubernetes", Small("faults", ON_KUBERNETES), API),
-    ("test-drivers --histories", Small("faults", HISTORIES), GO),
+    ("test-drivers --faults --only postgres", Small("faults --faults --only=postgres --duration=20"), JAVA),
+    ("test-drivers --faults --only postgres --fail-overs 20",
+        Small("faults --faults --only=postgres --fail-overs=1"), JAVA),
+    ("test-drivers --faults --only mysql", Small("faults --faults --only=mysql --duration=20"), JAVA),
+    ("test-drivers --faults --only mysql --fail-overs 20", Small("faults --faults --only=mysql --fail-overs=1"), JAVA),
+    ("test-drivers --faults --only etcd", Small("faults --faults --only=etcd --duration=20"), GO),
+    ("test-drivers --faults --only s3", Small("faults --faults --only=s3 --duration=20"), GO),
+    ("test-drivers --faults --only kubernetes", Small("faults --faults --only=kubernetes --duration=20"), API),
+    ("test-drivers --histories", Small("faults --histories --only=mem,sqlite,s3 --duration=5"), GO),
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --repeat 12 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-surroundings", OwnStep("tests"), None),
-    ("bench --only pairs", Small("bench", &["--quick", "--only", "pairs"]), None),
-    ("bench --only held", Small("bench", &["--quick", "--only", "held"]), None),
-    ("bench --only step-up", Small("bench", &["--quick", "--only", "step-up"]), None),
-    ("bench --only sqlite", Small("bench", &["--quick", "--only", "sqlite"]), None),
-    ("bench --only succession", Small("bench", &["--quick", "--only", "succession"]), None),
-    ("bench --only dead-host", Small("bench", &["--quick", "--only", "dead-host"]), None),
-    ("bench --only warm", Small("bench", &["--quick", "--only", "warm"]), None),
-    ("bench --only warm --server postgres", Small("bench", &["--quick", "--only=warm", "--server=postgres"]), JAVA),
-    ("bench --only waiting", Small("bench", &["--quick", "--only", "waiting"]), None),
-    ("bench --beside-peers", Small("bench", &["--quick", "--beside-peers"]), ETCD),
-    ("bench --between-machines", Small("bench", &["--quick", "--between-machines"]), NAMESPACES),
-    ("bench --cassandra 3", Small("bench", &["--quick", "--cassandra", "1"]), JAVA),
-    ("bench --cassandra 3 --documents", Small("bench", &["--quick", "--cassandra=1", "--documents"]), JAVA),
-    ("bench --server dynamodb", Small("bench", &["--quick", "--server", "dynamodb"]), JAVA),
-    ("bench --server etcd", Small("bench", &["--quick", "--server", "etcd"]), GO),
-    ("bench --server mysql", Small("bench", &["--quick", "--server", "mysql"]), JAVA),
-    ("bench --server postgres", Small("bench", &["--quick", "--server", "postgres"]), JAVA),
-    ("bench --server s3", Small("bench", &["--quick", "--server", "s3"]), GO),
-    ("bench --server postgres --held 1000", Small("bench", &["--server=postgres", "--held=5", QUICK]), JAVA),
-    ("bench --server dynamodb --held 1000", Small("bench", &["--server=dynamodb", "--held=5", QUICK]), JAVA),
-    ("bench --standbys 200", Small("bench", &["--quick", "--standbys", "3"]), JAVA),
+    ("bench --only pairs", Small("bench --quick --only pairs"), None),
+    ("bench --only held", Small("bench --quick --only held"), None),
+    ("bench --only step-up", Small("bench --quick --only step-up"), None),
+    ("bench --only sqlite", Small("bench --quick --only sqlite"), None),
+    ("bench --only dead-host", Small("bench --quick --only dead-host"), None),
+    ("bench --only warm", Small("bench --quick --only warm"), None),
+    ("bench --only warm --server postgres", Small("bench --quick --only=warm --server=postgres"), JAVA),
+    ("bench --only waiting", Small("bench --quick --only waiting"), None),
+    ("bench --only beside-peers", Small("bench --quick --only beside-peers"), ETCD),
+    ("bench --only between-machines", Small("bench --quick --only between-machines"), NAMESPACES),
+    ("bench --server scylla", Small("bench --quick --server scylla"), JAVA),
+    ("bench --server scylla --documents", Small("bench --quick --server=scylla --documents"), JAVA),
+    ("bench --server dynamodb", Small("bench --quick --server dynamodb"), JAVA),
+    ("bench --server etcd", Small("bench --quick --server etcd"), GO),
+    ("bench --server mysql", Small("bench --quick --server mysql"), JAVA),
+    ("bench --server postgres", Small("bench --quick --server postgres"), JAVA),
+    ("bench --server s3", Small("bench --quick --server s3"), GO),
+    ("bench --server postgres --held 1000", Small("bench --server=postgres --held=5 --quick"), JAVA),
+    ("bench --server dynamodb --held 1000", Small("bench --server=dynamodb --held=5 --quick"), JAVA),
+    ("bench --only standbys", Small("bench --quick --only standbys"), JAVA),
 ];
 
-const QUICK: &str = "--quick";
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });
 const GO: Option<Need> = Some(Need { server_at: None, server: Server::BuiltByGo });
 const PYTHON: Option<Need> = Some(Need { server_at: None, server: Server::Python });
@@ -147,30 +139,6 @@ const NODE: Option<Need> = Some(Need { server_at: None, server: Server::Node });
 const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernetes });
 const NAMESPACES: Option<Need> = Some(Need { server_at: None, server: Server::InNamespaces });
 const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
-
-/// How late may be what a busy machine delays: a small run shows no figure.
-const MILD: &str = "--at-most-ms=1000";
-
-const fn of_client(client: &'static str) -> [&'static str; 7] {
-    ["safety", "--warm=keep", "--kills=3", "--fault-ms=2500", MILD, "--client", client]
-}
-
-const IN_PYTHON: [&str; 7] = of_client("python");
-const IN_GO: [&str; 7] = of_client("go");
-const IN_NODE: [&str; 7] = of_client("node");
-
-const OLD_ON_POSTGRES: [&str; 5] = ["safety", "--old=vvm", "--postgres", "--duration=10", MILD];
-
-const ON_KUBERNETES: &[&str] = &["--faults", "--only=kubernetes", SHORT];
-
-/// Memory, two files, and a server behind proxies.
-const HISTORIES: &[&str] = &["--histories", "--only=mem,sqlite,s3", "--duration=5"];
-
-const FAIL_OVERS: &[&str] = &["--faults", "--only=postgres", "--fail-overs=1"];
-
-const MYSQL_FAIL_OVERS: &[&str] = &["--faults", "--only=mysql", "--fail-overs=1"];
-
-const SHORT: &str = "--duration=20";
 
 /// Runs all of them. With `all`, a command that this machine can't run has failed.
 ///
@@ -183,17 +151,18 @@ pub(crate) fn smoke(all: bool) -> Result<(), String> {
     for (command, how, need) in SMOKES {
         match how {
             OwnStep(step) => println!("==> cargo xtask {command}: run by cargo xtask ci, as `{step}`"),
-            Small(program, arguments) => match need.and_then(Need::missing) {
+            Small(line) => match need.and_then(Need::missing) {
                 Some(missing) => {
                     println!("==> cargo xtask {command}: LEFT OUT: {missing}");
                     left_out += 1;
                 }
-                None => runs.push(Run { command, program, arguments }),
+                None => runs.push(Run { command, line }),
             },
         }
     }
     // Runs with faults mostly wait, and judge no duration.
-    let at_once = |one: &Run<'_>, next: &Run<'_>| one.program == "faults" && next.program == "faults";
+    let at_once =
+        |one: &Run<'_>, next: &Run<'_>| [one, next].iter().all(|run| run.line.starts_with("faults "));
     let groups = runs.chunk_by(at_once).flat_map(|group| group.chunks(2));
     let failed: Vec<&str> = groups.flat_map(|group| carry_out(group, &root)).collect();
     println!("evidence: {} commands, {} failed, {left_out} left out", SMOKES.len(), failed.len());
@@ -206,11 +175,10 @@ pub(crate) fn smoke(all: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// A command that this machine can run.
+/// A command that this machine can run, and what stands for it: a program below `evidence/` and its arguments.
 struct Run<'a> {
     command: &'a str,
-    program: &'a str,
-    arguments: &'a [&'a str],
+    line: &'a str,
 }
 
 /// Carries out some at once, and prints what each took, and the output of those that failed. Returns these.
@@ -222,12 +190,12 @@ fn carry_out<'a>(runs: &[Run<'a>], root: &Path) -> Vec<&'a str> {
     });
     let mut failed = Vec::new();
     for (run, end) in runs.iter().zip(ends) {
-        let small = format!("{} {}", run.program, run.arguments.join(" "));
+        let Run { command, line } = run;
         match end {
-            Ok(took) => println!("==> cargo xtask {}: {small}: ok, {:.1} s", run.command, took.as_secs_f64()),
+            Ok(took) => println!("==> cargo xtask {command}: {line}: ok, {:.1} s", took.as_secs_f64()),
             Err(why) => {
-                println!("==> cargo xtask {}: {small}\n{why}\n<== FAILED\n", run.command);
-                failed.push(run.command);
+                println!("==> cargo xtask {command}: {line}\n{why}\n<== FAILED\n");
+                failed.push(*command);
             }
         }
     }
@@ -240,8 +208,9 @@ impl Run<'_> {
     /// # Errors
     /// Its output and its status, if it failed.
     fn carry_out(&self, root: &Path) -> Result<Duration, String> {
-        let mut command = Command::new(target(root).join(self.program));
-        command.args(self.arguments).current_dir(root).envs(scratch_variable());
+        let (program, arguments) = self.line.split_once(' ').unwrap_or((self.line, ""));
+        let mut command = Command::new(target(root).join(program));
+        command.args(arguments.split_whitespace()).current_dir(root).envs(scratch_variable());
         let (began, mut text) = (SystemClock::read(), String::new());
         let ended = limit::watch(&mut command, limit::STEP, |line| {
             text.push_str(line);
@@ -252,7 +221,7 @@ impl Run<'_> {
         match ended {
             Ok(status) if status.success() => Ok(took),
             Ok(status) => Err(format!("{text}{status}, after {:.1} s", took.as_secs_f64())),
-            Err(error) => Err(format!("{} can't be run: {error}", self.program)),
+            Err(error) => Err(format!("{program} can't be run: {error}")),
         }
     }
 }

@@ -4,17 +4,20 @@
 
 mod broken;
 mod ci;
-mod dist;
 mod evidence;
 mod mutants;
-mod surroundings;
 mod test_timed;
 mod tidy;
 mod workspace;
 
 use clap::{Args, Parser, Subcommand};
 use evidence::Profile::{Dev, Dist, Release};
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    process::{self, ExitCode},
+};
+use workspace::Workspace;
 
 /// The project's own commands.
 #[derive(Debug, Parser)]
@@ -54,7 +57,7 @@ enum Command {
     /// done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
     Once(Passed),
     /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`, `--all-cases`. Or leaders
+    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`. Or leaders
     /// on servers in trouble: `--faults`. Or recorded calls on every storage in trouble, and their check:
     /// `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
     TestDrivers(Passed),
@@ -62,18 +65,17 @@ enum Command {
     /// one program.
     TestTimed(test_timed::Options),
     /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
-    /// as another user, beside busy loops. What this machine can't do is left out by name.
-    TestSurroundings(surroundings::Options),
+    /// as another user, beside busy loops: `--only 1,2` for some, `--folder` keeps the build. What this machine can't do
+    /// is left out by name.
+    TestSurroundings(Passed),
     /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
     Evidence(SmokeOptions),
-    /// What it costs, beside the goals: `--quick`, `--only NAME`, `--json`. Or what one storage costs:
-    /// `--storage URL`, or `--cassandra NODES` and `--server NAME` on servers that it starts and ends. Or
-    /// `vvm run` beside `etcdctl lock` and client-go: `--beside-peers`. Or hand-over and fail-over between
-    /// two network namespaces: `--between-machines`. Or what standbys cost: `--standbys NUMBER`.
+    /// What it costs: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`, or `--server NAME`
+    /// on servers that it starts and ends.
     Bench(Passed),
     /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
-    /// target/packages.
-    Dist(dist::Options),
+    /// target/packages: `--libc musl`, `--reproduce` to build twice and compare, `--try` to install and run.
+    Dist(Passed),
     /// Packages the published crates, and builds each one from its package.
     Package,
 }
@@ -106,7 +108,12 @@ impl Passed {
     }
 
     fn is_of_one_storage(&self) -> bool {
-        ["--storage", "--cassandra", "--server"].iter().any(|option| self.names(option))
+        ["--storage", "--server"].iter().any(|option| self.names(option))
+    }
+
+    /// Whether this measurement of `bench` is asked for.
+    fn measures(&self, name: &str) -> bool {
+        self.texts().any(|text| text.trim_start_matches("--only=") == name)
     }
 
     /// The arguments behind the name of a subcommand.
@@ -150,6 +157,21 @@ impl Passed {
     }
 }
 
+/// Python's library writes the archives of a release. It leaves no files of its own, which would be changes of the work
+/// tree.
+const DIST: &[&str] = &["python3", "-B", "xtask/src/dist/dist.py"];
+
+/// A shell sets up users, mounts and environments.
+const SURROUNDINGS: &[&str] = &["bash", "xtask/src/surroundings.sh"];
+
+/// Becomes a program with a script, so that signals reach it. Returns only if it can't be started.
+fn become_script(words: &[&str], arguments: &[OsString]) -> bool {
+    let Some(Workspace { root, .. }) = Workspace::read_for("xtask") else { return false };
+    let error = process::Command::new(words[0]).args(&words[1..]).args(arguments).current_dir(root).exec();
+    eprintln!("xtask: `{}` can't be started: {error}. Install it", words[0]);
+    false
+}
+
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Ci(options) => ci::run(&options),
@@ -171,18 +193,18 @@ fn main() -> ExitCode {
         Command::Evidence(SmokeOptions { all, .. }) => {
             evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
         }
-        Command::TestSurroundings(options) => surroundings::run(&options),
+        Command::TestSurroundings(passed) => become_script(SURROUNDINGS, &passed.arguments),
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
         }
         Command::Bench(passed) => {
             // The features of `vvm`, and of the measurements.
-            let (program, own) = if passed.has("--beside-peers") {
+            let (program, own) = if passed.measures("beside-peers") {
                 ("etcd,kubernetes", "")
-            } else if passed.has("--between-machines") {
+            } else if passed.measures("between-machines") {
                 ("etcd,kubernetes,postgres", "")
-            } else if passed.names("--standbys") {
+            } else if passed.measures("standbys") {
                 ("postgres", "postgres")
             } else if passed.names("--server") {
                 ("postgres", "")
@@ -191,8 +213,22 @@ fn main() -> ExitCode {
             };
             evidence::build(Dist, "vvm-cli", program) && evidence::run(Dist, "bench", own, &passed.arguments)
         }
-        Command::Dist(options) => dist::run(&options),
+        Command::Dist(passed) => become_script(DIST, &passed.arguments),
         Command::Package => workspace::package(),
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_in_python_keep_what_their_own_tests_say() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/dist");
+        match process::Command::new(DIST[0]).args(["-B", "-m", "unittest"]).current_dir(folder).output() {
+            Ok(ran) => assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr)),
+            Err(error) => println!("left out: `{}` can't be started: {error}", DIST[0]),
+        }
+    }
 }

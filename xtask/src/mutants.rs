@@ -3,15 +3,13 @@
 //!
 //! Each mutant meets the tests of its package, the quick ones first. One that lives needs a line in `argued.txt`.
 
-mod argued;
 mod planting;
 
 use crate::{
-    broken::{BrokenError, copy_tree, output_of_build, read, said},
+    broken::{BrokenError, copy_tree, output_of_build, programs_of, read, said},
     ci::{limit, needs::scratch_variable},
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
-use argued::{argued, faults};
 use clap::{Args, ValueEnum};
 use planting::{Planted, Source, VARIABLE};
 use serde::Deserialize;
@@ -22,7 +20,7 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
     time::Duration,
 };
 use vvm_clock::SystemClock;
@@ -151,10 +149,7 @@ impl Mutant {
 
 /// Judges the mutants. Returns whether each that lives is argued, and each that is argued lives.
 pub(crate) fn run(options: &Options) -> bool {
-    run_chosen(options).unwrap_or_else(|error| {
-        eprintln!("mutants: {error}");
-        false
-    })
+    workspace::holds("mutants", run_chosen(options))
 }
 
 fn run_chosen(options: &Options) -> Result<bool, Box<dyn Error>> {
@@ -370,20 +365,13 @@ impl Run<'_> {
                 build.args(["--message-format=json", "--target-dir"]);
                 build.arg(self.root.join("target/broken/target")).current_dir(self.copy());
                 let outcome = output_of_build(&mut build)?;
-                let said = said(&outcome.stdout);
-                let messages: Vec<Value> =
-                    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
                 if !outcome.status.success() {
-                    return self.reject(mutants, &messages, planted, &outcome.stderr).map(|()| None);
+                    return self.reject(mutants, &outcome, planted).map(|()| None);
                 }
-                let is_test = built[0] == "test";
-                for message in messages.iter().filter(|message| message["profile"]["test"] == is_test) {
-                    let (path, manifest) =
-                        (message["executable"].as_str(), message["manifest_path"].as_str());
-                    let (Some(path), Some(manifest)) = (path, manifest) else { continue };
+                for (path, folder) in programs_of(&outcome, built[0] == "test") {
                     let around = if part.package == CONTAINMENT { &ALONE[..] } else { &[] };
-                    let command = around.iter().chain([&path]).chain(arguments).map(OsString::from).collect();
-                    let folder = Path::new(manifest).parent().unwrap_or(Path::new("")).to_path_buf();
+                    let command = around.iter().map(OsString::from).chain([path.into()]);
+                    let command = command.chain(arguments.iter().map(OsString::from)).collect();
                     programs.push(Program { command, folder, package: part.package, took: UNMEASURED });
                 }
             }
@@ -395,10 +383,11 @@ impl Run<'_> {
     fn reject(
         &mut self,
         mutants: &Numbered<'_>,
-        messages: &[Value],
+        outcome: &Output,
         planted: &BTreeMap<PathBuf, Planted>,
-        stderr: &[u8],
     ) -> Result<(), Box<dyn Error>> {
+        let text = said(&outcome.stdout);
+        let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let errors =
             || messages.iter().map(|message| &message["message"]).filter(|said| said["level"] == "error");
         let at = |span: &Value| {
@@ -412,8 +401,90 @@ impl Run<'_> {
         }
         if found.is_empty() {
             let texts: Vec<_> = errors().filter_map(|said| said["rendered"].as_str()).collect();
-            return Err(format!("the copy does not build:\n{}{}", texts.concat(), said(stderr)).into());
+            return Err(
+                format!("the copy does not build:\n{}{}", texts.concat(), said(&outcome.stderr)).into()
+            );
         }
         Ok(())
+    }
+}
+
+/// The text of a mutant, the line in which it begins, and the reason why no test has to notice it.
+#[derive(PartialEq, Eq, Debug)]
+struct Argued {
+    mutant: &'static str,
+    line: &'static str,
+    reason: &'static str,
+}
+
+/// A line of the list has no meaning where it stands.
+#[derive(Debug, thiserror::Error)]
+#[error("xtask/src/mutants/argued.txt:{number}: what does this mean here? {line}")]
+struct Unreadable {
+    number: usize,
+    line: &'static str,
+}
+
+/// Reads the list.
+fn argued() -> Result<Vec<Argued>, Unreadable> {
+    parse(include_str!("mutants/argued.txt"))
+}
+
+fn parse(list: &'static str) -> Result<Vec<Argued>, Unreadable> {
+    let mut argued: Vec<Argued> = Vec::new();
+    for (number, line) in
+        (1..).zip(list.lines()).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match (word, argued.last_mut()) {
+            ("mutant", last) if last.as_ref().is_none_or(|last| !last.reason.is_empty()) => {
+                argued.push(Argued { mutant: rest, line: "", reason: "" });
+            }
+            ("at", Some(last)) if last.line.is_empty() => last.line = rest.trim(),
+            ("since", Some(last)) if !last.line.is_empty() && last.reason.is_empty() => {
+                last.reason = rest.trim()
+            }
+            _ => return Err(Unreadable { number, line }),
+        }
+    }
+    Ok(argued)
+}
+
+/// Returns what is wrong: missed mutants without a line in the list, and lines without a missed mutant. A mutant is named by its
+/// text and its line. Only lines about `seen` are judged.
+fn faults<'a>(
+    argued: &'a [Argued],
+    missed: &BTreeSet<(&'a str, &'a str)>,
+    seen: impl Fn(&Argued) -> bool,
+) -> Vec<(&'static str, &'a str, &'a str)> {
+    let names: BTreeSet<_> = argued.iter().map(|argued| (argued.mutant, argued.line)).collect();
+    let unargued = missed.difference(&names).map(|(mutant, line)| ("MISSED", *mutant, *line));
+    let idle = argued.iter().filter(|argued| seen(argued) && !missed.contains(&(argued.mutant, argued.line)));
+    unargued
+        .chain(idle.map(|argued| ("NOT MISSED, so delete its line:", argued.mutant, argued.line)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_is_read_and_has_a_reason_for_each() {
+        assert!(argued().unwrap().iter().all(|argued| !argued.reason.is_empty()));
+        let list = "# note\nmutant a.rs: replace < with <= in f\nat   a < b\nsince equal\n\nmutant b\nat c\nsince d\n";
+        let [first, _] = &parse(list).unwrap()[..] else { panic!("it has two") };
+        let expected = Argued { mutant: "a.rs: replace < with <= in f", line: "a < b", reason: "equal" };
+        assert_eq!(first, &expected);
+        assert_eq!(parse("mutant a\nat b\nmutant c\n").unwrap_err().number, 3);
+    }
+
+    #[test]
+    fn missed_mutant_needs_a_line_and_a_line_a_missed_mutant() {
+        let of = |mutant| Argued { mutant, line: "x", reason: "y" };
+        let argued = [of("a"), of("b"), of("elsewhere")];
+        let missed = BTreeSet::from([("a", "x"), ("c", "x")]);
+        let faults = faults(&argued, &missed, |argued| argued.mutant != "elsewhere");
+        assert_eq!(faults.iter().map(|fault| fault.1).collect::<Vec<_>>(), ["c", "b"]);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     ci::needs::scratch_variable,
-    workspace::{Workspace, cargo},
+    workspace::{self, Workspace, cargo},
 };
 use clap::Args;
 use std::{collections::BTreeMap, fmt, io, path::Path};
@@ -25,13 +25,7 @@ pub(crate) struct Options {
 
 /// Runs them. Returns whether none failed and few enough were inconclusive.
 pub(crate) fn run(options: &Options) -> bool {
-    match repeat(options) {
-        Ok(held) => held,
-        Err(error) => {
-            eprintln!("test-timed: {error}");
-            false
-        }
-    }
+    workspace::holds("test-timed", repeat(options))
 }
 
 fn repeat(options: &Options) -> Result<bool, String> {

@@ -8,7 +8,6 @@ mod circles;
 mod invariants;
 mod texts;
 mod tree;
-mod trusted;
 
 use std::io::{self, Write};
 use tree::Tree;
@@ -28,7 +27,7 @@ const RULES: [Rule; 8] = [
     circles::RULE,
     texts::WORDS,
     invariants::RULE,
-    trusted::RULE,
+    texts::COUNTS,
     texts::PROOFS,
     texts::PATHS,
     texts::LINKS,

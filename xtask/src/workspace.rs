@@ -4,7 +4,9 @@
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
-    env, io,
+    env,
+    fmt::Display,
+    io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -77,6 +79,11 @@ impl Workspace {
         Ok(workspace)
     }
 
+    /// Reads it. Says why, if that fails.
+    pub(crate) fn read_for(command: &str) -> Option<Self> {
+        Self::read().inspect_err(|error| eprintln!("{command}: {error}")).ok()
+    }
+
     /// Makes every path relative to the root.
     fn make_relative(&mut self) {
         let root = self.root.clone();
@@ -119,26 +126,43 @@ pub(crate) fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Returns whether a command held. If it could not be carried out, says why.
+pub(crate) fn holds(command: &str, outcome: Result<bool, impl Display>) -> bool {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{command}: {error}");
+        false
+    })
+}
+
+/// Returns the files below `root` that git tracks or would track, relative to it.
+///
+/// # Errors
+/// Git can't be started or fails, with what it said.
+pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
+    let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(listing).current_dir(root).output()?;
+    if !listed.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim()));
+    }
+    let names = String::from_utf8_lossy(&listed.stdout);
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// Runs cargo. Returns whether it succeeded; what it says of itself is shown.
+pub(crate) fn succeeds(command: &str, cargo: &mut Command) -> bool {
+    let status =
+        cargo.status().inspect_err(|error| eprintln!("{command}: cargo could not be started: {error}"));
+    status.is_ok_and(|status| status.success())
+}
+
 /// Packages the crates below `crates/`, and builds each from its package. Returns whether that succeeded.
 pub(crate) fn package() -> bool {
-    let workspace = match Workspace::read() {
-        Ok(workspace) => workspace,
-        Err(error) => {
-            eprintln!("package: {error}");
-            return false;
-        }
-    };
+    let Some(workspace) = Workspace::read_for("package") else { return false };
     let published = workspace.packages.iter().filter(|package| package.folder().starts_with("crates"));
     let mut package = cargo();
     package.args(["package", "--locked"]).current_dir(&workspace.root);
     published.for_each(|one| {
         package.args(["--package", &one.name]);
     });
-    match package.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("package: cargo could not be started: {error}");
-            false
-        }
-    }
+    succeeds("package", &mut package)
 }

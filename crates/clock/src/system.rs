@@ -183,7 +183,10 @@ mod alarm {
             timerfd_create, timerfd_settime,
         },
     };
-    use std::{io, os::fd::OwnedFd};
+    use std::{
+        io,
+        os::fd::{AsFd, BorrowedFd, OwnedFd},
+    };
 
     const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -193,7 +196,7 @@ mod alarm {
     }
 
     /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
-    /// set. On Linux it is a timerfd, closed on exec.
+    /// set. On Linux it is a timerfd, closed on exec, and readable once it has gone off.
     #[derive(Debug)]
     pub struct Alarm(OwnedFd);
 
@@ -229,6 +232,12 @@ mod alarm {
         pub fn wait(&self) {
             let mut expirations = [0_u8; 8];
             while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
+        }
+    }
+
+    impl AsFd for Alarm {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
         }
     }
 }

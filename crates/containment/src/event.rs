@@ -37,8 +37,6 @@ pub enum Event {
         /// The reason.
         cause: io::Error,
     },
-    /// The guardian's timer could not be set, so the guardian confirmed nothing.
-    TimerRefused(io::Error),
     /// The supervisor has finished, was killed, and does not end: a thread of it hangs in the kernel. The
     /// guardian ends without it.
     LeftBehind(Pid),
@@ -68,7 +66,6 @@ impl fmt::Display for Event {
             Self::NotPassedOn { signal, cause } => {
                 write!(out, "{} can't be passed on to the command: {cause}", signals::signal_name(*signal))
             }
-            Self::TimerRefused(cause) => write!(out, "the guardian's timer can't be set: {cause}"),
             Self::LeftBehind(process) => write!(
                 out,
                 "process {process} has finished and can't be killed: a thread of it hangs in the kernel, \

@@ -22,20 +22,19 @@ use crate::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, set_child_subreaper},
-    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 use std::{
     ffi::OsString,
     io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd as _, OwnedFd},
         unix::process::CommandExt as _,
     },
     path::Path,
     sync::Arc,
     time::Duration,
 };
-use vvm_clock::{Instant, SystemClock};
+use vvm_clock::{Alarm, Instant, SystemClock};
 
 /// What a guardian reports while it watches.
 #[derive(Debug)]
@@ -75,7 +74,7 @@ fn start_supervisor(
     let terminal = Terminal::of_this_process();
     // Signals that arrive before the supervisor can handle them wait in the link.
     let signals = Signals::catch_also(terminal.also_caught())?;
-    let countdown = Countdown::new()?;
+    let countdown = Alarm::new()?;
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
 
     let (link, far) = link::pair()?;
@@ -125,7 +124,7 @@ struct Guarding {
     containment: Containment,
     signals: Signals,
     terminal: Terminal,
-    countdown: Countdown,
+    countdown: Alarm,
     rules: GuardianRules,
 }
 
@@ -246,11 +245,9 @@ impl Guarding {
         match message {
             ToGuardian::Note(note) => on_report(Report::Note(note)),
             ToGuardian::Deadline(deadline) => {
-                match self.countdown.set(self.rules.moves(deadline)) {
-                    // A supervisor that does not receive this starts no work.
-                    Ok(()) => drop(self.link.send(&ToSupervisor::InForce(deadline))),
-                    Err(refusal) => on_report(Report::Event(Event::TimerRefused(refusal))),
-                }
+                self.countdown.set(self.rules.moves(deadline).unwrap_or(Instant::NEVER));
+                // A supervisor that does not receive this starts no work.
+                let _ = self.link.send(&ToSupervisor::InForce(deadline));
             }
             ToGuardian::Finished => self.rules.finished(SystemClock::read()),
         }
@@ -274,44 +271,6 @@ impl Guarding {
 
 fn has_passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|at| SystemClock::read() >= at)
-}
-
-/// A timer whose descriptor is readable once it has expired. Its clock counts suspend.
-#[derive(Debug)]
-pub struct Countdown(OwnedFd);
-
-impl Countdown {
-    /// Creates a timer that is not armed.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
-    pub fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
-    }
-
-    /// Replaces the moment at which it expires.
-    ///
-    /// # Errors
-    /// If the kernel refuses; the earlier moment is then still in force.
-    pub fn set(&self, at: Option<Instant>) -> io::Result<()> {
-        let wake_at = at.map_or(Duration::ZERO, |at| {
-            // Zero would disarm. The first nanosecond after boot is in the past, too.
-            Duration::from_nanos(at.as_nanos().clamp(1, i64::MAX as u64))
-        });
-        let once = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec { tv_sec: wake_at.as_secs() as i64, tv_nsec: wake_at.subsec_nanos().into() },
-        };
-        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
-        Ok(())
-    }
-}
-
-impl AsFd for Countdown {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
 /// Why the requested level is not available.
@@ -379,24 +338,22 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
     use vvm_clock::SystemClock;
 
-    fn has_expired(countdown: &Countdown) -> bool {
+    fn has_expired(countdown: &Alarm) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(countdown, PollFlags::IN)], Some(&at_once)).unwrap() > 0
     }
 
     #[test]
     fn timer_expires_after_the_deadline_unless_it_moved() {
-        let countdown = Countdown::new().unwrap();
+        let countdown = Alarm::new().unwrap();
         let deadline = SystemClock::read().after(Duration::from_millis(20));
-        countdown.set(GuardianRules::default().moves(Some(deadline))).unwrap();
+        countdown.set(GuardianRules::default().moves(Some(deadline)).unwrap());
         assert!(!has_expired(&countdown));
         poll(&mut [PollFd::new(&countdown, PollFlags::IN)], None).unwrap();
         assert!(SystemClock::read() >= deadline.after(BEHIND_THE_SUPERVISOR));
-        countdown.set(Some(Instant::NEVER)).unwrap();
+        countdown.set(Instant::NEVER);
         assert!(!has_expired(&countdown));
-        countdown.set(Some(Instant::ORIGIN)).unwrap();
+        countdown.set(Instant::ORIGIN);
         assert!(has_expired(&countdown));
-        countdown.set(None).unwrap();
-        assert!(!has_expired(&countdown));
     }
 }

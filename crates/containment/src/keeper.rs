@@ -43,7 +43,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     let Accepted { link, first, descriptors } = launch::accept()?;
     let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline, before_the_deadline } = first {
-        let (lines, group) = (&HelperLines::of_environment(), group.map(Some));
+        let lines = &HelperLines::of_environment();
+        let group = group.map_or(Group::Own, |number| Group::Terminal(Some(number)));
         let task = KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors };
         keep(&link, task, signals, Scope::Descendants);
     }
@@ -54,8 +55,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
 pub(crate) struct KeeperTask<'k> {
     pub(crate) lines: &'k HelperLines,
     pub(crate) command: &'k [OsString],
-    /// The process group to stay in, which has no number in a namespace; `None` for a new one.
-    pub(crate) group: Option<Option<Pid>>,
+    pub(crate) group: Group,
     pub(crate) deadline: Option<Instant>,
     /// How long before the kill deadline it kills without an order.
     pub(crate) before_the_deadline: Duration,
@@ -153,20 +153,20 @@ struct Keeper<'k> {
 }
 
 impl Keeper<'_> {
-    fn start(&mut self, command: &[OsString], group: Option<Option<Pid>>, input: OwnedFd) -> io::Result<()> {
+    fn start(&mut self, command: &[OsString], group: Group, input: OwnedFd) -> io::Result<()> {
         let (near, far) = link::pair()?;
         let shim = launch::command(SHIM_STAGE, launch::behind_dashes(command), far);
         let mut process = without_lines(shim);
         let group = match group {
             // Process 1 was started in the terminal's group, and so is its child.
-            Some(None) => Group::Terminal(own_group()),
-            Some(Some(number)) => {
+            Group::Terminal(None) => Group::Terminal(own_group()),
+            Group::Terminal(Some(number)) => {
                 process.process_group(number.as_raw_pid());
-                Group::Terminal(Some(number))
+                group
             }
-            None => {
+            Group::Own => {
                 process.process_group(0);
-                Group::Own
+                group
             }
         };
         let pid = launch::start(process)?;
@@ -378,9 +378,9 @@ struct ChildHandle {
     group: Group,
 }
 
-/// The process group that the command was started in.
+/// The process group of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Group {
+pub(crate) enum Group {
     /// A group of its own, which gets all signals.
     Own,
     /// The terminal's group. `None` if it belongs to a PID namespace above.
@@ -435,4 +435,49 @@ fn name_of(member: &Member) -> Option<[u8; NAME]> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::processes::{Ended, Family};
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    /// A shim sends its refusal and ends at any moment, also between two looks of the keeper.
+    #[test]
+    fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
+        let ((link, supervisor), (to_shim, shim)) = (link::pair().unwrap(), link::pair().unwrap());
+        let (supervisor, shim) = (Link::<ToKeeper, FromKeeper>::over(supervisor), Link::over(shim));
+        // Stands for the process of the command.
+        let command = Pid::INIT;
+        let mut keeper = Keeper {
+            link: &link,
+            rules: KeeperRules::new(Duration::ZERO),
+            guardian: open("/dev/null", OFlags::RDONLY, Mode::empty()).unwrap(),
+            lines: &HelperLines::default(),
+            containment: Containment::by_family(Family::of_this_process().unwrap()),
+            timer: None,
+            command: Some(ChildHandle { pid: command, group: Group::Own }),
+            shim: Some(to_shim),
+            helpers: Vec::new(),
+            out_of_reach_report: OutOfReachReport::default(),
+        };
+        Link::<FromShim, ToShim>::send(&shim, &FromShim { errno: Errno::NOENT.raw_os_error() }).unwrap();
+        keeper.note(Reaped { pid: command, ended: Ended::Exited(126) });
+        let Some(Received::Message(first, _)) = supervisor.receive() else { panic!("no message") };
+        assert_eq!(first, FromKeeper::NotExecuted(Errno::NOENT));
+        let Some(Received::Message(second, _)) = supervisor.receive() else { panic!("one message") };
+        assert_eq!(second, FromKeeper::Ended(Ended::Exited(126)));
+    }
+
+    #[test]
+    fn process_that_has_ended_has_no_name() {
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        let family = Family::of_this_process().unwrap();
+        let member =
+            family.descendants().into_iter().find(|member| member.pid == Pid::from_child(&process)).unwrap();
+        assert!(name_of(&member).is_some_and(|name| name.starts_with(b"sleep\0")));
+        process.kill().unwrap();
+        // It stays a zombie, because it is not reaped.
+        waitid(WaitId::Pid(member.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        assert_eq!(name_of(&member), None);
+        process.wait().unwrap();
+    }
+}

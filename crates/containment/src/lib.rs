@@ -40,7 +40,7 @@ mod sweep;
 pub use containment::{Containment, Level, Wanted};
 pub use control_group::ControlGroupRefusal;
 pub use event::{Event, OnEvent};
-pub use guard::{Countdown, Ended as GuardEnded, Refusal, Report as GuardReport, guard};
+pub use guard::{Ended as GuardEnded, Refusal, Report as GuardReport, guard};
 pub use launch::{HelperError, HelperLines, NoteLink, OWN_BINARY, StageError};
 pub use link::{Readable, Received};
 #[cfg(feature = "simulation")]

@@ -410,10 +410,19 @@ impl Message for FromShim {
 mod tests {
     use super::*;
 
+    /// Checks that each message survives its frame, and is none of the other direction.
+    fn survive<M: Message + PartialEq + std::fmt::Debug, Other: Message>(messages: &[M]) {
+        for message in messages {
+            let frame = message.to_frame();
+            assert_eq!(M::from_frame(&frame).as_ref(), Some(message));
+            assert!(Other::from_frame(&frame).is_none(), "{message:?}");
+        }
+    }
+
     #[test]
     fn every_message_survives_its_frame() {
         let pid = rustix::process::getpid();
-        let to_supervisor = [
+        survive::<_, ToGuardian>(&[
             ToSupervisor::Begin { terminal_group: None, level: Level::Guardian },
             ToSupervisor::Begin { terminal_group: Some(pid), level: Level::PidNamespace },
             ToSupervisor::Signalled { signal: Signal::TERM, source: SignalSource::Process },
@@ -421,23 +430,15 @@ mod tests {
             ToSupervisor::Signalled { signal: Signal::HUP, source: SignalSource::Shell },
             ToSupervisor::InForce(None),
             ToSupervisor::InForce(Some(Instant::ORIGIN)),
-        ];
-        for message in to_supervisor {
-            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), Some(message));
-            assert_eq!(ToGuardian::from_frame(&message.to_frame()), None);
-        }
-        let to_guardian = [
+        ]);
+        survive::<_, ToSupervisor>(&[
             ToGuardian::Deadline(Some(Instant::NEVER)),
             ToGuardian::Deadline(None),
             ToGuardian::Finished,
             ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
             ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),
-        ];
-        for message in to_guardian {
-            assert_eq!(ToGuardian::from_frame(&message.to_frame()), Some(message));
-            assert_eq!(ToSupervisor::from_frame(&message.to_frame()), None);
-        }
-        let to_keeper = [
+        ]);
+        survive::<_, FromKeeper>(&[
             ToKeeper::Begin {
                 group: Some(pid),
                 deadline: None,
@@ -457,13 +458,10 @@ mod tests {
             ToKeeper::Deadline(None),
             ToKeeper::TellRest,
             ToKeeper::Kill,
-        ];
-        for message in to_keeper {
-            assert_eq!(ToKeeper::from_frame(&message.to_frame()), Some(message));
-            assert_eq!(FromKeeper::from_frame(&message.to_frame()), None);
-        }
+        ]);
         let refused = STEPS.map(|step| FromKeeper::Refused(NamespaceRefusal { step, errno: Errno::PERM }));
-        let others = [
+        survive::<_, ToKeeper>(&refused);
+        survive::<_, ToKeeper>(&[
             FromKeeper::Ready,
             FromKeeper::NotStarted(Errno::AGAIN),
             FromKeeper::NotExecuted(Errno::NOENT),
@@ -480,14 +478,8 @@ mod tests {
             FromKeeper::InForce(None),
             FromKeeper::Kills,
             FromKeeper::Gone,
-        ];
-        for message in others.into_iter().chain(refused) {
-            assert_eq!(FromKeeper::from_frame(&message.to_frame()), Some(message));
-            assert_eq!(ToKeeper::from_frame(&message.to_frame()), None);
-        }
-        let to_shim = ToShim { parent: rustix::process::getpid() };
-        assert_eq!(ToShim::from_frame(&to_shim.to_frame()), Some(to_shim));
-        assert_eq!(FromShim::from_frame(&FromShim { errno: 2 }.to_frame()), Some(FromShim { errno: 2 }));
-        assert_eq!(FromShim::from_frame(&to_shim.to_frame()), None);
+        ]);
+        survive::<_, FromShim>(&[ToShim { parent: pid }]);
+        survive::<_, ToShim>(&[FromShim { errno: 2 }]);
     }
 }

@@ -5,7 +5,7 @@
 //! keeper of everything in it, and ends with the supervisor.
 
 use crate::{
-    keeper::{self, KeeperTask, Scope},
+    keeper::{self, Group, KeeperTask, Scope},
     launch::{self, Accepted, HelperLines, StageError},
     link::{self, Link, Received},
     messages::{FromKeeper, ToKeeper},
@@ -182,7 +182,7 @@ fn serve(
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
     let signals = Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
     // The group has no number in here, and this process was started in it.
-    let group = group.map(|_| None);
+    let group = group.map_or(Group::Own, |_| Group::Terminal(None));
     keeper::keep(
         link,
         KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors },

@@ -23,7 +23,7 @@
 //!   process.
 //! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
-//! - `KernelTimer`, `WallClockState` (Linux): the timer without a thread, and the state of the wall clock.
+//! - `KernelTimer` (Linux): the timer without a thread.
 //!
 //! The caller chooses the deadlines: `ielections` derives them from the TTL. All `unsafe` code of the
 //! workspace is in this crate's module `system`.
@@ -32,14 +32,14 @@
 mod armed;
 #[cfg(any(test, feature = "testing"))]
 pub mod recording;
-#[allow(unsafe_code, reason = "POSIX timers, the signal mask, adjtimex and `_exit` have no safe interface")]
+#[allow(unsafe_code, reason = "POSIX timers, the signal mask and `_exit` have no safe interface")]
 mod system;
 mod trigger;
 
 pub use armed::{Armed, Deadman};
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 #[cfg(target_os = "linux")]
-pub use system::{KernelTimer, WallClockState};
+pub use system::KernelTimer;
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
 pub use trigger::{ArmError, Subject, Trigger};
 
 /// The README's example is a doc test.

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::Deadman;
     use std::time::Duration;
-    use testing_time::{IsolatedClock, MockClock};
+    use testing_time::MockClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -139,17 +139,5 @@ mod tests {
         clock.advance(SECOND);
         assert!(trigger.check());
         assert_eq!(trigger.fired().len(), 2);
-    }
-
-    #[test]
-    fn test_clock_fires_no_deadline_of_an_isolated_clock() {
-        let (test, killer) = (MockClock::new(), IsolatedClock::new());
-        let trigger = RecordingTrigger::on(Arc::new(killer.view()));
-        let deadman = Deadman::with_trigger(trigger.clone());
-        let _armed = deadman.arm(subject(1), test.now().after(SECOND)).unwrap();
-        test.advance(SECOND * 3600);
-        assert!(!trigger.check());
-        killer.advance(SECOND);
-        assert!(trigger.check());
     }
 }

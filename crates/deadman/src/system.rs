@@ -5,7 +5,7 @@ mod deadline_thread;
 mod kernel_timer;
 
 #[cfg(target_os = "linux")]
-pub use kernel_timer::{KernelTimer, WallClockState};
+pub use kernel_timer::KernelTimer;
 
 use crate::{ArmError, Deadman, Subject, Trigger};
 use deadline_thread::DeadlineThread;

@@ -1,5 +1,4 @@
-//! The documents of one service: their ids ([`Collection`]) and bodies, and [`DocumentedInstance`], an instance as
-//! its document in the storage shows it.
+//! The documents of one service: their ids ([`Collection`]) and bodies.
 //!
 //! A document's id is `primary-only/`, the collection's name, a zero byte, and the instance's id as text. No
 //! name contains a zero byte, so collections never overlap. Other writers choose another beginning.
@@ -9,9 +8,8 @@
 
 use crate::BoxError;
 use bytes::{BufMut, Bytes, BytesMut};
-use ielections::{Document, DocumentId};
+use ielections::DocumentId;
 use serde::Serialize;
-use serde_json::Value;
 use std::{
     fmt::{self, Debug, Display},
     str::FromStr,
@@ -65,14 +63,6 @@ impl Collection {
         let bytes = [&self.prefix[..], id.to_string().as_bytes()].concat();
         let Ok(document) = DocumentId::new(bytes) else { unreachable!("the prefix is not empty") };
         document
-    }
-
-    /// Returns the names of a document's collection and instance; `None` if it belongs to no collection.
-    pub(crate) fn split(document: &DocumentId) -> Option<(String, String)> {
-        let rest = document.as_bytes().strip_prefix(PREFIX.as_bytes())?;
-        let end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > 0)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some((text(&rest[..end]), text(&rest[end + 1..])))
     }
 
     /// Returns the name of a document's instance, for messages.
@@ -162,66 +152,9 @@ pub(crate) fn parts(body: &[u8]) -> Result<(SchemaVersion, &[u8]), NoEnvelope> {
     Ok((SchemaVersion(u32::from_be_bytes(*schema)), json))
 }
 
-/// An instance as its document shows it.
-///
-/// Reading it takes neither the service's code nor a leadership. It does not say whether the instance runs.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[non_exhaustive]
-pub struct DocumentedInstance {
-    /// The service's [`COLLECTION`](crate::Service::COLLECTION): by default its name.
-    pub collection: String,
-    /// The instance's id.
-    pub instance: String,
-    /// The number of the batch that wrote the document last. It grows with every write in the slot.
-    pub version: u64,
-    /// The state itself.
-    #[serde(flatten)]
-    pub state: DocumentedState,
-}
-
-/// The state in a document.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(untagged)]
-pub enum DocumentedState {
-    /// The document is in an envelope of this crate.
-    Readable {
-        /// The schema version of the program that wrote it.
-        schema: u32,
-        /// The state.
-        state: Value,
-    },
-    /// The document is in no envelope of this crate, or is not JSON.
-    Unreadable {
-        /// Why it can't be read.
-        problem: String,
-    },
-}
-
-impl DocumentedInstance {
-    /// Returns the instance of a document; `None` if the document belongs to no instance.
-    pub fn of(document: &Document) -> Option<Self> {
-        let (collection, instance) = Collection::split(&document.id)?;
-        let state = match parts(&document.body) {
-            Ok((schema, json)) => serde_json::from_slice(json)
-                .map(|state| DocumentedState::Readable { schema: schema.get(), state })
-                .map_err(|cause| cause.to_string()),
-            Err(cause) => Err(cause.to_string()),
-        };
-        Some(Self {
-            collection,
-            instance,
-            version: document.version.get(),
-            state: state.unwrap_or_else(|problem| DocumentedState::Unreadable { problem }),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SchemaVersion;
-    use bytes::Bytes;
-    use ielections::{DocumentId, DocumentVersion};
 
     #[test]
     fn collections_do_not_overlap() {
@@ -256,32 +189,5 @@ mod tests {
         assert_eq!(parts(b""), Err(NoEnvelope::Short(0)));
         assert_eq!(parts(b"\x01\x00\x00\x00"), Err(NoEnvelope::Short(4)));
         assert_eq!(parts(b"{}"), Err(NoEnvelope::Format(b'{')));
-    }
-
-    fn documented(id: DocumentId, body: Bytes) -> Option<Value> {
-        let document = Document { id, version: DocumentVersion::from_stored(9), body };
-        Some(serde_json::to_value(DocumentedInstance::of(&document)?).unwrap())
-    }
-
-    #[test]
-    fn document_shows_its_instance() {
-        let id = Collection::new("jobs").unwrap().document(&7_u64);
-        let body = seal(SchemaVersion::new(2), &["listing"]).unwrap();
-        let expected = serde_json::json!({
-            "collection": "jobs", "instance": "7", "version": 9, "schema": 2, "state": ["listing"],
-        });
-        assert_eq!(documented(id.clone(), body), Some(expected));
-
-        for (body, problem) in [(&b"{}"[..], "format 123"), (b"\x01\0\0\0\x01nonsense", "expected ident")] {
-            let shown = documented(id.clone(), Bytes::from_static(body)).unwrap();
-            assert!(shown["problem"].as_str().unwrap().contains(problem), "{shown}");
-        }
-    }
-
-    #[test]
-    fn document_of_another_writer_is_no_instance() {
-        for id in ["cursor", "primary-only/jobs", "primary-only/\0seven"] {
-            assert_eq!(documented(DocumentId::new(id).unwrap(), Bytes::new()), None, "{id:?}");
-        }
     }
 }

@@ -80,7 +80,6 @@
 //! - [`StateCell`]: the only writer of an instance's document.
 //! - [`RegistryBuilder`], [`Registry`]: the services of a process. [`Registry::lead`] runs them.
 //! - [`ServiceHandle`], [`Handle`]: a program's access to services and instances.
-//! - [`DocumentedInstance`]: an instance as its document shows it, for `vvm status --instances`.
 #![forbid(unsafe_code)]
 
 mod document;
@@ -94,7 +93,7 @@ mod state_cell;
 mod status;
 mod term;
 
-pub use document::{DocumentedInstance, DocumentedState, InstanceId, NotACollection, SchemaVersion};
+pub use document::{InstanceId, NotACollection, SchemaVersion};
 pub use failure::{BoxError, Failure};
 pub use registry::{RegisterError, Registry, RegistryBuilder};
 pub use roster::RegistryConfig;

@@ -1,15 +1,14 @@
 //! [`Roster`]: the instances of one service, and its state in the term, behind one lock.
 
 use crate::{
-    Failure, InstanceStatus, Outcome, Quarantined, Service, ServiceState, ServiceStatus,
+    Failure, InstanceState, InstanceStatus, Outcome, Quarantined, Service, ServiceState, ServiceStatus,
     document::Collection, state_cell::Stored, status::Instance, term::Term,
 };
 use async_trait::async_trait;
 use ielections::{Env, Spawn};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
-    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -49,11 +48,10 @@ pub(crate) struct Roster<S: Service> {
     pub(crate) service: S,
     pub(crate) collection: Collection,
     pub(crate) config: Arc<RegistryConfig>,
-    concurrency: Option<NonZeroUsize>,
     list: Mutex<List<S>>,
     /// Notified when the state changes.
     pub(crate) state_changed: Notify,
-    /// Every runner has a receiver, so that this is closed when no runner is left.
+    /// Every task of an instance has a receiver, so that this is closed when none is left.
     pub(crate) runners: watch::Sender<()>,
 }
 
@@ -80,14 +78,12 @@ pub(crate) struct List<S: Service> {
     /// Instances whose documents were deleted and that still run.
     departing: BTreeMap<S::Id, Arc<Instance<S>>>,
     pub(crate) quarantined: BTreeMap<String, String>,
-    queue: VecDeque<Queued<S>>,
-    runners: usize,
     rebuilt_in: Option<Duration>,
     pub(crate) current: Option<ServiceTerm>,
 }
 
-/// An instance that was not run yet. A runner consumes it, so each is run at most once.
-pub(crate) struct Queued<S: Service> {
+/// An instance that was not run yet. Its task consumes it, so each is run at most once.
+pub(crate) struct Planned<S: Service> {
     pub(crate) term: ServiceTerm,
     pub(crate) instance: Arc<Instance<S>>,
     pub(crate) doc: S::Doc,
@@ -112,20 +108,17 @@ impl ServiceTerm {
 
 impl<S: Service> Roster<S> {
     pub(crate) fn new(service: S, collection: Collection, config: Arc<RegistryConfig>) -> Self {
-        let concurrency = service.concurrency();
         let list = Mutex::new(List {
             state: ServiceState::NotLeading,
             term: 0,
             instances: BTreeMap::new(),
             departing: BTreeMap::new(),
             quarantined: BTreeMap::new(),
-            queue: VecDeque::new(),
-            runners: 0,
             rebuilt_in: None,
             current: None,
         });
         let (state_changed, runners) = (Notify::new(), watch::Sender::new(()));
-        Self { service, collection, config, concurrency, list, state_changed, runners }
+        Self { service, collection, config, list, state_changed, runners }
     }
 
     pub(crate) fn list(&self) -> MutexGuard<'_, List<S>> {
@@ -161,19 +154,10 @@ impl<S: Service> Roster<S> {
                 list.state = ServiceState::RebuildFailed(failure);
                 // No caller could reach the instances that run already.
                 current.stop.cancel();
-                self.interrupt_queued(list);
             }
         }
-        self.state_changed.notify_waiters();
-    }
-
-    fn interrupt_queued(&self, mut list: MutexGuard<'_, List<S>>) {
-        let queue = std::mem::take(&mut list.queue);
-        // Dropping an instance runs the service's code, which may call the service.
         drop(list);
-        for queued in queue {
-            self.end(&queued.instance, Outcome::Interrupted);
-        }
+        self.state_changed.notify_waiters();
     }
 
     /// Takes an instance whose document was deleted out of the list. Its run continues.
@@ -203,31 +187,6 @@ impl<S: Service> Roster<S> {
     pub(crate) fn predecessor(&self, id: &S::Id) -> Option<Arc<Instance<S>>> {
         self.list().departing.get(id).cloned()
     }
-
-    /// Returns the next instance of the queue. If there is none, the calling runner ends.
-    pub(crate) fn next_queued(&self) -> Option<Queued<S>> {
-        let mut list = self.list();
-        let next = list.queue.pop_front();
-        if next.is_none() {
-            list.runners -= 1;
-        }
-        next
-    }
-
-    /// Counts a runner that was dropped before its end.
-    pub(crate) fn lost_a_runner(&self) {
-        self.list().runners -= 1;
-    }
-
-    /// Adds an instance to the list and the queue. Returns how many runners to start for it.
-    pub(crate) fn admit(&self, list: &mut List<S>, queued: Queued<S>) -> usize {
-        list.instances.insert(queued.instance.id.clone(), Arc::clone(&queued.instance));
-        list.queue.push_back(queued);
-        let most = self.concurrency.map_or(usize::MAX, NonZeroUsize::get);
-        let wanted = usize::from(list.runners < most);
-        list.runners += wanted;
-        wanted
-    }
 }
 
 #[async_trait]
@@ -247,7 +206,7 @@ impl<S: Service> AnyService for Roster<S> {
             current.stop.cancel();
         }
         list.state = ServiceState::NotLeading;
-        self.interrupt_queued(list);
+        drop(list);
         self.state_changed.notify_waiters();
     }
 
@@ -269,7 +228,8 @@ impl<S: Service> AnyService for Roster<S> {
     /// Returns the names of the instances whose runs have not ended.
     fn running(&self) -> Vec<String> {
         let list = self.list();
-        list.running().map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
+        let running = list.in_state(InstanceState::Running);
+        running.map(|instance| format!("{} of {}", instance.id, S::NAME)).collect()
     }
 
     fn status(&self) -> ServiceStatus {
@@ -283,8 +243,8 @@ impl<S: Service> AnyService for Roster<S> {
             },
             state: list.state.clone(),
             instances: list.instances.len(),
-            running: list.running().count(),
-            waiting: list.queue.len(),
+            running: list.in_state(InstanceState::Running).count(),
+            waiting: list.in_state(InstanceState::Waiting).count(),
             rebuilt_in: list.rebuilt_in,
             quarantined: quarantined
                 .map(|(id, reason)| Quarantined { id: id.clone(), reason: reason.clone() })
@@ -309,8 +269,9 @@ impl<S: Service> List<S> {
         self.instances.get(&instance.id).is_some_and(|listed| Arc::ptr_eq(listed, instance))
     }
 
-    fn running(&self) -> impl Iterator<Item = &Arc<Instance<S>>> {
-        self.instances.values().chain(self.departing.values()).filter(|instance| instance.is_running())
+    fn in_state(&self, state: InstanceState) -> impl Iterator<Item = &Arc<Instance<S>>> {
+        let all = self.instances.values().chain(self.departing.values());
+        all.filter(move |instance| instance.state() == state)
     }
 }
 

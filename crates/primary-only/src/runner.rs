@@ -1,9 +1,9 @@
-//! [`Runner`]: a task that runs queued instances, one after the other.
+//! [`start`]: runs an instance in a task of its own. And the rebuild, which makes the instances of a term.
 
 use crate::{
     BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
     failure::{caught, caught_call},
-    roster::{AnyService as _, Queued, Roster, ServiceTerm},
+    roster::{AnyService as _, Planned, Roster, ServiceTerm},
     state_cell::{CellOwner, Place, Stored},
     status::Instance,
     term::Term,
@@ -11,17 +11,15 @@ use crate::{
 use futures_util::future::BoxFuture;
 use ielections::{Document, DocumentId, DocumentReadError, Page, ReadError, Scan};
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use tokio::sync::watch;
 
-pub(crate) struct Runner<S: Service> {
+/// An instance in its task. It ends when this is dropped: as interrupted, unless the outcome was set.
+struct Ending<S: Service> {
     roster: Arc<Roster<S>>,
-    queue_empty: bool,
-}
-
-/// An instance that ends when this is dropped: as interrupted, unless the outcome was set.
-struct Ending<'run, S: Service> {
-    roster: &'run Roster<S>,
-    instance: &'run Arc<Instance<S>>,
+    instance: Arc<Instance<S>>,
     outcome: Outcome,
+    /// Dropped last: `Roster::joined` waits until every receiver is dropped.
+    _alive: watch::Receiver<()>,
 }
 
 /// The owner of an instance's cell.
@@ -30,42 +28,16 @@ struct InstanceCell<S: Service> {
     instance: Arc<Instance<S>>,
 }
 
-impl<S: Service> Runner<S> {
-    pub(crate) const NAME: &'static str = "primary-only runner";
-
-    /// Starts runners that [`Roster::admit`] has counted.
-    pub(crate) fn start(roster: &Arc<Roster<S>>, number: usize) {
-        for _ in 0..number {
-            // `Roster::joined` waits until every receiver is dropped.
-            let alive = roster.runners.subscribe();
-            let runner = Self { roster: Arc::clone(roster), queue_empty: false };
-            let work = async move {
-                runner.work().await;
-                drop(alive);
-            };
-            roster.config.spawn.spawn(Self::NAME, Box::pin(work));
-        }
-    }
-
-    async fn work(mut self) {
-        while let Some(queued) = self.roster.next_queued() {
-            run(&self.roster, queued).await;
-        }
-        self.queue_empty = true;
-    }
+/// Runs an instance in a task of its own.
+pub(crate) fn start<S: Service>(roster: &Arc<Roster<S>>, planned: Planned<S>) {
+    let Planned { term, instance, doc, stored } = planned;
+    let (outcome, alive) = (Outcome::Interrupted, roster.runners.subscribe());
+    let ending = Ending { roster: Arc::clone(roster), instance, outcome, _alive: alive };
+    roster.config.spawn.spawn("primary-only runner", Box::pin(run(ending, term, doc, stored)));
 }
 
-impl<S: Service> Drop for Runner<S> {
-    fn drop(&mut self) {
-        if !self.queue_empty {
-            self.roster.lost_a_runner();
-        }
-    }
-}
-
-async fn run<S: Service>(roster: &Arc<Roster<S>>, queued: Queued<S>) {
-    let Queued { term, instance, doc, stored } = queued;
-    let mut ending = Ending { roster, instance: &instance, outcome: Outcome::Interrupted };
+async fn run<S: Service>(mut ending: Ending<S>, term: ServiceTerm, doc: S::Doc, stored: Stored) {
+    let Ending { roster, instance, .. } = &ending;
     // An id never runs twice at once, even if the first run has deleted its document already.
     if let Some(predecessor) = roster.predecessor(&instance.id) {
         predecessor.ended().await;
@@ -79,7 +51,7 @@ async fn run<S: Service>(roster: &Arc<Roster<S>>, queued: Queued<S>) {
         clock: Arc::clone(&roster.config.clock),
         document: roster.collection.document(&instance.id),
         schema: S::SCHEMA,
-        owner: Arc::new(InstanceCell { roster: Arc::clone(roster), instance: Arc::clone(&instance) }),
+        owner: Arc::new(InstanceCell { roster: Arc::clone(roster), instance: Arc::clone(instance) }),
     };
     let cell = StateCell::new(doc, stored, place);
     let cx = RunContext::new(cell, term.stop.clone(), term.term.standing.clone());
@@ -87,7 +59,7 @@ async fn run<S: Service>(roster: &Arc<Roster<S>>, queued: Queued<S>) {
     if let Some(write) = instance.take_unfinished() {
         write.await;
     }
-    ending.outcome = match ran {
+    let outcome = match ran {
         Ok(Ok(())) => Outcome::Completed,
         Ok(Err(failure)) if term.is_over() || failure.is::<Interrupted>() => {
             tracing::debug!(service = S::NAME, id = %instance.id, %failure, "interrupted");
@@ -102,11 +74,12 @@ async fn run<S: Service>(roster: &Arc<Roster<S>>, queued: Queued<S>) {
             Outcome::Panicked(panic.0)
         }
     };
+    ending.outcome = outcome;
 }
 
-impl<S: Service> Drop for Ending<'_, S> {
+impl<S: Service> Drop for Ending<S> {
     fn drop(&mut self) {
-        self.roster.end(self.instance, self.outcome.clone());
+        self.roster.end(&self.instance, self.outcome.clone());
     }
 }
 
@@ -228,7 +201,7 @@ impl<S: Service> Roster<S> {
     /// Makes an instance of each document and starts it, or quarantines the document.
     fn start_instances(self: &Arc<Self>, term: &ServiceTerm, documents: Vec<Document>) -> Result<(), Early> {
         let made: Vec<_> = documents.into_iter().map(|document| self.make(term, document)).collect();
-        let mut runners = 0;
+        let mut planned = Vec::with_capacity(made.len());
         let mut list = self.list();
         if !list.is_current(term) {
             drop(list);
@@ -236,7 +209,10 @@ impl<S: Service> Roster<S> {
         }
         for made in made {
             match made {
-                Ok(queued) => runners += self.admit(&mut list, queued),
+                Ok(one) => {
+                    list.instances.insert(one.instance.id.clone(), Arc::clone(&one.instance));
+                    planned.push(one);
+                }
                 Err((id, reason)) => {
                     tracing::error!(
                         service = S::NAME, id, %reason,
@@ -247,12 +223,12 @@ impl<S: Service> Roster<S> {
             }
         }
         drop(list);
-        Runner::start(self, runners);
+        planned.into_iter().for_each(|planned| start(self, planned));
         Ok(())
     }
 
     /// Makes an instance from a stored document. Fails with the document's name and the reason.
-    fn make(&self, term: &ServiceTerm, document: Document) -> Result<Queued<S>, (String, BoxError)> {
+    fn make(&self, term: &ServiceTerm, document: Document) -> Result<Planned<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
             let (schema, json) = document::parts(&document.body)?;
@@ -266,7 +242,7 @@ impl<S: Service> Roster<S> {
         let made = caught_call(make).unwrap_or_else(|panic| Err(Box::new(panic)));
         let (instance, doc) = made.map_err(|reason| (self.collection.name_of(&document.id), reason))?;
         let stored = Stored::At(document.version);
-        Ok(Queued { term: term.clone(), instance: Arc::new(instance), doc, stored })
+        Ok(Planned { term: term.clone(), instance: Arc::new(instance), doc, stored })
     }
 }
 

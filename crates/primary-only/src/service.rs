@@ -4,7 +4,7 @@ use crate::{BoxError, Failure, InstanceId, RunContext, SchemaVersion, document::
 use async_trait::async_trait;
 use ielections::Standing;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// The existing instances, in the order of their ids.
@@ -27,12 +27,6 @@ pub trait Service: Send + Sync + Sized + 'static {
     const COLLECTION: &'static str = Self::NAME;
     /// The version of the documents that it writes. Raise it when older programs could not read them.
     const SCHEMA: SchemaVersion = SchemaVersion::FIRST;
-
-    /// Returns how many instances may run at once in this process. The others wait in order of creation.
-    /// `None` means no limit.
-    fn concurrency(&self) -> Option<NonZeroUsize> {
-        None
-    }
 
     /// Prepares a term, before the documents are read: for shared resources, and to repair documents.
     ///

@@ -2,8 +2,8 @@
 
 use crate::{
     BoxError, Failure, InstanceStatus, Others, Outcome, Service, ServiceState, ServiceStatus, Task,
-    roster::{AnyService as _, List, Queued, Roster},
-    runner::Runner,
+    roster::{AnyService as _, List, Planned, Roster},
+    runner::start,
     state_cell::Stored,
     status::Instance,
 };
@@ -119,11 +119,11 @@ impl<S: Service> ServiceHandle<S> {
         let others: Others<'_, S> = Box::new(list.instances.iter().map(|(id, other)| (id, &other.task)));
         self.0.service.conflicts(&id, &doc, others).map_err(GetOrCreateError::Conflict)?;
         let task = self.0.service.build(&id, &doc).map_err(GetOrCreateError::Build)?;
-        let instance = Arc::new(Instance::new(id, task, false));
+        let instance = Arc::new(Instance::<S>::new(id, task, false));
         let handle = Handle::new(Arc::clone(&instance));
-        let runners = self.0.admit(&mut list, Queued { term, instance, doc, stored: Stored::Absent });
+        list.instances.insert(instance.id.clone(), Arc::clone(&instance));
         drop(list);
-        Runner::start(&self.0, runners);
+        start(&self.0, Planned { term, instance, doc, stored: Stored::Absent });
         Ok(GotOrCreated { handle, created: true })
     }
 

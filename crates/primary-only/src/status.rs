@@ -8,12 +8,12 @@ use serde_json::Value;
 use std::{
     fmt::{self, Display},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 /// The state of a service in its term.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct ServiceStatus {
     pub instances: usize,
     /// The number of instances that run.
     pub running: usize,
-    /// The number of instances that wait to run.
+    /// The number of instances that wait to run, as for the end of a run of the same id.
     pub waiting: usize,
     /// How long the last rebuild took, in this term or an earlier one. `None` before the first.
     #[serde(rename = "rebuilt_in_seconds", serialize_with = "in_seconds")]
@@ -132,11 +132,7 @@ impl InstanceStatus {
         Self {
             service: S::NAME,
             id: instance.id.to_string(),
-            state: match outcome {
-                Some(_) => InstanceState::Ended,
-                None if instance.is_running() => InstanceState::Running,
-                None => InstanceState::Waiting,
-            },
+            state: instance.state(),
             outcome: outcome.map(ToString::to_string),
             persisted: instance.has_document(),
             report: report.unwrap_or_else(|panic| Value::String(panic.to_string())),
@@ -153,12 +149,10 @@ pub(crate) struct Instance<S: Service> {
     pub(crate) task: S::Task,
     began: AtomicBool,
     /// The document was written at least once.
-    persisted: AtomicBool,
+    persisted: SetOnce<()>,
     /// The document was deleted after it was written.
     deleted: AtomicBool,
-    outcome: OnceLock<Outcome>,
-    /// Notified when `persisted` or `outcome` changes.
-    changed: Notify,
+    outcome: SetOnce<Outcome>,
     /// Finishes the write whose cell was dropped.
     unfinished: Mutex<Option<BoxFuture<'static, ()>>>,
 }
@@ -169,10 +163,9 @@ impl<S: Service> Instance<S> {
             id,
             task,
             began: AtomicBool::new(false),
-            persisted: AtomicBool::new(persisted),
+            persisted: SetOnce::new_with(persisted.then_some(())),
             deleted: AtomicBool::new(false),
-            outcome: OnceLock::new(),
-            changed: Notify::new(),
+            outcome: SetOnce::new(),
             unfinished: Mutex::new(None),
         }
     }
@@ -181,18 +174,17 @@ impl<S: Service> Instance<S> {
         self.began.store(true, Ordering::Release);
     }
 
-    /// Returns whether its run has begun and not ended.
-    pub(crate) fn is_running(&self) -> bool {
-        self.outcome().is_none() && self.began.load(Ordering::Acquire)
+    pub(crate) fn state(&self) -> InstanceState {
+        match self.outcome() {
+            Some(_) => InstanceState::Ended,
+            None if self.began.load(Ordering::Acquire) => InstanceState::Running,
+            None => InstanceState::Waiting,
+        }
     }
 
     pub(crate) fn persist(&self) {
-        self.persisted.store(true, Ordering::Release);
-        self.changed.notify_waiters();
-    }
-
-    pub(crate) fn was_persisted(&self) -> bool {
-        self.persisted.load(Ordering::Acquire)
+        // It is set already after the first write.
+        let _ = self.persisted.set(());
     }
 
     pub(crate) fn delete(&self) {
@@ -201,14 +193,12 @@ impl<S: Service> Instance<S> {
 
     /// Returns whether its document exists.
     pub(crate) fn has_document(&self) -> bool {
-        self.was_persisted() && !self.deleted.load(Ordering::Acquire)
+        self.persisted.initialized() && !self.deleted.load(Ordering::Acquire)
     }
 
     /// Sets the outcome, unless it is set already.
     pub(crate) fn end(&self, outcome: Outcome) {
-        if self.outcome.set(outcome).is_ok() {
-            self.changed.notify_waiters();
-        }
+        let _ = self.outcome.set(outcome);
     }
 
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
@@ -217,28 +207,15 @@ impl<S: Service> Instance<S> {
 
     /// Waits until the instance has ended. Every path sets an outcome.
     pub(crate) async fn ended(&self) -> Outcome {
-        self.until(|| self.outcome().cloned()).await
+        self.outcome.wait().await.clone()
     }
 
     /// Waits until the document exists, or the instance has ended without one.
     pub(crate) async fn persisted(&self) -> Result<(), Outcome> {
-        self.until(|| match self.was_persisted() {
-            true => Some(Ok(())),
-            false => self.outcome().cloned().map(Err),
-        })
-        .await
-    }
-
-    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the look, so that no change in between is missed.
-            changed.as_mut().enable();
-            if let Some(seen) = look() {
-                return seen;
-            }
-            changed.await;
+        tokio::select! {
+            biased;
+            _ = self.persisted.wait() => Ok(()),
+            outcome = self.outcome.wait() => Err(outcome.clone()),
         }
     }
 

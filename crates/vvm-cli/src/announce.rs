@@ -167,22 +167,12 @@ pub(crate) use say;
 /// change of state, which `--quiet` leaves out.
 macro_rules! say_text {
     ($($line:tt)*) => {
-        if !$crate::announce::is_quiet() {
-            $crate::announce::say_end!($($line)*);
-        }
-    };
-}
-pub(crate) use say_text;
-
-/// As [`say_text`], about an end, which `--quiet` does not leave out.
-macro_rules! say_end {
-    ($($line:tt)*) => {
-        if !$crate::announce::is_json() {
+        if !$crate::announce::is_quiet() && !$crate::announce::is_json() {
             $crate::announce::announce(format_args!($($line)*));
         }
     };
 }
-pub(crate) use say_end;
+pub(crate) use say_text;
 
 /// Levels and TARGET=LEVEL pairs, separated by commas, such as `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";

@@ -220,6 +220,14 @@ pub(crate) fn parse_line(text: &str) -> Result<String, InvalidValue> {
     if is_empty { Err(InvalidValue("write a line for sh -c, like './drain --now'")) } else { Ok(text.into()) }
 }
 
+/// Parses the line of `--check`.
+pub(crate) fn parse_check(text: &str) -> Result<String, AnyError> {
+    if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
+        return Err(format!("sh -c runs this: write \"curl -fsSo /dev/null {text}\"").into());
+    }
+    Ok(parse_line(text)?)
+}
+
 /// Parses the folder of local wake-ups, and fails if it is unfit.
 pub(crate) fn parse_local_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
     let dir = text.parse::<LocalDir>()?;
@@ -296,6 +304,16 @@ mod tests {
         let long = ["99999999999999999999s", "18446744073709551615d", "36501d", "876000h1ms"];
         for text in malformed.into_iter().chain(long) {
             assert_eq!(parse_duration(text), Err(NotADuration::Malformed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn url_alone_is_no_check_and_the_refusal_says_what_to_write() {
+        for url in ["http://localhost:8080/", "https://example.org/?x"] {
+            let refusal = parse_check(url).unwrap_err().to_string();
+            let line = format!("curl -fsSo /dev/null {url}");
+            assert!(refusal.contains(&line), "{refusal}");
+            assert_eq!(parse_check(&line).unwrap(), line);
         }
     }
 }

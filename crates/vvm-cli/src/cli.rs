@@ -16,7 +16,6 @@ use crate::{
     exit, guardian,
     history::{self, HistoryArgs},
     init_storage::{self, InitStorageArgs},
-    list::{self, ListArgs},
     pause::{self, PauseArgs, ResumeArgs},
     release,
     run::{self, OnExit, OnceCommand, REFUSED, RunArgs, StageArgs},
@@ -74,7 +73,6 @@ pub(crate) enum Command {
     Once(OnceCommand),
     Elect(ElectArgs),
     Status(StatusArgs),
-    List(ListArgs),
     Watch(WatchArgs),
     Doctor(DoctorArgs),
     History(HistoryArgs),
@@ -163,7 +161,6 @@ pub(crate) fn main() -> ExitCode {
         Command::Once(OnceCommand { run, once }) => guardian::main(&run, Some(&once), &settled),
         Command::Elect(elect) => elect::main(&elect, &settled),
         Command::Status(status) => status::main(&status),
-        Command::List(list) => list::main(&list),
         Command::Watch(watch) => watch::main(&watch),
         Command::Doctor(doctor) => doctor::main(&doctor),
         Command::History(history) => history::main(&history),
@@ -209,9 +206,8 @@ fn read_as(
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
         check_modifiers(&matches, |option| !settled.origins.has(option))?;
-        check_warm(&matches)?;
+        check_excluded(&matches)?;
         check_password(&matches, |option| !settled.origins.has(option))?;
-        check_once(&matches)?;
         Cli::from_arg_matches(&matches)
     });
     match cli.map_err(|refusal| refusal.format(&mut described)) {
@@ -339,30 +335,34 @@ const RESTART: &str = "on_exit";
 /// The switch that must be on.
 const WARM: &str = "warm";
 
-/// Options that `--warm` excludes, and why.
+/// Options that `--warm` excludes, each with the value that has no effect, and why.
 const NOT_WARM: [(&str, &str, &str); 4] = [
-    ("try_once", "try", "an app that waits for its turn does not end because another leader lives"),
-    ("on_exit", "on-exit", "the app is always started again, and never under the same leadership"),
-    ("pre_stop", "pre-stop", "the app gets \"stop\" over its socket instead"),
-    ("check", "check", "the app says whether it is ready over its socket instead"),
+    ("try_once", "false", "an app that waits for its turn does not end because another leader lives"),
+    ("on_exit", "release", "the app is always started again, and never under the same leadership"),
+    ("pre_stop", "", "the app gets \"stop\" over its socket instead"),
+    ("check", "", "the app says whether it is ready over its socket instead"),
 ];
 
-/// Refuses options that have no meaning for a warm app.
-///
-/// # Errors
-/// If `--warm` stands beside one of them.
-fn check_warm(matches: &ArgMatches) -> Result<(), Error> {
-    let run = matches.subcommand().filter(|(name, run)| *name == "run" && run.get_flag(WARM));
-    let Some((_, run)) = run else { return Ok(()) };
-    let is_given = |id: &str| match id {
-        "try_once" => run.get_flag(id),
-        _ => run.value_source(id).is_some_and(|source| source != ValueSource::DefaultValue),
+/// Refuses what has no meaning for a warm app or for `vvm once`, wherever it was set.
+fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
+    let (is_once, excluded, command) = match matches.subcommand() {
+        Some(("run", run)) if run.get_flag(WARM) => (false, &NOT_WARM[..], run),
+        Some(("once", once)) => (true, &REFUSED[..], once),
+        _ => return Ok(()),
     };
-    let found = NOT_WARM.iter().find(|(id, ..)| is_given(id));
-    found.map_or(Ok(()), |(_, option, why)| {
-        let what = format!("--{option} has no meaning with --warm: {why}\n");
-        Err(refusal_of(option, ErrorKind::ArgumentConflict, what))
-    })
+    for (option, harmless, why) in excluded {
+        let is_set = command.value_source(option) == Some(ValueSource::CommandLine);
+        let mut values = command.get_raw(option).into_iter().flatten();
+        if is_set && values.any(|value| value != *harmless) {
+            let shown = if *option == "try_once" { "try".into() } else { option.replace('_', "-") };
+            let what = match is_once {
+                true => format!("vvm once takes no --{shown}: {why}\n"),
+                false => format!("--{shown} has no meaning with --warm: {why}\n"),
+            };
+            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
+        }
+    }
+    Ok(())
 }
 
 /// Returns a refusal of the option `option`, so that its origin is named, too.
@@ -400,21 +400,6 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
             };
             let what = format!("--{modifier} has no effect {way_out}\n");
             return Err(refusal_of(modified, ErrorKind::MissingRequiredArgument, what));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses what would have no sense for `vvm once`, wherever it was set.
-fn check_once(matches: &ArgMatches) -> Result<(), Error> {
-    let Some((_, once)) = matches.subcommand().filter(|(name, _)| *name == "once") else { return Ok(()) };
-    for (option, harmless, why) in REFUSED {
-        let is_set = once.value_source(option) == Some(ValueSource::CommandLine);
-        let mut values = once.get_raw(option).into_iter().flatten();
-        if is_set && values.any(|value| value != harmless) {
-            let shown = if option == "try_once" { "try".into() } else { option.replace('_', "-") };
-            let what = format!("vvm once takes no --{shown}: {why}\n");
-            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
         }
     }
     Ok(())

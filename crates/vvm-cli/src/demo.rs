@@ -21,9 +21,9 @@ use crate::{
 use candidate::{Candidate, NAME, vvm};
 use checks::{Moments, Results};
 use clap::Args;
-use ielections::{Ttl, TtlStorage as _};
-use rustix::process::{getpid, set_child_subreaper};
-use script::{Record, Run, RunError};
+use ielections::{ReadError, Ttl, TtlStorage as _};
+use rustix::process::{Signal, getpid, set_child_subreaper};
+use script::{Record, Run};
 use std::{
     env,
     ffi::OsString,
@@ -33,7 +33,7 @@ use std::{
 };
 use tempfile::Builder;
 use vvm_clock::SystemClock;
-use vvm_containment::{Containment, Family, ForeignProcFs, end_all};
+use vvm_containment::{Containment, Ended, Family, ForeignProcFs, end_all};
 use vvm_storage::{BeyondLimits, OpenError};
 use worker::WorkPeriod;
 
@@ -49,8 +49,14 @@ enum DemoError {
     Folder(#[source] io::Error),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
-    #[error(transparent)]
-    Run(#[from] RunError),
+    #[error("interrupted")]
+    Interrupted(Signal),
+    #[error("timed out: did not see {0}")]
+    TimedOut(&'static str),
+    #[error("{0} {1}, and should not have")]
+    WrongEnd(&'static str, Ended),
+    #[error("the record can't be read: {0}")]
+    Record(#[from] ReadError),
 }
 
 /// Runs the demo, and returns status 0 if every check holds.
@@ -64,7 +70,7 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
             say!("demo: {refusal}");
             match refusal {
                 DemoError::Ttl(_) => exit::MISUSE.into(),
-                DemoError::Run(RunError::Interrupted(signal)) => exit::die_of(signal),
+                DemoError::Interrupted(signal) => exit::die_of(signal),
                 _ => ExitCode::FAILURE,
             }
         }
@@ -100,7 +106,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let Run { storage, mut candidates, record, moments, .. } = run;
     record.close();
     let early = match played {
-        Err(error @ RunError::Interrupted(_)) => return Err(error.into()),
+        Err(error @ DemoError::Interrupted(_)) => return Err(error),
         played => played.err().map(|error| error.to_string()),
     };
 

@@ -1,6 +1,6 @@
 //! `vvm elect`: runs hooks when a leadership begins and ends. The leader is a process that vvm did not start.
 //!
-//! A thread of its own runs the hooks ([`hooks`]), and is the deadman's trigger, too ([`trigger`]). Nothing
+//! A thread of its own runs the hooks ([`hooks`]), and heeds the kill deadline, too ([`Hooks`]). Nothing
 //! here proves that the last leader is dead (I1): receivers of writes must check the fencing token.
 
 mod demoter;
@@ -14,11 +14,11 @@ use crate::{
     exit,
     leadership::Leading,
     runtime,
-    settings::{HANDED_ON, Settled},
+    settings::Settled,
 };
 use clap::Args;
 use demoter::Demoter;
-use hooks::{HookLines, HookService, Hooks};
+use hooks::{HookService, Hooks};
 use ielections::{AcquireError, Env, Holder};
 use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::runtime::Handle;
@@ -39,15 +39,14 @@ pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
 }
 
 fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, HostError> {
-    let name = args.candidate.name.clone();
-    let lines = HookLines { on_lead: args.on_lead.clone(), on_loss: args.on_loss.clone() };
     announce::start_events();
     let runtime = runtime::start()?;
     let arguments = settled.stage_arguments(&args.candidate, &holder);
-    let demoter = Arc::new(Demoter::start(name.clone(), arguments, (HANDED_ON, settled.handed_on()))?);
-    let (hooks, thread) = Hooks::start(name.clone(), lines, args.hook_timeout, &demoter)?;
+    let name = args.candidate.name.clone();
+    let demoter = Arc::new(Demoter::start(name, arguments, settled.handed_on())?);
+    let (hooks, thread) = Hooks::start(args, &demoter)?;
     let hooks = Arc::new(hooks);
-    let outcome = runtime.block_on(campaign(args, name, holder, &hooks, &demoter));
+    let outcome = runtime.block_on(campaign(args, holder, &hooks, &demoter));
     demoter.dismiss();
     // Before the thread, because tasks may wait for it.
     drop(runtime);
@@ -59,15 +58,15 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, Host
 
 async fn campaign(
     args: &ElectArgs,
-    name: String,
     holder: Holder,
     hooks: &Arc<Hooks>,
     demoter: &Arc<Demoter>,
 ) -> Result<u8, HostError> {
+    let name = args.candidate.name.clone();
     let mut settings = args.candidate.host_settings(holder.clone());
     // The leader is another process, so the on-loss hook has to run before this one ends.
     settings.stop_on_quit = true;
-    let deadman = Deadman::with_trigger(hooks.trigger());
+    let deadman = Deadman::with_trigger(hooks.clone());
     let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let informed = Arc::clone(demoter);
     host.report_claims(move |claim| informed.tell_claim(claim.map(Leading::from)));
@@ -127,9 +126,8 @@ async fn campaign(
         exit_status = if exit_status == 0 { 1 } else { exit_status };
         reason = format!("{reason}; the on-loss hook {failure}: demote this machine by hand");
     }
-    say_text!("{name}: ended: {reason}");
-    let (event, holder) = ("concluded", holder.as_str());
-    tracing::info!(target: "vvm", event, name = name.as_str(), holder, exit_status, reason);
+    let (event, name, holder) = ("concluded", name.as_str(), holder.as_str());
+    tracing::info!(target: "vvm", event, name, holder, exit_status, reason, "{name}: ended: {reason}");
     Ok(exit_status)
 }
 

@@ -2,7 +2,7 @@
 //! (`vvm_containment::guard`), reports what a dead host can't, and ends as the host asks.
 
 use crate::{
-    announce::{self, is_json, say, say_end, write_event},
+    announce::{self, is_json, say, write_event},
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     exit,
@@ -17,7 +17,6 @@ use crate::{
 };
 use ielections::{Holder, record::HolderTooLong};
 use rustix::process::Signal;
-use serde_json::{Map, Value};
 use std::{io, iter, process::ExitCode};
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard};
 use vvm_host::operate::ResourceLimit;
@@ -131,46 +130,25 @@ impl Ending {
         let name = &args.candidate.name;
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
+        let mut report = Report::new(self.outcome, self.farewell, end.level, (name, holder));
+        report.reason = Some(reason.clone());
+        if let Some(leading) = self.leading {
+            report.leading(leading);
+        }
+        if let Some(deadline) = end.deadline {
+            report.with_deadline(deadline, end.reaped_at);
+        }
         match self.outcome {
+            _ if is_json() => write_event("error", "concluded", report.members("guardian")),
             // The host has printed the cause.
             Outcome::SystemRefused => {}
-            Outcome::HostDied => say_end!("{name}: {}: it {ended}", self.outcome),
-            outcome => say_end!("{name}: {outcome}: {reason}"),
-        }
-        if is_json() {
-            write_event("error", "concluded", self.members(name, holder, &reason));
+            Outcome::HostDied => say!("{name}: {}: it {ended}", self.outcome),
+            outcome => say!("{name}: {outcome}: {reason}"),
         }
         if let Some(path) = &args.result_file {
-            let mut report = Report::new(self.outcome, name, holder);
-            report.contained(end.level);
-            report.reason = Some(reason);
-            report.ending(self.farewell);
-            if let Some(leading) = self.leading {
-                report.leading(leading.slot, leading.epoch, leading.incarnation);
-            }
-            if let Some(deadline) = end.deadline {
-                report.with_deadline(deadline, end.reaped_at);
-            }
             report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
         }
         self.farewell
-    }
-
-    /// Returns the fields of the event, as the host would have sent it.
-    fn members(self, name: &str, holder: &Holder, reason: &str) -> Map<String, Value> {
-        let mut members = Map::from_iter([
-            ("name".into(), name.into()),
-            ("holder".into(), holder.as_str().into()),
-            ("outcome".into(), self.outcome.word().into()),
-            ("reason".into(), reason.into()),
-            ("by".into(), "guardian".into()),
-        ]);
-        if let Some(leading) = self.leading {
-            members.insert("slot".into(), leading.slot.into());
-            members.insert("epoch".into(), leading.epoch.get().into());
-            members.insert("incarnation".into(), leading.incarnation.to_string().into());
-        }
-        members
     }
 }
 

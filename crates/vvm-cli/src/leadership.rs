@@ -2,6 +2,7 @@
 
 use ielections::{Epoch, Holder, Incarnation, Standing};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -84,7 +85,8 @@ pub(crate) enum ToGuardian {
 }
 
 /// A leadership, or one that is claimed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "[u64; 4]", try_from = "[u64; 4]")]
 pub(crate) struct Leading {
     pub(crate) slot: u32,
     pub(crate) epoch: Epoch,
@@ -177,8 +179,8 @@ impl fmt::Display for HostState {
 impl From<ToGuardian> for Note {
     fn from(message: ToGuardian) -> Self {
         let (kind, words) = match message {
-            ToGuardian::Leading(leading) => (0, leading.words()),
-            ToGuardian::Claim(claim) => (4, claim.map_or([0; 4], Leading::words)),
+            ToGuardian::Leading(leading) => (0, leading.into()),
+            ToGuardian::Claim(claim) => (4, claim.map_or([0; 4], Into::into)),
             ToGuardian::Farewell(Farewell::Exit(status)) => (1, [u64::from(status), 0, 0, 0]),
             ToGuardian::Farewell(Farewell::DieOf(signal)) => {
                 (2, [u64::from(signal.as_raw().unsigned_abs()), 0, 0, 0])
@@ -208,20 +210,21 @@ impl From<&Leadership> for Leading {
     }
 }
 
-impl Leading {
-    pub(crate) fn words(self) -> [u64; 4] {
-        let number = u128::from_le_bytes(*self.incarnation.as_bytes());
-        [u64::from(self.slot), self.epoch.get(), number as u64, (number >> 64) as u64]
+impl From<Leading> for [u64; 4] {
+    fn from(Leading { slot, epoch, incarnation }: Leading) -> Self {
+        let number = u128::from_le_bytes(*incarnation.as_bytes());
+        [u64::from(slot), epoch.get(), number as u64, (number >> 64) as u64]
     }
+}
 
-    /// Returns `None` if the epoch is 0.
-    pub(crate) fn of_words([slot, epoch, low, high]: [u64; 4]) -> Option<Self> {
+impl TryFrom<[u64; 4]> for Leading {
+    type Error = &'static str;
+
+    fn try_from([slot, epoch, low, high]: [u64; 4]) -> Result<Self, Self::Error> {
         let number = u128::from(low) | u128::from(high) << 64;
-        Some(Self {
-            slot: u32::try_from(slot).ok()?,
-            epoch: Epoch::new(epoch).ok()?,
-            incarnation: Incarnation::from_bytes(number.to_le_bytes()),
-        })
+        let slot = u32::try_from(slot).map_err(|_| "no slot")?;
+        let epoch = Epoch::new(epoch).map_err(|_| "no epoch")?;
+        Ok(Self { slot, epoch, incarnation: Incarnation::from_bytes(number.to_le_bytes()) })
     }
 }
 
@@ -231,14 +234,14 @@ impl ToGuardian {
         let [first, second, third, _] = note.words;
         let leading = || Some((u32::try_from(first).ok()?, Epoch::new(second).ok()?));
         Some(match note.kind {
-            0 => Self::Leading(Leading::of_words(note.words)?),
+            0 => Self::Leading(note.words.try_into().ok()?),
             1 => Self::Farewell(Farewell::Exit(u8::try_from(first).ok()?)),
             2 => Self::Farewell(Farewell::DieOf(Signal::from_named_raw(i32::try_from(first).ok()?)?)),
             3 => {
                 let (activity, ..) = *ACTIVITIES.get(usize::try_from(third).ok()?)?;
                 Self::State(HostState { activity, leading: leading() })
             }
-            4 => Self::Claim(Leading::of_words(note.words)),
+            4 => Self::Claim(note.words.try_into().ok()),
             5 => Self::Unproven,
             _ => return None,
         })

@@ -14,7 +14,6 @@ mod history;
 mod init_storage;
 mod inspection;
 mod leadership;
-mod list;
 mod liveness;
 mod once;
 mod pause;

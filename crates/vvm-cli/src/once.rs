@@ -8,10 +8,10 @@ use crate::{
     shown::Moment,
 };
 use clap::Args;
-use ielections::{Epoch, TtlStorage as _};
+use ielections::TtlStorage as _;
 use serde::Serialize;
 use std::{
-    io::{self, Write},
+    io::{self, Write as _},
     num::NonZeroU32,
     process::ExitCode,
     time::Duration,
@@ -154,31 +154,34 @@ async fn periods(inspector: &StorageInspector) -> Result<Periods, PeriodError> {
 
 /// A period, as shown.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown {
+struct Shown {
     state: &'static str,
     #[serde(flatten)]
     past: PastPeriod,
 }
 
-/// Returns the periods of the name, oldest first; none if its storage keeps no documents. `leading` is the epoch
-/// of the present record of slot 1, read before, if there is one.
-///
-/// # Errors
-/// If the storage fails, or the document can't be decoded.
-pub(crate) async fn shown(
-    inspector: &StorageInspector,
-    leading: Option<Epoch>,
-) -> Result<Vec<Shown>, PeriodError> {
-    let periods = match periods(inspector).await {
-        Err(PeriodError::NoDocuments) => Periods::default(),
-        periods => periods?,
-    };
-    let shown = |past: &PastPeriod| Shown { state: past.state(leading), past: past.clone() };
-    Ok(periods.list().iter().map(shown).collect())
+/// `vvm history --periods`: those of the name, oldest first; none if its storage keeps no documents.
+pub(crate) fn history(target: &TargetArgs, json: bool) -> ExitCode {
+    operate(target.pair(), Purpose::Look, async |inspector| {
+        inspector.slots().await?;
+        let Some(key) = inspector.keys_of(None).pop() else { return Ok(()) };
+        let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
+        let periods = match periods(inspector).await {
+            Err(PeriodError::NoDocuments) => Periods::default(),
+            periods => periods.map_err(|error| Refusal::Refused(error.to_string()))?,
+        };
+        let shown = |past: &PastPeriod| Shown { state: past.state(leading), past: past.clone() };
+        let shown = periods.list().iter().map(shown).collect::<Vec<_>>();
+        Ok(show(json, &shown).map_err(InspectError::Output)?)
+    })
 }
 
-/// Prints a table of periods.
-pub(crate) fn write_table(out: &mut impl Write, periods: &[Shown]) -> io::Result<()> {
+fn show(json: bool, periods: &[Shown]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, periods)?;
+        return writeln!(out);
+    }
     let mut row = |[period, state, attempts, start, end, epoch, holder, how]: [&str; 8]| {
         writeln!(
             out,
@@ -201,30 +204,6 @@ pub(crate) fn write_table(out: &mut impl Write, periods: &[Shown]) -> io::Result
         ])?;
     }
     Ok(())
-}
-
-/// `vvm history --periods`.
-pub(crate) fn history(target: &TargetArgs, json: bool) -> ExitCode {
-    operate(target.pair(), Purpose::Look, async |inspector| {
-        inspector.slots().await?;
-        let Some(key) = inspector.keys_of(None).pop() else { return Ok(()) };
-        let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
-        let periods = shown(inspector, leading).await.map_err(refused)?;
-        let mut out = io::stdout().lock();
-        let written = if json {
-            serde_json::to_writer_pretty(&mut out, &periods)
-                .map_err(io::Error::from)
-                .and_then(|()| writeln!(out))
-        } else {
-            write_table(&mut out, &periods)
-        };
-        Ok(written.map_err(InspectError::Output)?)
-    })
-}
-
-/// Returns the refusal of an operator command.
-pub(crate) fn refused(error: PeriodError) -> Refusal {
-    Refusal::Refused(error.to_string())
 }
 
 impl OnceEnd {

@@ -18,11 +18,12 @@ use ielections::WriteError;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use std::{
     env,
     ffi::OsString,
-    fmt, io,
+    io,
     num::NonZeroU32,
     process::{Child, Command, ExitCode, Stdio},
 };
@@ -56,14 +57,17 @@ impl Release {
             of_host.release_window(SystemClock::read(), args.candidate.ttl, args.quiet_time)?;
         let ended = if told.unproven { "keeper of the command died".into() } else { ended_host(end) };
         let how = format!("released by the guardian after the {ended}");
-        Some(Self { order: Order { from: getpid(), leading, since: told.since, how }, from, until })
+        let order = Order { from: getpid().as_raw_pid(), leading, since_ns: told.since.as_nanos(), how };
+        Some(Self { order, from, until })
     }
 
     /// Runs it, for as long as it may take. Reports what keeps it from being run.
     pub(crate) fn run(&self, arguments: Vec<OsString>, settings: OsString) {
         SystemClock::block_for(SystemClock::read().until(self.from));
         let mut command = Command::new(OWN_BINARY);
-        command.args(arguments).env(HANDED_ON, settings).env(VARIABLE, self.order.to_string());
+        // Numbers and a text: it can be written as JSON.
+        let order = serde_json::to_string(&self.order).unwrap_or_default();
+        command.args(arguments).env(HANDED_ON, settings).env(VARIABLE, order);
         // Standard output is the command's.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let ran = command.spawn().and_then(|child| self.wait_for(child));
@@ -98,38 +102,15 @@ fn ended_host(end: &GuardEnded) -> String {
 pub(crate) const VARIABLE: &str = "VVM_STAGE_RELEASE";
 
 /// What a guardian orders.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Order {
-    /// The guardian.
-    pub(crate) from: Pid,
-    /// The leadership.
-    pub(crate) leading: Leading,
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Order {
+    /// The process of the guardian.
+    from: i32,
+    leading: Leading,
     /// When it was claimed.
-    pub(crate) since: Instant,
+    since_ns: u64,
     /// How it ended, for the history.
-    pub(crate) how: String,
-}
-
-/// As the variable has it: numbers, then words.
-impl fmt::Display for Order {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [slot, epoch, low, high] = self.leading.words();
-        let (from, since) = (self.from.as_raw_nonzero(), self.since.as_nanos());
-        write!(out, "{from} {since} {slot} {epoch} {low} {high} {}", self.how)
-    }
-}
-
-impl Order {
-    fn read(text: &str) -> Option<Self> {
-        let mut words = text.splitn(7, ' ');
-        let from = Pid::from_raw(words.next()?.parse().ok()?)?;
-        let since = Instant::from_nanos(words.next()?.parse().ok()?);
-        let mut numbers = [0; 4];
-        for number in &mut numbers {
-            *number = words.next()?.parse().ok()?;
-        }
-        Some(Self { from, leading: Leading::of_words(numbers)?, since, how: words.next()?.to_owned() })
-    }
+    how: String,
 }
 
 /// Why nothing was released.
@@ -143,16 +124,17 @@ enum ReleaseError {
 
 /// Releases the record that [`VARIABLE`] names.
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
-    let Some(order) = env::var(VARIABLE).ok().as_deref().and_then(Order::read) else {
+    let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<Order>(&order).ok());
+    let Some(Order { from, leading, since_ns, how }) = order else {
         return conclude(&StageError::NotAStage);
     };
     announce::start_log(args.candidate.log_format);
     let dies_with_guardian = set_parent_process_death_signal(Some(Signal::KILL));
     // The kernel does not report a guardian that died before the line above.
-    if dies_with_guardian.is_err() || getppid() != Some(order.from) {
+    if dies_with_guardian.is_err() || getppid().map(Pid::as_raw_pid) != Some(from) {
         return conclude(&StageError::Abandoned);
     }
-    match release(&args.candidate, (order.leading, order.since), ("guardian", &order.how)) {
+    match release(&args.candidate, (leading, Instant::from_nanos(since_ns)), ("guardian", &how)) {
         true => ExitCode::SUCCESS,
         false => exit::STORAGE.into(),
     }
@@ -214,7 +196,6 @@ mod tests {
     use crate::leadership::{Farewell, Leading};
     use clap::{Args as _, FromArgMatches as _};
     use ielections::{Epoch, Incarnation};
-    use rustix::process::getpid;
     use std::time::Duration;
     use vvm_containment::Level;
 
@@ -263,24 +244,20 @@ mod tests {
         let release = Release::of(&without_keeper, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");
         assert_eq!(Release::of(&without_keeper, &end(false, soon), &args), None, "no proof");
-        let expired = Some(SystemClock::read().before(Duration::from_secs(4)));
-        assert_eq!(Release::of(&leader, &end(true, expired), &args), None, "after the lease");
         args.quiet_time = Duration::from_secs(12);
         let release = Release::of(&leader, &end(true, soon), &args).unwrap();
         assert!(
             release.from > SystemClock::read().after(Duration::from_secs(11)) && release.until > release.from
         );
-        args.quiet_time = Duration::from_secs(14);
-        assert_eq!(Release::of(&leader, &end(true, soon), &args), None, "the lease ends in the quiet time");
     }
 
     #[test]
     fn order_is_read_as_it_was_written() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| 0xf0 | place as u8));
         let leading = Leading { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
-        let since = SystemClock::read();
-        let order = Order { from: getpid(), leading, since, how: "released by the guardian".into() };
-        assert_eq!(Order::read(&order.to_string()), Some(order));
-        assert_eq!(Order::read("1 2 3"), None);
+        let order = Order { from: 7, leading, since_ns: u64::MAX, how: "released by the guardian".into() };
+        let text = serde_json::to_string(&order).unwrap();
+        assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
+        serde_json::from_str::<Order>(&text.replace(&format!("{}", 1_u64 << 60), "0")).unwrap_err();
     }
 }

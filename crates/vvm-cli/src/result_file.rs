@@ -1,21 +1,18 @@
 //! The result file: the outcome of a `vvm run`, apart from the status of its command.
 //!
-//! A regular file is replaced as a whole; anything else is opened and written to. A rename would turn a FIFO
-//! or a device into a regular file, and a symlink into a copy. So the rename is beside the target of a
-//! symlink, and only if that is a regular file.
+//! A regular file is replaced as a whole, and anything else is refused: a rename would turn a FIFO or a device into
+//! a regular file, and a symlink into a copy. So the rename is beside the target of a symlink.
 
-use crate::leadership::Farewell;
-use ielections::{Epoch, Holder, Incarnation};
-use rustix::{
-    fs::{Access, AtFlags, CWD, OFlags, accessat},
-    io::Errno,
-};
+use crate::leadership::{Farewell, Leading};
+use ielections::Holder;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::{
     fmt,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, OpenOptions, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
@@ -126,19 +123,20 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(outcome: Outcome, name: &str, holder: &Holder) -> Self {
-        Self { outcome: Some(outcome), name: name.into(), holder: holder.as_str().into(), ..Self::default() }
-    }
-
-    pub(crate) fn contained(&mut self, level: Level) {
-        self.containment = Some(level.to_string());
-    }
-
-    pub(crate) fn ending(&mut self, farewell: Farewell) {
-        match farewell {
-            Farewell::Exit(status) => self.exit_status = Some(status),
-            Farewell::DieOf(signal) => self.signal = Some(signal.as_raw()),
-        }
+    /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`.
+    pub(crate) fn new(
+        outcome: Outcome,
+        farewell: Farewell,
+        level: Level,
+        (name, holder): (&str, &Holder),
+    ) -> Self {
+        let (exit_status, signal) = match farewell {
+            Farewell::Exit(status) => (Some(status), None),
+            Farewell::DieOf(signal) => (None, Some(signal.as_raw())),
+        };
+        let (name, holder) = (name.into(), holder.as_str().into());
+        let (outcome, containment) = (Some(outcome), Some(level.to_string()));
+        Self { outcome, exit_status, signal, containment, name, holder, ..Self::default() }
     }
 
     pub(crate) fn of_worker(&mut self, ended: Ended) {
@@ -149,7 +147,7 @@ impl Report {
     }
 
     /// Adds the last leadership.
-    pub(crate) fn leading(&mut self, slot: u32, epoch: Epoch, incarnation: Incarnation) {
+    pub(crate) fn leading(&mut self, Leading { slot, epoch, incarnation }: Leading) {
         self.slot = Some(slot);
         self.epoch = Some(epoch.get());
         self.incarnation = Some(incarnation.to_string());
@@ -159,6 +157,13 @@ impl Report {
     pub(crate) fn with_deadline(&mut self, deadline: Instant, ended: Instant) {
         self.kill_deadline_ns = Some(deadline.as_nanos());
         self.host_ended_ns = Some(ended.as_nanos());
+    }
+
+    /// Returns the fields of an event about it by the process `by`.
+    pub(crate) fn members(&self, by: &str) -> Map<String, Value> {
+        let fields = serde_json::to_value(self).ok().and_then(|fields| fields.as_object().cloned());
+        let known = fields.into_iter().flatten().filter(|(_, value)| !value.is_null());
+        known.chain([("by".into(), by.into())]).collect()
     }
 
     /// Writes it to the result file.
@@ -173,7 +178,7 @@ impl Report {
     }
 }
 
-/// Descriptors of this process: what they are open on may have a reader, and no name.
+/// Descriptors of this process: who reads what they are open on would not see another file of the same name.
 const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
 
 /// Why the file can't be written.
@@ -189,10 +194,8 @@ enum Cause {
     /// The kind alone: the error itself names a temporary file.
     #[error("{}", in_words(*.0))]
     System(io::ErrorKind),
-    #[error("no process reads it")]
-    Unread,
-    #[error("it is a block device or a socket")]
-    NotForText,
+    #[error("it is no regular file")]
+    NotAFile,
     #[error("it belongs to the storage")]
     OfStorage,
 }
@@ -217,108 +220,76 @@ impl Cause {
                 "name a file on a disk that is mounted to be written"
             }
             Self::System(_) => "name a file, in a folder that exists and that this user may write to",
-            Self::Unread => "start its reader before vvm ends",
-            Self::NotForText => "name a file, a FIFO or a terminal",
-            Self::OfStorage => "name another file",
+            Self::NotAFile | Self::OfStorage => "name another file",
         }
     }
 }
 
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        // The FIFO has no reader (fifo(7)).
-        if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
-            return Self::Unread;
-        }
         Self::System(error.kind())
     }
 }
 
-/// How a place is written to.
-#[derive(PartialEq, Eq, Debug)]
-enum Place {
-    /// This regular file is created or replaced.
-    Replaced(PathBuf),
-    /// It is opened and written to.
-    Opened,
-}
-
-/// Checks that `path` can be written and is no file of the storage. Opens only regular files: the reader of a
-/// FIFO would see its end.
+/// Checks that `path` can be written and is no file of the storage.
 ///
 /// # Errors
 /// [`Unwritable`].
 pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritable> {
     let checked = || -> Result<(), Cause> {
-        match place(path)? {
-            Place::Opened => Ok(may_write(path)?),
-            Place::Replaced(target) => {
-                if of_storage.iter().any(|file| is_same(&target, file)) {
-                    return Err(Cause::OfStorage);
-                }
-                match beside(&target) {
-                    Err(refusal) if is_for_its_folder(&refusal) && target.exists() => Ok(may_write(&target)?),
-                    outcome => Ok(outcome.map(drop)?),
-                }
+        let target = target_of(path)?;
+        if of_storage.iter().any(|file| is_same(&target, file)) {
+            return Err(Cause::OfStorage);
+        }
+        match beside(&target) {
+            Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
+                Ok(accessat(CWD, &target, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from)?)
             }
+            outcome => Ok(outcome.map(drop)?),
         }
     };
     checked().map_err(|cause| Unwritable { path: path.into(), cause })
 }
 
-/// Writes `text`. A regular file is written as a whole or not at all, unless its folder is not writable.
+/// Writes `text`, as a whole or not at all, unless the folder of the file is not writable.
 ///
 /// # Errors
 /// [`Unwritable`].
 pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
     let written = || -> Result<(), Cause> {
-        match place(path)? {
-            Place::Opened => Ok(open(path)?.write_all(text)?),
-            Place::Replaced(target) => match replace(&target, text) {
-                Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
-                    let mut file = OpenOptions::new().write(true).truncate(true).open(&target)?;
-                    file.write_all(text)?;
-                    Ok(file.sync_all()?)
-                }
-                outcome => Ok(outcome?),
-            },
+        let target = target_of(path)?;
+        match replace(&target, text) {
+            Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
+                let mut file = OpenOptions::new().write(true).truncate(true).open(&target)?;
+                file.write_all(text)?;
+                Ok(file.sync_all()?)
+            }
+            outcome => Ok(outcome?),
         }
     };
     written().map_err(|cause| Unwritable { path: path.into(), cause })
 }
 
-/// A symlink without a target is refused: what is made there later may be a file of the storage.
-fn place(path: &Path) -> Result<Place, Cause> {
+/// Returns the regular file that is created or replaced. A symlink without a target is refused: what is made there
+/// later may be a file of the storage.
+fn target_of(path: &Path) -> Result<PathBuf, Cause> {
     let kind = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
-            return Ok(Place::Replaced(path.into()));
+            return Ok(path.into());
         }
         found => found?.file_type(),
     };
     if kind.is_dir() {
         return Err(Cause::System(io::ErrorKind::IsADirectory));
     }
-    if kind.is_block_device() || kind.is_socket() {
-        return Err(Cause::NotForText);
-    }
     if !kind.is_file() || DESCRIPTORS.iter().any(|descriptors| path.starts_with(descriptors)) {
-        return Ok(Place::Opened);
+        return Err(Cause::NotAFile);
     }
-    Ok(Place::Replaced(fs::canonicalize(path)?))
+    Ok(fs::canonicalize(path)?)
 }
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn may_write(path: &Path) -> io::Result<()> {
-    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
-}
-
-/// Opens without waiting for the reader of a FIFO or for a stopped terminal.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 fn replace(target: &Path, text: &[u8]) -> io::Result<()> {
@@ -358,10 +329,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        os::unix::{fs::symlink, net::UnixListener},
-        process::Command,
-    };
+    use std::{os::unix::fs::symlink, process::Command};
 
     const TEXT: &[u8] = b"{}\n";
 
@@ -411,37 +379,19 @@ mod tests {
     }
 
     #[test]
-    fn fifo_without_a_reader_is_not_waited_for() {
-        let folder = folder();
-        let path = folder.path().join("fifo");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        check(&path, &[]).unwrap();
-        let refusal = write(&path, TEXT).unwrap_err().to_string();
-        assert!(refusal.contains("no process reads it"), "{refusal}");
-        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
-    }
-
-    /// Checks `place` before it writes: with a mistake there, a write would replace the device.
-    #[test]
-    fn null_device_is_opened_and_stays_a_device() {
-        let null = Path::new("/dev/null");
-        assert_eq!(place(null).unwrap(), Place::Opened);
-        put(null).unwrap();
-        assert!(fs::symlink_metadata(null).unwrap().file_type().is_char_device());
-    }
-
-    #[test]
-    fn folders_sockets_missing_folders_and_symlinks_without_a_target_are_refused_early() {
+    fn what_is_no_regular_file_missing_folders_and_symlinks_without_a_target_are_refused_early() {
         let folder = folder();
         let [one, other, dangling] = ["one", "other", "dangling"].map(|name| folder.path().join(name));
         symlink("leader.db", &dangling).unwrap();
         symlink(&one, &other).unwrap();
         symlink(&other, &one).unwrap();
-        let socket = folder.path().join("socket");
-        let _listener = UnixListener::bind(&socket).unwrap();
+        let fifo = folder.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         for (path, why) in [
             (folder.path().to_path_buf(), "name a file"),
-            (socket, "block device or a socket"),
+            (fifo, "no regular file"),
+            ("/dev/null".into(), "no regular file"),
+            ("/dev/stdout".into(), "no regular file"),
             (folder.path().join("missing/result"), "a folder that exists"),
             (one, "name a file"),
             (dangling, "no such file"),

@@ -12,7 +12,7 @@ mod outcome;
 mod warm;
 
 use crate::{
-    announce::{self, say, say_text},
+    announce::{self, say},
     contained::{conclude, say_event},
     exit,
     leadership::{Farewell, Leading, ToGuardian},
@@ -23,10 +23,10 @@ use crate::{
 use args::OnLoss;
 pub(crate) use args::{OnExit, RunArgs};
 use command::{CommandRunner, CommandStarter};
-use control::{Control, GuardianDeadline, GuardianSilent, send_changes};
+use control::{Control, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
-use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, Reporter, WorkEnd};
+use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     io,
@@ -46,7 +46,7 @@ use vvm_host::{
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
-use warm::{NoSocket, WarmApp, WarmHandle};
+use warm::{NoSocket, WarmApp};
 
 /// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
@@ -125,13 +125,6 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         move || died.end_with_guardian(),
         deadline.clone(),
     )?;
-    let reporter = Arc::new(Reporter {
-        name: args.candidate.name.clone(),
-        holder,
-        level: containment.level(),
-        result_file: args.result_file.clone(),
-        guardian: guardian.clone(),
-    });
     let args = Arc::new(args);
     let clock = Arc::clone(&host.env().clock);
     let runner = CommandRunner {
@@ -142,30 +135,25 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
             containment: containment.clone(),
             guardian_process,
             on_event: OnEvent::new(|event| say_event(&event)),
-            deadline: deadline.clone(),
-        }),
-        guardian_deadline: GuardianDeadline {
             deadline,
-            in_force: control.in_force.subscribe(),
-            clock: Arc::clone(&clock),
-            ttl: args.candidate.ttl,
-        },
+        }),
         control: Arc::clone(&control),
         status: host.status(),
-        reporter: Arc::clone(&reporter),
+        holder,
+        guardian: guardian.clone(),
         run: Arc::default(),
         args,
         once: once.map(Arc::new),
         clock,
     };
-    let warm = {
+    let app = {
         let _entered = runtime.enter();
         runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose()?
     };
-    let farewell = runtime.block_on(lead_and_listen(&runner, host, warm, guardian, signals))?;
+    let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 
-    reporter.part(farewell);
-    reporter.finished();
+    runner.part(farewell);
+    runner.guardian.finished();
     let guardian = watch.end();
     if control.guardian_lapsed.is_cancelled() {
         // It does not answer, and all else is gone. (Process 1 can't be killed; it ends when it continues.)
@@ -179,7 +167,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
 async fn lead_and_listen(
     runner: &CommandRunner,
     host: Host,
-    warm: Option<(WarmApp, WarmHandle)>,
+    app: Option<WarmApp>,
     guardian: Guardian,
     signals: Signals,
 ) -> io::Result<Farewell> {
@@ -192,7 +180,7 @@ async fn lead_and_listen(
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},
         never = send_changes(Arc::clone(status), guardian) => match never {},
-        farewell = lead(runner, host, warm) => Ok(farewell),
+        farewell = lead(runner, host, app) => Ok(farewell),
     }
 }
 
@@ -222,18 +210,18 @@ impl Current {
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHandle)>) -> Farewell {
-    let (app, warm) = warm.unzip();
-    let CommandRunner { args, control, status, reporter, clock, .. } = runner;
+async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farewell {
+    let warm = app.as_ref().map(WarmApp::services);
+    let CommandRunner { args, control, status, clock, .. } = runner;
     let current = Current { run: Mutex::default(), status: Arc::clone(status) };
     let (mut last, mut nothing) = (None, None);
     let services = || {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
-        reporter.waits();
+        runner.waits();
         let runner = CommandRunner { run, ..runner.clone() };
         match &warm {
-            Some(warm) => vec![Box::new(warm.service(runner)) as _],
+            Some(warm) => vec![Box::new(warm(runner)) as _],
             None => vec![Box::new(runner) as _],
         }
     };
@@ -243,17 +231,19 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
         current.set(None);
         let cause = cause(control, status, &run, ended);
         if cause.is_silent_guardian() {
-            say_text!("{}: not leading: {GuardianSilent}; waiting for it", reporter.name);
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
-            let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
-            tracing::warn!(target: "vvm", event, name, holder, reason);
+            let (name, holder) = (runner.election_name(), runner.holder.as_str());
+            tracing::warn!(
+                target: "vvm", event, name, holder, reason,
+                "{name}: not leading: {reason}; waiting for it"
+            );
             return Next::CampaignWhen(Box::pin(listens_again(control.in_force.subscribe())));
         }
         if args.warm && matches!(cause, Cause::Problem(Problem::Ended { failure: None, .. })) {
             // The app is started again, and says when it is ready.
             return Next::CampaignAfter(Duration::ZERO);
         }
-        let reason = reporter.campaign_ended(&run, &cause);
+        let reason = runner.campaign_ended(&run, &cause);
         let next = match reason.outcome {
             Outcome::Unhealthy if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(others_first(args)),
             Outcome::Lost if args.on_loss == OnLoss::Rejoin => Next::CampaignAfter(Duration::ZERO),
@@ -285,12 +275,12 @@ async fn lead(runner: &CommandRunner, host: Host, warm: Option<(WarmApp, WarmHan
             ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
                 let run = current.get().unwrap_or_default();
-                reporter.end_process(&run, &Cause::Hung(control.stop_signal()));
+                runner.end_process(&run, &Cause::Hung(control.stop_signal()));
             }
             () = guardian_lapsed(control, clock, &current) => {
                 control.guardian_lapsed.cancel();
                 let (event, name, holder) =
-                    ("guardian_lapsed", reporter.name.as_str(), reporter.holder.as_str());
+                    ("guardian_lapsed", runner.election_name(), runner.holder.as_str());
                 let run = current.get().unwrap_or_default();
                 let slot = run.leadership.get().map(|leadership| leadership.slot);
                 let epoch = run.leadership.get().map(|leadership| leadership.epoch.get());
@@ -319,7 +309,7 @@ async fn nothing_to_run(runner: &CommandRunner) -> Option<ExitReason> {
     let run = LeadershipRun::default();
     // It is new.
     let _ = run.once.set(end);
-    let reason = runner.reporter.campaign_ended(&run, &Cause::NothingToRun);
+    let reason = runner.campaign_ended(&run, &Cause::NothingToRun);
     runner.status.ends(reason.to_string());
     Some(reason)
 }
@@ -388,7 +378,7 @@ impl CommandRunner {
     /// Ends this process, which has stopped while the storage opens.
     fn end_while_opening(&self) -> ! {
         let run = LeadershipRun::default();
-        self.reporter.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
+        self.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
     }
 }
 

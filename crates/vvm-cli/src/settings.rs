@@ -19,7 +19,6 @@ use file::{File, FileRefusal};
 use ielections::Holder;
 use serde::{Deserialize, Serialize};
 use std::{
-    error::Error as _,
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
@@ -115,7 +114,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let mut taken = of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
-        Some((path, named_by)) => Some(File::read(path, named_by, (cli, command))?),
+        Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
         None => None,
     };
     for is_in_file in [false, true] {
@@ -241,17 +240,6 @@ fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
     cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
 }
 
-/// Returns the settings of the name `name`, each with its command.
-pub(crate) fn named<'cli>(
-    cli: &'cli Command,
-    name: &str,
-) -> impl Iterator<Item = (&'cli Command, Setting<'cli>)> {
-    let commands = cli.get_subcommands().filter(|command| has_settings(command));
-    commands
-        .flat_map(|command| of(command).map(move |option| (command, option)))
-        .filter(move |it| it.1.name == name)
-}
-
 impl<'cli> Setting<'cli> {
     /// Returns the name in a file, and on the command line without the dashes.
     pub(crate) fn name(&self) -> &'cli str {
@@ -277,22 +265,6 @@ impl<'cli> Setting<'cli> {
     pub(crate) fn takes_number(&self) -> bool {
         let names = self.arg.get_value_names().unwrap_or_default();
         names.iter().flat_map(|name| name.split('|')).any(|name| ["N", "0", "DURATION"].contains(&name))
-    }
-
-    /// Returns why the option of `command` refuses `value`, if it does.
-    pub(crate) fn refusal(&self, command: &Command, value: &OsStr) -> Option<String> {
-        let words = [OsString::from("vvm"), self.word(value)];
-        // Other refusals are about the rest of a command line.
-        let refusal = command.clone().try_get_matches_from(words).err()?;
-        match (refusal.kind(), refusal.get(ContextKind::ValidValue)) {
-            (ErrorKind::ValueValidation, _) => {
-                refusal.source().map(|cause| format!("invalid value: {cause}"))
-            }
-            (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) => {
-                Some(format!("invalid value: possible values: {}", valid.join(", ")))
-            }
-            _ => None,
-        }
     }
 
     /// Returns an example of a value.

@@ -6,20 +6,18 @@ use crate::{
     exit,
     inspection::{Refusal, inspect},
     liveness::{Liveness, Observation},
-    once::{self, Shown},
     shown::{Moment, Palette, Span, Style},
 };
 use clap::Args;
-use ielections::{ReadError, Scan, Slot, TtlStorage as _};
-use primary_only::{DocumentedInstance, DocumentedState};
+use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
 use std::{
-    io::{self, Write},
+    io::{self, Write as _},
     process::ExitCode,
     time::Duration,
 };
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, Pause, Requests, Stage, StepDown};
+use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 
 /// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -43,11 +41,6 @@ struct Line {
     paused_by: Option<String>,
     pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instances: Option<Vec<DocumentedInstance>>,
-    /// The newest periods of `vvm once`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    periods: Vec<Shown>,
 }
 
 /// A step-down request, as shown.
@@ -110,16 +103,9 @@ async fn look(inspector: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Li
     }
     let mut lines = Vec::with_capacity(keys.len());
     for ((key, (state, slot)), shown) in keys.iter().zip(&seen).zip(by_server_clock) {
-        let instances = if args.instances { Some(read_instances(storage, key).await?) } else { None };
         let line = Line::of(key, *state, slot, &requests);
         let age_ms = shown.map(millis).or(line.age_ms);
-        lines.push(Line { instances, age_ms, by_server_clock: shown.is_some(), ..line });
-    }
-    if let (Some(first), Some((_, slot))) = (lines.first_mut(), seen.first()) {
-        let mut periods =
-            once::shown(inspector, slot.entry().map(|entry| entry.epoch)).await.map_err(once::refused)?;
-        let older = periods.len().saturating_sub(PERIODS);
-        first.periods = periods.split_off(older);
+        lines.push(Line { age_ms, by_server_clock: shown.is_some(), ..line });
     }
     Ok((lines, requests))
 }
@@ -166,8 +152,6 @@ impl Line {
             paused_by: requests.pause.as_ref().map(|pause| pause.author().to_owned()),
             pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
             stepping_down: step_down.and_then(Stepping::of),
-            instances: None,
-            periods: Vec::new(),
         }
     }
 
@@ -232,14 +216,7 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
     if lines.iter().any(|line| line.by_server_clock) {
         say!("AGE is by the clock of the storage's server");
     }
-    show_instances(&mut out, lines.iter().map(|line| (line.slot, line.instances.as_deref())))?;
-    match lines.first() {
-        Some(Line { periods, .. }) if !periods.is_empty() => {
-            writeln!(out)?;
-            once::write_table(&mut out, periods)
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Show which process leads each slot.
@@ -269,64 +246,4 @@ pub(crate) struct StatusArgs {
     /// As JSON: one array with an object for each slot
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also show the documents of the instances of primary-only services
-    #[arg(long)]
-    pub(crate) instances: bool,
-}
-
-/// How many characters of a state the table shows. JSON has all.
-const SHOWN: usize = 100;
-
-/// How many periods are shown. `vvm history --periods` has all.
-const PERIODS: usize = 3;
-
-/// Returns all instances in the order of their ids; none if the storage keeps no documents.
-async fn read_instances(
-    storage: &ElectionsTtlStorage,
-    key: &ElectionKey,
-) -> Result<Vec<DocumentedInstance>, ReadError> {
-    let Some(documents) = storage.documents() else { return Ok(Vec::new()) };
-    // A scan after this sees every batch (sentence 6 of the contract).
-    documents.fence_state(key).await?;
-    let mut scan = Scan { limit: usize::MAX, ..Scan::default() };
-    let mut instances = Vec::new();
-    loop {
-        let page = documents.scan_documents(key, &scan).await?;
-        instances.extend(page.documents.iter().filter_map(DocumentedInstance::of));
-        match page.next {
-            Some(next) => scan.after = Some(next),
-            None => return Ok(instances),
-        }
-    }
-}
-
-/// Prints a table of the instances, if they were read.
-fn show_instances<'a>(
-    out: &mut impl Write,
-    slots: impl Iterator<Item = (u32, Option<&'a [DocumentedInstance]>)>,
-) -> io::Result<()> {
-    let read = slots.filter_map(|(slot, instances)| Some((slot, instances?))).collect::<Vec<_>>();
-    if read.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{:>4}  {:16}  {:24}  {:>9}  STATE", "SLOT", "COLLECTION", "INSTANCE", "VERSION")?;
-    for (slot, instances) in read {
-        for DocumentedInstance { collection, instance, version, state, .. } in instances {
-            // A document may contain anything, control sequences of terminals included.
-            let (collection, instance) = (collection.escape_debug(), instance.escape_debug());
-            let state = match state {
-                DocumentedState::Readable { state, .. } => state.to_string(),
-                DocumentedState::Unreadable { problem } => format!("unreadable: {problem}"),
-            };
-            let cut = if state.chars().nth(SHOWN).is_some() { "…" } else { "" };
-            let state = state.chars().take(SHOWN).collect::<String>();
-            writeln!(
-                out,
-                "{slot:>4}  {:16}  {:24}  {version:>9}  {state}{cut}",
-                collection.to_string(),
-                instance.to_string()
-            )?;
-        }
-    }
-    Ok(())
 }

@@ -1,19 +1,18 @@
 //! `vvm watch`: a line for each change. Reads as a standby does, at a modest interval.
 //!
-//! [`Looks`] reads, [`Slots`] remembers what was seen, and a change is a difference.
-
-mod changes;
+//! [`look`] reads, [`Slots`] remembers what was seen, and a [`Change`] is a difference.
 
 use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
     inspection::{conclude, inspect},
-    shown::{Palette, Style},
+    shown::{Moment, Palette, Span, Style},
 };
-use changes::Slots;
 use clap::Args;
-use ielections::{ReadError, Slot};
+use ielections::{Entry, Epoch, ReadError, Slot};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     error::Error,
     io::{self, Write as _},
     num::NonZeroU32,
@@ -30,21 +29,20 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
 
 /// Prints a line for each change, until the reader of standard output is gone.
 async fn watch(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), InspectError> {
-    let (mut slots, mut settled, mut due) = (Slots::default(), None, inspector.clock.now());
+    let (mut slots, mut settled, clock) = (Slots::default(), None, &inspector.clock);
     let palette = Palette::of_standard_output();
+    let mut due = clock.now();
     // Without a change there is no write that would fail.
     while !is_reader_gone() {
-        let look = Looks(inspector).at(due, settled).await;
-        settled = look.settled;
-        due = look.at.after(args.interval);
+        clock.sleep_until(due).await;
+        let found = look(inspector, &mut settled).await;
+        let (now, at) = (clock.now(), SystemWallClock.since_unix_epoch());
+        due = now.after(args.interval);
         let mut out = io::stdout().lock();
-        for change in slots.changes(look)? {
-            let style = if change.what.is_alarming() { Style::Bad } else { Style::Plain };
-            let line = match args.json {
-                true => change.to_json().map_err(io::Error::from),
-                false => Ok(palette.paint(&change.to_string(), style)),
-            };
-            let written = line.and_then(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+        for change in slots.changes(found, now)? {
+            let style = if change.is_alarming { Style::Bad } else { Style::Plain };
+            let line = if args.json { change.json(at) } else { palette.paint(&change.line(at), style) };
+            let written = writeln!(out, "{line}").and_then(|()| out.flush());
             written.map_err(InspectError::Output)?;
         }
     }
@@ -96,50 +94,401 @@ fn parse_poll(text: &str) -> Result<Duration, Box<dyn Error + Send + Sync>> {
 
 /// What one look found.
 struct Found {
-    slots: Vec<(u32, Slot)>,
-    paused: Option<Paused>,
+    /// All slots, from the first on.
+    slots: Vec<Slot>,
+    /// Whether a candidate has settled how many there are.
+    is_settled: bool,
+    /// The operator of a pause, with the reason, and when it began, in Unix time.
+    paused: Option<(String, Duration)>,
 }
 
-/// A pause that stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Paused {
-    by: String,
-    /// In Unix time.
-    since: Duration,
+/// Reads slots and requests. `settled` gets the slot count, once it is settled.
+async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
+    let StorageInspector { storage, cluster, .. } = inspector;
+    if settled.is_none() {
+        *settled = storage.slot_count(cluster).await?;
+    }
+    let (slots, requests) = storage.scan_with_requests(cluster, &inspector.keys_of(*settled)).await?;
+    let paused = requests.pause.map(|pause| (pause.by().to_owned(), pause.since_unix_epoch()));
+    Ok(Found { slots, is_settled: settled.is_some(), paused })
 }
 
-/// One look.
-struct Look {
-    found: Result<Found, ReadError>,
-    /// The slot count, once it is settled.
-    settled: Option<NonZeroU32>,
-    at: Instant,
-    /// The same moment in Unix time.
-    wall: Duration,
+/// A change that was seen.
+#[derive(Debug)]
+struct Change {
+    /// None if it concerns all slots.
+    slot: Option<u32>,
+    /// Whether an operator should look into it.
+    is_alarming: bool,
+    /// For people. Texts from the storage are escaped: they may contain control sequences of terminals.
+    says: String,
+    /// For programs: the event, and what belongs to it.
+    members: Value,
 }
 
-/// A source of looks.
-struct Looks<'watch>(&'watch StorageInspector);
-
-impl Looks<'_> {
-    /// Looks at `due`, or at once if that is past.
-    async fn at(&self, due: Instant, mut settled: Option<NonZeroU32>) -> Look {
-        self.0.clock.sleep_until(due).await;
-        let found = self.read(&mut settled).await;
-        Look { found, settled, at: self.0.clock.now(), wall: SystemWallClock.since_unix_epoch() }
+impl Change {
+    fn new(says: impl Into<String>, members: Value) -> Self {
+        Self { slot: None, is_alarming: false, says: says.into(), members }
     }
 
-    async fn read(&self, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
-        let StorageInspector { storage, cluster, .. } = self.0;
-        if settled.is_none() {
-            *settled = storage.slot_count(cluster).await?;
+    fn alarming(says: impl Into<String>, members: Value) -> Self {
+        Self { is_alarming: true, ..Self::new(says, members) }
+    }
+
+    /// A change to this record.
+    fn of_record(event: &str, verb: &str, entry: &Entry) -> Self {
+        let (holder, epoch, ttl) = (entry.holder.as_str(), entry.epoch, entry.ttl);
+        let ttl_ms = ttl.get().as_millis() as u64;
+        Self::new(
+            format!("{verb} {}, epoch {epoch}, TTL {ttl}", holder.escape_debug()),
+            json!({"event": event, "holder": holder, "epoch": epoch.get(), "ttl_ms": ttl_ms}),
+        )
+    }
+
+    /// Returns a line for people. It was seen at `at`, in Unix time.
+    fn line(&self, at: Duration) -> String {
+        let slot = self.slot.map(|slot| format!("slot {slot}: ")).unwrap_or_default();
+        format!("{}  {slot}{}", Moment(at), self.says)
+    }
+
+    /// Returns one JSON object on one line.
+    fn json(mut self, at: Duration) -> String {
+        self.members["at"] = Moment(at).to_string().into();
+        self.members["unix_ms"] = (at.as_millis() as u64).into();
+        self.members["slot"] = self.slot.into();
+        self.members["says"] = self.says.into();
+        self.members.to_string()
+    }
+}
+
+/// After so many looks in a row at an older state, the storage went back. Fewer may be a replica that lags.
+const BEHIND: u32 = 3;
+
+/// What was seen so far.
+///
+/// A renewal is a record whose version differs from that of the look before. It was written at some moment
+/// between the two, which is known better only if the storage proves the age. Its age counts from the later
+/// end.
+#[derive(Debug, Default)]
+struct Slots {
+    seen: BTreeMap<u32, Seen>,
+    /// Whether a look was answered.
+    answered: bool,
+    /// Whether the last look failed.
+    fails: bool,
+    paused: Option<(String, Duration)>,
+}
+
+/// What was seen of one slot.
+#[derive(Debug)]
+struct Seen {
+    slot: Slot,
+    /// The latest moment at which its state can have been written.
+    written: Instant,
+    overdue: bool,
+    behind: u32,
+}
+
+impl Slots {
+    /// Adds a look that was answered at `now`, and returns the changes that it shows. A failed look is a change.
+    ///
+    /// # Errors
+    /// If the storage refuses for good before any look succeeded.
+    fn changes(
+        &mut self,
+        found: Result<Found, ReadError>,
+        now: Instant,
+    ) -> Result<Vec<Change>, InspectError> {
+        let found = match found {
+            Ok(found) => found,
+            Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if !self.answered => {
+                return Err(InspectError::Read(cause));
+            }
+            Err(cause) => {
+                let is_first = !std::mem::replace(&mut self.fails, true);
+                let says = format!("can't be read: {cause}; trying again");
+                let change = Change::alarming(says, json!({"event": "trouble", "cause": cause.to_string()}));
+                return Ok(is_first.then_some(change).into_iter().collect());
+            }
+        };
+        let mut changes = Vec::new();
+        let is_first = !std::mem::replace(&mut self.answered, true);
+        if std::mem::take(&mut self.fails) {
+            changes.push(Change::new("can be read again", json!({"event": "works_again"})));
         }
-        let keys = self.0.keys_of(*settled);
-        let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
-        let slots = keys.iter().map(|key| key.slot.get().get()).zip(slots).collect();
-        let paused = requests.pause.as_ref();
-        let paused =
-            paused.map(|pause| Paused { by: pause.by().to_owned(), since: pause.since_unix_epoch() });
-        Ok(Found { slots, paused })
+        changes.extend(self.saw_pause(found.paused));
+        let was_led = found.slots.iter().any(|slot| slot.last_epoch().is_some());
+        if is_first && !found.is_settled && !was_led {
+            let says = "no candidate has ever used this name: check --name";
+            changes.push(Change::new(says, json!({"event": "unknown"})));
+        }
+        for (number, slot) in (1..).zip(found.slots) {
+            let change = self.saw(number, slot, now);
+            changes.extend(change.map(|change| Change { slot: Some(number), ..change }));
+        }
+        Ok(changes)
+    }
+
+    fn saw_pause(&mut self, paused: Option<(String, Duration)>) -> Option<Change> {
+        let before = std::mem::replace(&mut self.paused, paused);
+        match &self.paused {
+            paused if *paused == before => None,
+            Some((by, _)) => Some(Change::new(
+                format!("paused by {}: no new leader begins", by.escape_debug()),
+                json!({"event": "paused", "by": by}),
+            )),
+            None => Some(Change::new("resumed: candidates may lead again", json!({"event": "resumed"}))),
+        }
+    }
+
+    fn saw(&mut self, number: u32, slot: Slot, now: Instant) -> Option<Change> {
+        let Some(seen) = self.seen.get_mut(&number) else {
+            let change = slot.entry().map(|entry| Change::of_record("held", "held by", entry));
+            let change = change.unwrap_or_else(|| {
+                let last = slot.last_epoch();
+                let says =
+                    last.map_or("free, and never led".into(), |last| format!("free, last epoch {last}"));
+                Change::new(says, json!({"event": "free", "epoch": last.map(Epoch::get)}))
+            });
+            self.seen.insert(number, Seen::of(slot, now));
+            return Some(change);
+        };
+        if is_older(&slot, &seen.slot) {
+            seen.behind += 1;
+            if seen.behind < BEHIND {
+                return None;
+            }
+            let [from, to] = [&seen.slot, &slot].map(|slot| slot.last_epoch().map(Epoch::get));
+            *seen = Seen::of(slot, now);
+            let text = |epoch: Option<u64>| epoch.map_or("none".into(), |epoch| epoch.to_string());
+            return Some(Change::alarming(
+                format!(
+                    "the storage shows an older epoch, {} after {}: restored from a backup?",
+                    text(to),
+                    text(from)
+                ),
+                json!({"event": "went_back", "from_epoch": from, "epoch": to}),
+            ));
+        }
+        seen.behind = 0;
+        if slot.is_as_expected(&seen.slot) {
+            return seen.falls_overdue(now);
+        }
+        let before = std::mem::replace(seen, Seen::of(slot, now));
+        match (before.slot.entry(), seen.slot.entry()) {
+            (Some(then), Some(entry)) if then.is_of(entry.incarnation(), entry.epoch) => {
+                before.overdue.then(|| {
+                    let holder = entry.holder.as_str();
+                    let says = format!("{} renews again", holder.escape_debug());
+                    Change::new(says, json!({"event": "renews_again", "holder": holder}))
+                })
+            }
+            (then, Some(entry)) => {
+                let after = then.map(|then| then.holder.as_str());
+                let mut change = Change::of_record("leads", "leads:", entry);
+                change.members["after"] = after.into();
+                change.says +=
+                    &after.map(|after| format!(", after {}", after.escape_debug())).unwrap_or_default();
+                Some(change)
+            }
+            (_, None) => seen.slot.last_epoch().map(|epoch| {
+                let says = format!("released, free, last epoch {epoch}");
+                Change::new(says, json!({"event": "released", "epoch": epoch.get()}))
+            }),
+        }
+    }
+}
+
+impl Seen {
+    fn of(slot: Slot, now: Instant) -> Self {
+        let proven_age = match &slot {
+            Slot::Held { proven_age, .. } => proven_age.unwrap_or_default(),
+            Slot::Vacant(_) => Duration::ZERO,
+        };
+        Self { slot, written: now.before(proven_age), overdue: false, behind: 0 }
+    }
+
+    fn falls_overdue(&mut self, now: Instant) -> Option<Change> {
+        let entry = self.slot.entry()?;
+        let silent = self.written.until(now);
+        if self.overdue || silent < entry.ttl.get() {
+            return None;
+        }
+        self.overdue = true;
+        let (holder, silent_ms) = (entry.holder.as_str(), silent.as_millis() as u64);
+        Some(Change::alarming(
+            format!(
+                "no renewal of {} seen for {}: candidates may take over",
+                holder.escape_debug(),
+                Span(silent)
+            ),
+            json!({"event": "overdue", "holder": holder, "silent_ms": silent_ms}),
+        ))
+    }
+}
+
+/// Returns whether `slot` certainly precedes the state `known`.
+fn is_older(slot: &Slot, known: &Slot) -> bool {
+    match (slot.entry(), known.entry()) {
+        (Some(entry), Some(known)) => entry.age_order() < known.age_order(),
+        // A release keeps the epoch of the leadership that it ends.
+        (Some(entry), None) => Some(entry.epoch) <= known.last_epoch(),
+        (None, _) => slot.last_epoch() < known.last_epoch(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::liveness;
+    use ielections::Vacant;
+
+    fn record(holder: &str, epoch: u64, write: u64) -> Slot {
+        Slot::Held { entry: liveness::tests::record(holder, epoch, write), proven_age: None }
+    }
+
+    fn free(last_epoch: u64) -> Slot {
+        Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
+    }
+
+    fn found(slot: Slot) -> Found {
+        Found { slots: vec![slot], is_settled: true, paused: None }
+    }
+
+    /// Returns the changes that a look at this second shows.
+    fn seen(slots: &mut Slots, second: u64, found: Result<Found, ReadError>) -> Vec<Change> {
+        slots.changes(found, Instant::ORIGIN.after(Duration::from_secs(100 + second))).unwrap()
+    }
+
+    /// Returns the changes that looks at these moments show, without their moments.
+    fn shown(looks: impl IntoIterator<Item = (u64, Result<Slot, ReadError>)>) -> Vec<String> {
+        let mut slots = Slots::default();
+        let changes = looks.into_iter().flat_map(|(at, slot)| seen(&mut slots, at, slot.map(found)));
+        changes.map(|change| change.line(Duration::ZERO).split_once("  ").unwrap().1.to_owned()).collect()
+    }
+
+    fn unavailable() -> Result<Slot, ReadError> {
+        Err(ReadError::Unavailable("no route".into()))
+    }
+
+    #[test]
+    fn claims_releases_and_takeovers_are_shown() {
+        let shown = shown([
+            (0, Ok(free(0))),
+            (1, Ok(record("a", 3, 1))),
+            (2, Ok(record("a", 3, 2))),
+            (6, Ok(record("a", 3, 3))),
+            (7, Ok(free(3))),
+            (8, Ok(record("b", 4, 1))),
+            (9, Ok(record("c", 5, 1))),
+        ]);
+        let expected = [
+            "slot 1: free, and never led",
+            "slot 1: leads: a, epoch 3, TTL 20s",
+            "slot 1: released, free, last epoch 3",
+            "slot 1: leads: b, epoch 4, TTL 20s",
+            "slot 1: leads: c, epoch 5, TTL 20s, after b",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn end_of_renewals_and_their_return_are_shown_once() {
+        let shown = shown([
+            (0, Ok(record("a", 3, 1))),
+            (19, Ok(record("a", 3, 1))),
+            (20, Ok(record("a", 3, 1))),
+            (40, Ok(record("a", 3, 1))),
+            (41, Ok(record("a", 3, 2))),
+            (42, Ok(record("a", 3, 3))),
+        ]);
+        let expected = [
+            "slot 1: held by a, epoch 3, TTL 20s",
+            "slot 1: no renewal of a seen for 20.0s: candidates may take over",
+            "slot 1: a renews again",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn record_is_overdue_by_the_age_that_the_storage_proves() {
+        let Slot::Held { entry, .. } = record("a", 3, 1) else { unreachable!() };
+        let aged = |age| Ok(Slot::Held { entry: entry.clone(), proven_age: Some(Duration::from_secs(age)) });
+        let shown = shown([(0, aged(4)), (15, aged(19)), (16, aged(20))]);
+        assert_eq!(shown[1..], ["slot 1: no renewal of a seen for 20.0s: candidates may take over"]);
+    }
+
+    #[test]
+    fn older_state_is_shown_only_after_three_looks() {
+        let shown = shown([
+            (0, Ok(record("b", 4, 7))),
+            (1, Ok(free(3))),
+            (2, Ok(record("b", 4, 6))),
+            (3, Ok(record("b", 4, 8))),
+            (4, Ok(record("a", 3, 9))),
+            (5, Ok(record("a", 3, 9))),
+            (6, Ok(record("a", 3, 9))),
+            (7, Ok(record("a", 3, 9))),
+        ]);
+        let expected = [
+            "slot 1: held by b, epoch 4, TTL 20s",
+            "slot 1: the storage shows an older epoch, 3 after 4: restored from a backup?",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn failure_is_shown_once_and_a_refusal_of_the_first_look_is_an_error() {
+        let looks = [(0, Ok(free(3))), (1, unavailable()), (2, unavailable()), (3, Ok(free(3)))];
+        let expected = [
+            "slot 1: free, last epoch 3",
+            "can't be read: the storage did not answer: no route; trying again",
+            "can be read again",
+        ];
+        assert_eq!(shown(looks), expected);
+        let refused = Err(ReadError::Fatal("no such table".into()));
+        let looked = Slots::default().changes(refused, Instant::ORIGIN);
+        assert!(matches!(looked, Err(InspectError::Read(_))));
+    }
+
+    #[test]
+    fn pause_and_its_end_are_shown() {
+        let mut slots = Slots::default();
+        let looks = (0..).zip([None, Some("a: \x1b"), Some("a: \x1b"), None]);
+        let shown = looks.flat_map(|(second, by)| {
+            let paused = by.map(|by| (by.to_owned(), Duration::from_secs(7)));
+            seen(&mut slots, second, Ok(Found { paused, ..found(free(3)) }))
+        });
+        let expected = [
+            "free, last epoch 3",
+            "paused by a: \\u{1b}: no new leader begins",
+            "resumed: candidates may lead again",
+        ];
+        assert_eq!(shown.map(|change| change.says).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn name_without_candidates_is_shown_once() {
+        let mut slots = Slots::default();
+        let unknown = || Ok(Found { is_settled: false, ..found(free(0)) });
+        let shown = (0..2).flat_map(|second| seen(&mut slots, second, unknown()));
+        let expected = ["no candidate has ever used this name: check --name", "free, and never led"];
+        assert_eq!(shown.map(|change| change.says).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn change_is_one_json_object_on_one_line() {
+        let mut slots = Slots::default();
+        seen(&mut slots, 0, Ok(found(free(3))));
+        let leads = seen(&mut slots, 61, Ok(found(record("a\n\"", 4, 1)))).remove(0);
+        let line = leads.json(Duration::from_secs(61));
+        assert!(!line.contains('\n'), "{line}");
+        let shown: Value = serde_json::from_str(&line).unwrap();
+        let expected = json!({
+            "event": "leads", "slot": 1, "holder": "a\n\"", "epoch": 4, "ttl_ms": 20_000, "after": null,
+            "at": "1970-01-01T00:01:01Z", "unix_ms": 61_000,
+            "says": "leads: a\\n\\\", epoch 4, TTL 20s",
+        });
+        assert_eq!(shown, expected);
     }
 }

@@ -27,7 +27,6 @@ use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 use vvm_deadman::{Deadman, SystemOptions};
 use vvm_orch::{Problem, Service};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
@@ -103,7 +102,7 @@ impl Host {
         let candidate =
             Candidate { name: settings.name.clone(), holder, slots: settings.slots, ttl: settings.ttl };
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
-        let wakeups = wakeups(&settings, &env.clock);
+        let wakeups = wakeups(&settings);
         let http = settings.http.map(HttpServer::bind).transpose()?;
         let signals = (signals == Signals::Caught)
             .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
@@ -282,14 +281,14 @@ impl Host {
 }
 
 /// Joins the wake-ups of this machine. Without them, a hand-over takes longer: a standby waits for its poll.
-fn wakeups(settings: &HostSettings, clock: &Arc<dyn Clock>) -> LocalWakeups {
+fn wakeups(settings: &HostSettings) -> LocalWakeups {
     let name = settings.name.as_str();
-    LocalWakeups::join(&settings.local_dir, name, Arc::clone(clock)).unwrap_or_else(|error| {
+    LocalWakeups::join(&settings.local_dir, name).unwrap_or_else(|error| {
         tracing::warn!(
             target: "vvm", event = "no_local_wakeups", name, reason = %error,
             "{name}: local wake-ups are disabled (--local-dir: {error}); hand-over falls back to polling"
         );
-        LocalWakeups::disabled(Arc::clone(clock))
+        LocalWakeups::disabled()
     })
 }
 

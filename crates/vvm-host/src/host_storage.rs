@@ -1,7 +1,7 @@
 //! [`HostStorage`]: the one layer between a host's campaigns and the storage.
 //!
-//! Scans also read operators' requests. Claims pass the [`ClaimGate`]. Every answer goes to
-//! [`StorageHealth`] and to the host's status. A release wakes the other candidates of this machine.
+//! Scans also read operators' requests, which may refuse claims. Every answer goes to the host's status. A release
+//! wakes the other candidates of this machine.
 
 use crate::{
     left_behind::{LeftBehind, OnClaim},
@@ -10,14 +10,14 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{
-    Claim, Delete, DocumentStorage, Entry, Epoch, Holder, Incarnation, Limits, ReadError, Slot, Standing,
-    Swap, Terms, Ttl, TtlStorage, Vacant, Version, WriteError,
+    Claim, Delete, DocumentStorage, Entry, Epoch, Incarnation, Limits, ReadError, Slot, Standing, Swap,
+    Terms, Ttl, TtlStorage, Vacant, WriteError,
 };
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant};
+use vvm_clock::Instant;
 use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, SlotNumber, Stage, StepDown,
 };
@@ -31,12 +31,13 @@ pub(crate) struct HostStorage {
     /// The operators' requests that the last scan saw.
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
-    clock: Arc<dyn Clock>,
-    pub(crate) gate: ClaimGate,
-    health: StorageHealth,
+    deferral: Mutex<Deferral>,
+    pub(crate) status: Arc<HostStatus>,
+    /// Cancelled when the host is to end.
+    stop: CancellationToken,
     pub(crate) wakeups: LocalWakeups,
-    /// Hints of the storage before this moment wait in it.
-    next_hint_at: Mutex<Instant>,
+    /// Wake-ups and hints before this moment wait in their queues.
+    next_look_at: Mutex<Instant>,
     on_claim: Option<OnClaim>,
     /// The incarnation that `on_claim` heard last, if its record may stand.
     reported: Mutex<Option<Incarnation>>,
@@ -50,17 +51,16 @@ impl HostStorage {
         status: Arc<HostStatus>,
         stop: CancellationToken,
     ) -> Self {
-        let (candidate, clock) = (&status.candidate, Arc::clone(&status.clock));
         Self {
             storage,
-            cluster: ClusterName::from(candidate.name.as_str()),
+            cluster: ClusterName::from(status.candidate.name.as_str()),
             requests: watch::Sender::default(),
             expiry: RequestExpiry::default(),
-            gate: ClaimGate::new(candidate.holder.clone(), Arc::clone(&clock)),
-            clock,
-            health: StorageHealth::new(status, stop),
+            deferral: Mutex::default(),
+            status,
+            stop,
             wakeups,
-            next_hint_at: Mutex::new(Instant::ORIGIN),
+            next_look_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
             reported: Mutex::new(None),
         }
@@ -71,22 +71,19 @@ impl HostStorage {
     }
 
     /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
-    /// of each every [`Terms::HINT_GAP`]. Nothing depends on either
-    /// ([`SysVvmHints`](vvm_storage::SysVvmHints)).
+    /// every [`Terms::HINT_GAP`]. Nothing depends on either ([`SysVvmHints`](vvm_storage::SysVvmHints)).
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
-        let next_at = *self.next_hint_at.lock();
-        let hinted = async {
-            self.clock.sleep_until(next_at).await;
-            self.storage.hinted(&self.cluster).await;
-        };
+        let next_at = *self.next_look_at.lock();
+        self.status.clock.sleep_until(next_at).await;
         tokio::select! {
             biased;
             () = self.wakeups.woken() => {}
-            () = hinted => *self.next_hint_at.lock() = self.clock.now().after(Terms::HINT_GAP),
+            () = self.storage.hinted(&self.cluster) => {}
         }
+        *self.next_look_at.lock() = self.status.clock.now().after(Terms::HINT_GAP);
     }
 
     /// Returns the operators' requests, as they change.
@@ -102,15 +99,16 @@ impl HostStorage {
     /// # Cancel safety
     /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
-        self.health.counts(Call::Read);
+        // Not watched: failures of a leader's looks show in the renewals.
+        self.status.telemetry.calls(Call::Read).inc();
         let requests = self.storage.peek_requests(&self.cluster).await?;
         Ok(self.note_requests(requests))
     }
 
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
     fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
-        let expired = self.expiry.take_expired(&mut requests, self.clock.now());
-        self.health.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
+        let expired = self.expiry.take_expired(&mut requests, self.status.clock.now());
+        self.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
             let changed = *seen != requests;
             *seen = requests.clone();
@@ -119,8 +117,70 @@ impl HostStorage {
         (requests, expired)
     }
 
+    /// Waits for `answer`, and records it in the status.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped counts as unanswered, unless the host is to end.
+    async fn watch<T, E: Failure>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.status.telemetry.calls(call).inc();
+        let mut unanswered = Unanswered(Some((self, call)));
+        let outcome = answer.await;
+        unanswered.0 = None;
+        match &outcome {
+            Ok(_) => self.status.storage_answered(call),
+            Err(error) => self.status.storage_failed(call, error.word(), error),
+        }
+        outcome
+    }
+
+    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
+    /// counted from this host's first claim that is refused.
+    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
+        self.deferral.lock().given_up = Some(((slot, epoch), first_chance));
+    }
+
+    /// Decides about a claim on a slot that was last led under `last`. Refuses it while the name is paused, and
+    /// while another candidate has the first chance.
+    ///
+    /// It makes no call: it decides by the last scan, which may be stale. So it only keeps candidates from
+    /// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
+    ///
+    /// # Errors
+    /// `NotApplied` with the reason. The campaign tries again after a pause.
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
-        self.gate.may_claim(&self.requests.borrow(), key.slot, last)
+        let seen = self.requests.borrow();
+        if let Some(pause) = &seen.pause {
+            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
+        }
+        let Some(last) = last else { return Ok(()) };
+        let led = (key.slot, last);
+        let mut deferral = self.deferral.lock();
+        let given_up = deferral.given_up.filter(|(given_up, _)| *given_up == led);
+        let request = seen.step_down.as_ref().filter(|request| {
+            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
+            is_on
+                && request.is_about(key.slot, Some(last))
+                && request.to.as_ref().is_some_and(|to| *to != self.status.candidate.holder)
+        });
+        let first_chance = given_up.map(|(_, first_chance)| first_chance);
+        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
+            return Ok(());
+        };
+        let now = self.status.clock.now();
+        let since = deferral.since.filter(|(of, _)| *of == led);
+        let (_, since) = *deferral.since.insert(since.unwrap_or((led, now)));
+        if now < since.after(first_chance) {
+            let first = match request.and_then(|request| request.to.as_ref()) {
+                Some(to) => format!("{to} has the first chance"),
+                None => "other candidates have the first chance".into(),
+            };
+            return Err(WriteError::NotApplied(first.into()));
+        }
+        Ok(())
     }
 
     fn claims(&self, key: &ElectionKey, entry: &Entry) {
@@ -152,7 +212,7 @@ impl HostStorage {
 }
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
-/// `NotApplied` without a call. The gate only refuses, so it never makes a claim earlier than the protocol
+/// `NotApplied` without a call. The host only refuses, so it never makes a claim earlier than the protocol
 /// does (I5).
 #[async_trait]
 impl TtlStorage<ElectionKey> for HostStorage {
@@ -168,11 +228,10 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, vacant.last_epoch)?;
         self.claims(key, entry);
-        let claim =
-            self.health.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
+        let claim = self.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
             self.report_gone(entry.incarnation());
-            self.health.status.saw(key, found);
+            self.status.saw(key, found);
         }
         Ok(claim)
     }
@@ -185,14 +244,14 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, Some(observed.epoch))?;
         self.claims(key, entry);
-        let claim = self.health.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
+        let claim = self.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
         match &claim {
             Claim::Claimed => {
-                self.health.status.telemetry.take_overs.inc();
+                self.status.telemetry.take_overs.inc();
             }
             Claim::Refused(found) => {
                 self.report_gone(entry.incarnation());
-                self.health.status.saw(key, found);
+                self.status.saw(key, found);
             }
         }
         Ok(claim)
@@ -204,11 +263,11 @@ impl TtlStorage<ElectionKey> for HostStorage {
         held: &Entry,
         entry: &Entry,
     ) -> Result<Swap, WriteError> {
-        let sent_at = self.health.renewal_is_sent(entry.version);
-        let swap = self.health.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
+        let sent_at = self.status.clock.now();
+        let swap = self.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
         match &swap {
-            Swap::Swapped => self.health.renewed(sent_at),
-            Swap::Mismatch(found) => self.health.found(key, found),
+            Swap::Swapped => self.status.renewed(sent_at),
+            Swap::Mismatch(found) => self.status.saw(key, found),
         }
         Ok(swap)
     }
@@ -220,7 +279,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
-        let deleted = self.health.watch(Call::Write, deleted).await?;
+        let deleted = self.watch(Call::Write, deleted).await?;
         self.report_gone(incarnation);
         if matches!(deleted, Delete::Deleted) {
             self.wakeups.wake();
@@ -229,16 +288,16 @@ impl TtlStorage<ElectionKey> for HostStorage {
     }
 
     async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
-        let found = self.health.watch(Call::Read, self.storage.get(key)).await?;
-        self.health.found(key, &found);
+        let found = self.watch(Call::Read, self.storage.get(key)).await?;
+        self.status.saw(key, &found);
         Ok(found)
     }
 
     async fn scan(&self, keys: &[ElectionKey]) -> Result<Vec<Slot>, ReadError> {
         let scan = self.storage.scan_with_requests(&self.cluster, keys);
-        let (slots, requests) = self.health.watch(Call::Read, scan).await?;
+        let (slots, requests) = self.watch(Call::Read, scan).await?;
         self.note_requests(requests);
-        keys.iter().zip(&slots).for_each(|(key, found)| self.health.status.saw(key, found));
+        keys.iter().zip(&slots).for_each(|(key, found)| self.status.saw(key, found));
         Ok(slots)
     }
 
@@ -249,7 +308,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
             requests = read;
             outcome
         };
-        let outcome = self.health.watch(Call::Read, both).await;
+        let outcome = self.watch(Call::Read, both).await;
         match requests {
             Some(requests) => drop(self.note_requests(requests)),
             // Without the requests a pause would be missed, so no slot may be claimed by this scan.
@@ -257,7 +316,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         }
         for (key, found) in keys.iter().zip(&*seen) {
             if let Some(found) = found {
-                self.health.status.saw(key, found);
+                self.status.saw(key, found);
             }
         }
         outcome
@@ -283,193 +342,23 @@ impl fmt::Debug for HostStorage {
     }
 }
 
-/// Refuses claims while the name is paused, and while another candidate has the first chance.
-///
-/// It makes no call: it decides by the last scan, which may be stale. So the gate only keeps candidates from
-/// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
-pub(crate) struct ClaimGate {
-    holder: Holder,
-    clock: Arc<dyn Clock>,
-    deferral: Mutex<Deferral>,
-}
-
 /// The leadership that other candidates may follow first.
 #[derive(Debug, Default)]
 struct Deferral {
     /// The leadership that this host gave up, and how long others have the first chance.
-    given_up: Option<(SlotNumber, Epoch, Duration)>,
+    given_up: Option<((SlotNumber, Epoch), Duration)>,
     /// The leadership after which claims are refused, and when the first claim was refused. The time does not
     /// count from the request, because a command may need long to stop.
-    since: Option<(SlotNumber, Epoch, Instant)>,
-}
-
-impl ClaimGate {
-    fn new(holder: Holder, clock: Arc<dyn Clock>) -> Self {
-        Self { holder, clock, deferral: Mutex::default() }
-    }
-
-    /// Lets other candidates claim `slot` first, which this host led under `epoch`: for `first_chance`,
-    /// counted from this host's first claim that is refused.
-    pub(crate) fn let_others_first(&self, slot: SlotNumber, epoch: Epoch, first_chance: Duration) {
-        self.deferral.lock().given_up = Some((slot, epoch, first_chance));
-    }
-
-    /// Decides about a claim on `slot`, which was last led under `last`.
-    ///
-    /// # Errors
-    /// `NotApplied` with the reason. The campaign tries again after a pause.
-    fn may_claim(&self, seen: &Requests, slot: SlotNumber, last: Option<Epoch>) -> Result<(), WriteError> {
-        if let Some(pause) = &seen.pause {
-            return Err(WriteError::NotApplied(format!("paused by {}", pause.by()).into()));
-        }
-        let Some(last) = last else { return Ok(()) };
-        let mut deferral = self.deferral.lock();
-        let given_up = deferral.given_up.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
-        let request = seen.step_down.as_ref().filter(|request| {
-            let is_on = matches!(request.stage, Stage::Accepted | Stage::Begun);
-            is_on
-                && request.is_about(slot, Some(last))
-                && request.to.as_ref().is_some_and(|to| *to != self.holder)
-        });
-        let first_chance = given_up.map(|(_, _, first_chance)| first_chance);
-        let Some(first_chance) = first_chance.or(request.map(|request| request.first_chance())) else {
-            return Ok(());
-        };
-        let now = self.clock.now();
-        let since = deferral.since.filter(|(of, epoch, _)| (*of, *epoch) == (slot, last));
-        let (_, _, since) = *deferral.since.insert(since.unwrap_or((slot, last, now)));
-        if now < since.after(first_chance) {
-            let first = match request.and_then(|request| request.to.as_ref()) {
-                Some(to) => format!("{to} has the first chance"),
-                None => "other candidates have the first chance".into(),
-            };
-            return Err(WriteError::NotApplied(first.into()));
-        }
-        Ok(())
-    }
-}
-
-/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
-const FAILURES_IN_A_ROW: u32 = 2;
-
-/// Logs once when the storage begins to fail and once when it works again, and records every answer in the
-/// host's status. A candidate that waits for ever would otherwise not report a full disk or a server that is
-/// down.
-struct StorageHealth {
-    status: Arc<HostStatus>,
-    /// Cancelled when the host is to end.
-    stop: CancellationToken,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    reads_failed: u32,
-    writes_failed: u32,
-    is_logged: bool,
-    /// The last renewal whose outcome is unknown, and when it was sent.
-    unknown: Option<(Version, Instant)>,
-}
-
-impl StorageHealth {
-    fn new(status: Arc<HostStatus>, stop: CancellationToken) -> Self {
-        Self { status, stop, seen: Mutex::default() }
-    }
-
-    /// Waits for `answer` and records it.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped counts as unanswered, unless the host is to end.
-    async fn watch<T, E: Failure>(
-        &self,
-        call: Call,
-        answer: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        self.counts(call);
-        let mut unanswered = Unanswered(Some((self, call)));
-        let outcome = answer.await;
-        unanswered.0 = None;
-        match &outcome {
-            Ok(_) => self.worked(call),
-            Err(error) => self.failed(call, error.word(), error),
-        }
-        outcome
-    }
-
-    /// Counts a call, which need not be watched: that of a leader for requests, whose failures show in the
-    /// renewals.
-    fn counts(&self, call: Call) {
-        self.status.telemetry.calls(call).inc();
-    }
-
-    /// Records what a slot contains, by a read that may show a renewal whose answer was lost.
-    fn found(&self, key: &ElectionKey, found: &Slot) {
-        let shown = |version| found.entry().is_some_and(|entry| entry.version == version);
-        let confirmed = self.seen.lock().unknown.take_if(|(version, _)| shown(*version));
-        if let Some((_, sent_at)) = confirmed {
-            self.status.renewed(sent_at);
-        }
-        self.status.saw(key, found);
-    }
-
-    /// Records a renewal that is about to be sent. Its outcome is unknown until it is answered.
-    fn renewal_is_sent(&self, version: Version) -> Instant {
-        let sent_at = self.status.clock.now();
-        self.seen.lock().unknown = Some((version, sent_at));
-        sent_at
-    }
-
-    /// Records that the renewal sent at `sent_at` is confirmed.
-    fn renewed(&self, sent_at: Instant) {
-        self.seen.lock().unknown = None;
-        self.status.renewed(sent_at);
-    }
-
-    fn worked(&self, call: Call) {
-        self.status.storage_answered(call);
-        let mut seen = self.seen.lock();
-        *seen.failed(call) = 0;
-        let works = seen.reads_failed < FAILURES_IN_A_ROW && seen.writes_failed < FAILURES_IN_A_ROW;
-        if seen.is_logged && works {
-            seen.is_logged = false;
-            let name = &self.status.candidate.name;
-            let event = "storage_works_again";
-            tracing::info!(target: "vvm", event, name, "{name}: the storage works again");
-        }
-    }
-
-    fn failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
-        self.status.storage_failed(call, failure, error);
-        let mut seen = self.seen.lock();
-        let in_a_row = seen.failed(call);
-        *in_a_row = in_a_row.saturating_add(1);
-        if *in_a_row >= FAILURES_IN_A_ROW && !seen.is_logged {
-            seen.is_logged = true;
-            let (name, call) = (&self.status.candidate.name, call.word());
-            tracing::warn!(
-                target: "vvm", event = "storage_trouble", name, call, failure, reason = %error,
-                "{name}: trouble with the storage: {error}; trying again"
-            );
-        }
-    }
-}
-
-impl Seen {
-    fn failed(&mut self, call: Call) -> &mut u32 {
-        match call {
-            Call::Read => &mut self.reads_failed,
-            Call::Write => &mut self.writes_failed,
-        }
-    }
+    since: Option<((SlotNumber, Epoch), Instant)>,
 }
 
 /// Records a failure when it is dropped: a call is dropped unanswered when its time is over.
-struct Unanswered<'call>(Option<(&'call StorageHealth, Call)>);
+struct Unanswered<'call>(Option<(&'call HostStorage, Call)>);
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some((health, call)) = self.0.filter(|(health, _)| !health.stop.is_cancelled()) {
-            health.failed(call, NO_ANSWER, &"it does not answer");
+        if let Some((storage, call)) = self.0.filter(|(storage, _)| !storage.stop.is_cancelled()) {
+            storage.status.storage_failed(call, NO_ANSWER, &"it does not answer");
         }
     }
 }

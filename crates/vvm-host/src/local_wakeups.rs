@@ -8,8 +8,6 @@ pub(crate) mod folder;
 pub use folder::{LocalDir, UnfitFolder};
 
 use folder::Folder;
-use ielections::Terms;
-use parking_lot::Mutex;
 use std::{
     fmt, fs,
     future::pending,
@@ -19,10 +17,9 @@ use std::{
         net::UnixDatagram,
     },
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
-use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
+use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
 /// (`net.unix.max_dgram_qlen`).
@@ -58,10 +55,8 @@ impl WakeSender {
     fn wake_except(&self, own: Option<&Path>) {
         let Some((folder, socket)) = &self.to else { return };
         for path in folder.sockets().iter().filter(|path| Some(path.as_path()) != own) {
-            // Any other failure: its queue is full, it is gone by now, or it is another user's.
-            if socket.send_to(&[], path).is_err_and(|refusal| is_without_receiver(&refusal)) {
-                remove_abandoned(path);
-            }
+            // Its queue is full, it has no receiver, it is gone by now, or it is another user's.
+            let _ = socket.send_to(&[], path);
         }
     }
 }
@@ -72,48 +67,39 @@ fn unbound() -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-fn is_without_receiver(refusal: &io::Error) -> bool {
-    refusal.kind() == io::ErrorKind::ConnectionRefused
-}
-
-/// Removes the sockets of all names that have no receiver. One that can't be removed stays.
+/// Removes the sockets of all names that have no receiver, unless they are new. One that can't be removed stays.
 fn sweep(folder: &Folder) -> io::Result<()> {
     let socket = unbound()?;
     for path in folder.sockets_with("") {
-        if socket.connect(&path).is_err_and(|refusal| is_without_receiver(&refusal)) {
-            remove_abandoned(&path);
+        let refusal = socket.connect(&path).err().map(|refusal| refusal.kind());
+        if refusal == Some(io::ErrorKind::ConnectionRefused) && is_old(&path) {
+            let _ = fs::remove_file(path);
         }
     }
     Ok(())
 }
 
-/// Removes a socket that has no receiver, unless it is new.
-fn remove_abandoned(path: &Path) {
+fn is_old(path: &Path) -> bool {
     let made = fs::symlink_metadata(path).ok().and_then(|found| u64::try_from(found.mtime()).ok());
     let now = SystemWallClock.since_unix_epoch();
-    if made.is_some_and(|made| now > Duration::from_secs(made).saturating_add(ABANDONED)) {
-        let _ = fs::remove_file(path);
-    }
+    made.is_some_and(|made| now > Duration::from_secs(made).saturating_add(ABANDONED))
 }
 
 /// The wake-ups of one candidate: sends to the others, and receives from them.
 ///
 /// **Nothing depends on a wake-up, and nothing in one is trusted.** A receiver only looks at the storage
-/// sooner, at most every [`Terms::HINT_GAP`]. A forged or repeated datagram costs a look, a lost one costs
+/// sooner, and limits how often. A forged or repeated datagram costs a look, a lost one costs
 /// promptness: the receiver polls anyway. So a wake-up can't open a slot (I5), and can't stop or prolong
 /// work (I1). Sending never waits (I10); a receiver whose queue is full has wake-ups enough.
 pub(crate) struct LocalWakeups {
     sender: WakeSender,
     /// `None` receives nothing.
     receiver: Option<WakeReceiver>,
-    clock: Arc<dyn Clock>,
 }
 
 struct WakeReceiver {
     socket: tokio::net::UnixDatagram,
     path: PathBuf,
-    /// Wake-ups that arrive before this moment stay in the socket's queue.
-    next_at: Mutex<Instant>,
 }
 
 impl LocalWakeups {
@@ -125,17 +111,17 @@ impl LocalWakeups {
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O.
-    pub(crate) fn join(dir: &LocalDir, name: &str, clock: Arc<dyn Clock>) -> Result<Self, UnfitFolder> {
+    pub(crate) fn join(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
         let sender = WakeSender::to(dir, name)?;
-        let Some((folder, _)) = &sender.to else { return Ok(Self::disabled(clock)) };
+        let Some((folder, _)) = &sender.to else { return Ok(Self::disabled()) };
         let receiver = sweep(folder).and_then(|()| WakeReceiver::open(folder.new_socket()));
         let receiver = receiver.map_err(|cause| folder.unusable(cause))?;
-        Ok(Self { receiver: Some(receiver), sender, clock })
+        Ok(Self { receiver: Some(receiver), sender })
     }
 
     /// Sends to no candidate, and receives nothing.
-    pub(crate) fn disabled(clock: Arc<dyn Clock>) -> Self {
-        Self { sender: WakeSender { to: None }, receiver: None, clock }
+    pub(crate) fn disabled() -> Self {
+        Self { sender: WakeSender { to: None }, receiver: None }
     }
 
     /// Wakes all other candidates. Never waits.
@@ -143,16 +129,15 @@ impl LocalWakeups {
         self.sender.wake_except(self.receiver.as_ref().map(|receiver| receiver.path.as_path()));
     }
 
-    /// Waits for a wake-up, at most one every [`Terms::HINT_GAP`]. The kernel keeps those in between.
+    /// Waits for a wake-up. The kernel keeps those that come before the call.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
-        let Some(receiver) = &self.receiver else { return pending().await };
-        let next_at = *receiver.next_at.lock();
-        self.clock.sleep_until(next_at).await;
-        receiver.receive().await;
-        *receiver.next_at.lock() = self.clock.now().after(Terms::HINT_GAP);
+        match &self.receiver {
+            Some(receiver) => receiver.receive().await,
+            None => pending().await,
+        }
     }
 }
 
@@ -163,7 +148,7 @@ impl WakeReceiver {
             .and_then(|()| socket.set_nonblocking(true))
             .and_then(|()| tokio::net::UnixDatagram::from_std(socket));
         match restricted {
-            Ok(socket) => Ok(Self { socket, path, next_at: Mutex::new(Instant::ORIGIN) }),
+            Ok(socket) => Ok(Self { socket, path }),
             Err(cause) => {
                 let _ = fs::remove_file(&path);
                 Err(cause)

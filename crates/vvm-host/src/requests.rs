@@ -4,12 +4,11 @@
 //! scan, so it polls them as often as a standby does. A wake-up makes either of them look at once. [`may_work`]
 //! keeps work from starting in a pause.
 
-use crate::{host_storage::HostStorage, status::HostStatus};
+use crate::host_storage::HostStorage;
 use ielections::{Holder, Terms, Timing, WriteError};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::future::pending;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 use vvm_orch::{Leading, RunningVvm};
 use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
 
@@ -61,20 +60,16 @@ impl Demand {
 /// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, as
 /// for a take-over (I1).
 ///
-/// Reads again every `retry_pause` while the storage fails, for `timeout` in all.
+/// Reads again while the storage fails, for as long as an acquisition counts as fresh.
 ///
 /// # Errors
 /// The reason to give the leadership up.
 ///
 /// # Cancel safety
 /// May be dropped at will.
-pub(crate) async fn may_work(
-    storage: &HostStorage,
-    clock: &Arc<dyn Clock>,
-    timeout: Duration,
-    retry_pause: Duration,
-) -> Result<(), Demand> {
-    let give_up_at = clock.now().after(timeout);
+pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), Demand> {
+    let (clock, ttl) = (&storage.status.clock, storage.status.candidate.ttl);
+    let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::of(ttl).retry_pause());
     let mut cause = "it does not answer".to_owned();
     loop {
         let pause = tokio::select! {
@@ -124,7 +119,6 @@ impl Condition {
 
 /// Handles the requests of one campaign.
 pub(crate) struct RequestHandler<'campaign> {
-    pub(crate) status: &'campaign HostStatus,
     pub(crate) storage: &'campaign HostStorage,
     /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
@@ -180,7 +174,8 @@ impl RequestHandler<'_> {
 
     /// Logs a pause once when it begins and once when it is over.
     fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
-        let (name, holder) = (self.status.candidate.name.as_str(), self.status.candidate.holder.as_str());
+        let (name, holder) =
+            (self.storage.status.candidate.name.as_str(), self.storage.status.candidate.holder.as_str());
         match &requests.pause {
             Some(pause) if logged.as_ref() != Some(pause) => {
                 let (by, reason, shown) = (pause.author(), pause.reason(), pause.by());
@@ -200,19 +195,19 @@ impl RequestHandler<'_> {
     fn can_accept(&self, request: &StepDown) -> bool {
         request.stage == Stage::Asked
             && self.condition.holds()
-            && request.slot.get() <= self.status.candidate.slots
-            && request.to.as_ref().is_none_or(|to| *to == self.status.candidate.holder)
+            && request.slot.get() <= self.storage.status.candidate.slots
+            && request.to.as_ref().is_none_or(|to| *to == self.storage.status.candidate.holder)
     }
 
     /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
     async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
-        let pause = Terms::usual_poll(self.status.candidate.ttl);
+        let pause = Terms::usual_poll(self.storage.status.candidate.ttl);
         loop {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
                 () = self.storage.woken() => {}
-                () = self.status.clock.sleep(pause) => {}
+                () = self.storage.status.clock.sleep(pause) => {}
             }
             let looked = tokio::select! {
                 biased;
@@ -252,7 +247,7 @@ impl RequestHandler<'_> {
             // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
         }
-        self.storage.gate.let_others_first(slot, epoch, request.first_chance());
+        self.storage.let_others_first(slot, epoch, request.first_chance());
         Some(Demand::SteppingDown { to: request.to })
     }
 
@@ -260,11 +255,11 @@ impl RequestHandler<'_> {
     /// may have been applied (I7), which the next look shows.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
         let HostStorage { storage, cluster, .. } = self.storage;
-        let limit = Timing::of(self.status.candidate.ttl).attempt_timeout();
+        let limit = Timing::of(self.storage.status.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
             outcome = storage.advance_step_down(cluster, request, stage) => Some(outcome),
-            () = self.status.clock.sleep(limit) => None,
+            () = self.storage.status.clock.sleep(limit) => None,
         }
     }
 }

@@ -83,6 +83,22 @@ struct Problem {
     last: Option<Arc<str>>,
     /// The failure of the last claim or renewal, until one is answered, or another process has written.
     write: Option<Arc<str>>,
+    reads_failed: u32,
+    writes_failed: u32,
+    is_logged: bool,
+}
+
+/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
+const FAILURES_IN_A_ROW: u32 = 2;
+
+impl Problem {
+    /// How many calls of this kind have failed in a row.
+    fn in_a_row(&mut self, call: Call) -> &mut u32 {
+        match call {
+            Call::Read => &mut self.reads_failed,
+            Call::Write => &mut self.writes_failed,
+        }
+    }
 }
 
 impl HostStatus {
@@ -337,14 +353,14 @@ impl HostStatus {
         }
     }
 
-    /// Records that the renewal sent at `sent_at` is confirmed.
+    /// Records that the renewal sent at `sent_at` is confirmed by its answer.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
-        self.problem.lock().write = None;
         log!(debug, event = "renewed", latency_ms = latency.as_secs_f64() * 1e3);
     }
 
+    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more.
     pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
         let mut problem = self.problem.lock();
@@ -352,8 +368,18 @@ impl HostStatus {
         if call == Call::Write {
             problem.write = None;
         }
+        *problem.in_a_row(call) = 0;
+        let works = problem.reads_failed.max(problem.writes_failed) < FAILURES_IN_A_ROW;
+        let is_over = works && std::mem::take(&mut problem.is_logged);
+        drop(problem);
+        if is_over {
+            let name = self.candidate.name.as_str();
+            log!(info, event = "storage_works_again", name, "{name}: the storage works again");
+        }
     }
 
+    /// Records a failure, and logs the first that is not a single one. A candidate that waits for ever would
+    /// otherwise not report a full disk or a server that is down.
     pub(crate) fn storage_failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
         self.telemetry.failed(call, failure);
         let reason = Arc::<str>::from(error.to_string());
@@ -362,10 +388,32 @@ impl HostStatus {
         if call == Call::Write {
             problem.write = Some(reason);
         }
+        let in_a_row = problem.in_a_row(call);
+        *in_a_row = in_a_row.saturating_add(1);
+        let is_new = *in_a_row >= FAILURES_IN_A_ROW && !std::mem::replace(&mut problem.is_logged, true);
+        drop(problem);
+        if is_new {
+            let (name, call) = (self.candidate.name.as_str(), call.word());
+            log!(
+                warn, event = "storage_trouble", name, call, failure, reason = %error,
+                "{name}: trouble with the storage: {error}; trying again"
+            );
+        }
     }
 
+    /// Records that the storage could not be opened, and logs the first such failure.
     pub(crate) fn storage_not_opened(&self, error: &dyn fmt::Display) {
-        self.problem.lock().last = Some(error.to_string().into());
+        let mut problem = self.problem.lock();
+        problem.last = Some(error.to_string().into());
+        let is_new = !std::mem::replace(&mut problem.is_logged, true);
+        drop(problem);
+        if is_new {
+            let name = self.candidate.name.as_str();
+            log!(
+                warn, event = "storage_trouble", name, call = "open", reason = %error,
+                "{name}: {error}; trying again"
+            );
+        }
     }
 
     pub(crate) fn saw(&self, key: &ElectionKey, found: &Slot) {

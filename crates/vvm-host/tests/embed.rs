@@ -56,6 +56,12 @@ async fn stopped_host_releases_the_record() {
 
     // The record is released, so one look is enough.
     let mut settings = settings(folder.path());
+    assert_eq!(settings.local_dir, LocalDir::None, "it would create files");
+    // A folder that other users can write disables wake-ups alone.
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    settings.local_dir = LocalDir::At(open);
     settings.acquisition = AcquireTimeout::Within(Duration::ZERO);
     let next = Host::open(settings).await.unwrap();
     let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
@@ -226,48 +232,6 @@ async fn open_refuses_bad_urls_missing_folders_and_another_slot_count() {
     let conflict = Host::open(two_slots).await.unwrap_err();
     assert!(matches!(conflict, HostError::Slots(_)), "{conflict}");
     assert_eq!(conflict.exit_status(), 78);
-}
-
-/// By default it creates no files. If other users can write the folder, it disables wake-ups.
-#[tokio::test]
-async fn host_wakes_others_only_in_the_folder_of_its_settings() {
-    let folder = TempDir::new().unwrap();
-    assert_eq!(settings(folder.path()).local_dir, LocalDir::None);
-    let local = folder.path().join("local");
-    let mut meeting = settings(folder.path());
-    meeting.local_dir = LocalDir::At(local.clone());
-    let sockets = || std::fs::read_dir(&local).unwrap().count();
-    let (first, second) =
-        (Host::open(meeting.clone()).await.unwrap(), Host::open(meeting.clone()).await.unwrap());
-    assert_eq!(sockets(), 2);
-    let (leaders, mut leader) = mpsc::unbounded_channel();
-    // Either may be the first.
-    let leads = |host: &Host| {
-        let (leaders, stop) = (leaders.clone(), host.stop());
-        move || {
-            let (leaders, stop) = (leaders.clone(), stop.clone());
-            vec![service_fn("work", async move |cx| {
-                leaders.send(stop.clone()).unwrap();
-                cx.stop.cancelled().await;
-                Ok(())
-            })]
-        }
-    };
-    let (by_first, by_second) = (leads(&first), leads(&second));
-    let stopping = async {
-        for _ in 0..2 {
-            leader.recv().await.unwrap().cancel();
-        }
-    };
-    tokio::join!(first.run(by_first), second.run(by_second), stopping);
-    assert_eq!(sockets(), 0);
-
-    std::fs::set_permissions(&local, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let alone = Host::open(meeting).await.unwrap();
-    assert_eq!(sockets(), 0);
-    alone.stop().cancel();
-    let ended = alone.run(Vec::new).await;
-    assert!(matches!(ended, Ended::Stopped), "{ended}");
 }
 
 /// Set in a process that a test starts to run its host: the folder of the storage.

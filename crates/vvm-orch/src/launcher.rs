@@ -1,19 +1,19 @@
-//! [`Launcher`]: campaigns, starts the monitor, then starts the services one after the other.
+//! [`Launcher`]: campaigns, then starts the services one after the other.
 //!
-//! It ends when the services are ready or the VVM stops, and passes the result to the shutdowner.
+//! It ends when the services are ready, the leadership is lost or the VVM stops. The shutdowner follows in the same
+//! task.
 //!
 //! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
 //! service starts, it cancels the start and waits for it (I6).
 
 use crate::{
     BoxError, Failure, Leading, Problem, Service, ServiceContext,
-    state::{EndedEarly, Joined, State, caught},
+    state::{State, caught},
 };
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing};
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
 
 pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<State<K>>,
@@ -21,8 +21,6 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) candidacy: Candidacy<K>,
     pub(crate) services: Vec<Planned<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) start_timeout: Option<Duration>,
 }
 
 /// The parts to stop after a slot was acquired.
@@ -30,15 +28,12 @@ pub(crate) struct Launcher<K: Key> {
 pub(crate) struct Launched {
     /// In the order of their start. The last one may still be starting, or may have failed to start.
     pub(crate) services: Vec<Hosted>,
-    pub(crate) monitor: Monitor,
     pub(crate) leadership: Leadership,
 }
 
 impl<K: Key> Launcher<K> {
-    pub(crate) const NAME: &str = "vvm launcher";
-
     pub(crate) async fn run(self) -> Option<Launched> {
-        let Self { state, elections, candidacy, services, spawn, clock, start_timeout } = self;
+        let Self { state, elections, candidacy, services, spawn } = self;
         let acquired = tokio::select! {
             biased;
             // Dropping the acquisition withdraws the candidacy.
@@ -53,71 +48,24 @@ impl<K: Key> Launcher<K> {
             }
         };
         let standing = leadership.standing().clone();
-        let monitor = Monitor::start(standing.clone(), Arc::clone(&state), &*spawn);
-        let mut launched = Launched { services: Vec::with_capacity(services.len()), monitor, leadership };
+        let mut launched = Launched { services: Vec::with_capacity(services.len()), leadership };
         for service in services {
             if state.is_stopping() {
                 return Some(launched);
             }
             let (hosted, ready) = service.start(slot.clone(), standing.clone(), Arc::clone(&state), &*spawn);
-            let name = hosted.name();
             launched.services.push(hosted);
             tokio::select! {
                 biased;
                 () = state.stopping() => {}
+                // The shutdowner reports it.
+                _ = standing.lost() => return Some(launched),
                 // If it will never be ready, its task has reported why.
                 _ = ready => {}
-                after = timed_out(&clock, start_timeout) => {
-                    // The report stops the VVM, which cancels the service and waits for it.
-                    state.report(Problem::StartTimedOut { service: name, after });
-                }
             }
         }
         state.services_are_ready(Leading { slot, standing });
         Some(launched)
-    }
-}
-
-/// Waits until the limit has passed, and returns it. Without a limit it waits for ever.
-async fn timed_out(clock: &Arc<dyn Clock>, limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            clock.sleep(limit).await;
-            limit
-        }
-        None => pending().await,
-    }
-}
-
-/// The monitor's task.
-#[derive(Debug)]
-pub(crate) struct Monitor {
-    stop: CancellationToken,
-    ended: Joined<()>,
-}
-
-impl Monitor {
-    pub(crate) const NAME: &str = "vvm leadership monitor";
-
-    pub(crate) fn start<K: Key>(standing: Standing, state: Arc<State<K>>, spawn: &dyn Spawn) -> Self {
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        let ended = Joined::spawn(spawn, Self::NAME, async move {
-            let loss = tokio::select! {
-                biased;
-                loss = standing.lost() => loss,
-                () = stopping.cancelled() => return,
-            };
-            state.report(Problem::Lost(loss));
-        });
-        Self { stop, ended }
-    }
-
-    /// Stops the task, and waits for its end. Call it before the release, which the standing counts as a
-    /// loss.
-    pub(crate) async fn stop(mut self) -> Result<(), EndedEarly> {
-        self.stop.cancel();
-        self.ended.join().await
     }
 }
 
@@ -132,7 +80,7 @@ pub(crate) struct Planned<K> {
 pub(crate) struct Hosted {
     name: Arc<str>,
     stop: CancellationToken,
-    ended: Joined<Proof>,
+    ended: oneshot::Receiver<Proof>,
 }
 
 /// Whether the end of a service's task proves that nothing of the service runs.
@@ -162,7 +110,12 @@ impl<K: Key> Planned<K> {
         let (ready, is_ready) = oneshot::channel();
         let cx = ServiceContext { stop: stop.clone(), slot, standing };
         let run = ServiceRun { name: Arc::clone(&name), state, ended: false };
-        let ended = Joined::spawn(spawn, "vvm service", run.run(service, cx, ready));
+        let (sender, ended) = oneshot::channel();
+        let task = async move {
+            // The receiver may be gone.
+            let _ = sender.send(run.run(service, cx, ready).await);
+        };
+        spawn.spawn("vvm service", Box::pin(task));
         (Hosted { name, stop, ended }, is_ready)
     }
 }
@@ -185,12 +138,10 @@ impl Hosted {
     /// Waits for the service's task to end.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again.
+    /// It may be dropped and called again until it has returned.
     pub(crate) async fn join(&mut self) -> Proof {
-        match self.ended.join().await {
-            Ok(proof) => proof,
-            Err(EndedEarly::Panicked(_) | EndedEarly::Dropped) => Proof::None,
-        }
+        // Dropped with its task.
+        (&mut self.ended).await.unwrap_or(Proof::None)
     }
 }
 

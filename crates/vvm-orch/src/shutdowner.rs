@@ -1,19 +1,18 @@
-//! [`Shutdowner`]: waits until the VVM stops, and stops its parts in the reverse order of their start:
-//! launcher, services, monitor, leadership, elections.
+//! [`Shutdowner`]: the VVM's task. It runs the launcher, waits until the VVM stops or loses its leadership, and stops
+//! its parts in the reverse order of their start: services, leadership, elections.
 
 use crate::{
     Problem,
-    launcher::{Hosted, Launched, Launcher, Monitor, Proof},
-    state::{EndedEarly, Joined, State, caught},
+    launcher::{Hosted, Launched, Launcher, Proof},
+    state::{State, caught},
 };
 use futures_util::{FutureExt, future::Shared};
 use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
 pub(crate) struct Shutdowner<K: Key> {
     pub(crate) state: Arc<State<K>>,
-    pub(crate) launched: Joined<Option<Launched>>,
     pub(crate) elections: Arc<Elections<K>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop_timeout: Duration,
@@ -21,45 +20,52 @@ pub(crate) struct Shutdowner<K: Key> {
 }
 
 impl<K: Key> Shutdowner<K> {
-    pub(crate) const NAME: &str = "vvm shutdowner";
-
     /// Ends the waits for the shutdown even if the future is dropped before its first poll.
-    pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(EndedEarly::Dropped) };
-        async move { completion.note(caught(self.shut_down()).await) }
+    pub(crate) fn run(self, launcher: Launcher<K>) -> impl Future<Output = ()> + Send + 'static {
+        let mut completion = Completion { state: Arc::clone(&self.state), ended: Err(None) };
+        async move { completion.note(caught(self.shut_down(launcher)).await) }
     }
 
-    async fn shut_down(mut self) {
-        // The launcher ends when the services are ready or the VVM stops.
-        match self.launched.join().await {
+    async fn shut_down(self, launcher: Launcher<K>) {
+        match caught(launcher.run()).await {
             Ok(Some(launched)) => self.stop(launched).await,
             Ok(None) => {}
-            Err(early) => self.state.report(Problem::broken(Launcher::<K>::NAME, early)),
+            Err(panic) => self.state.report(Problem::Broken { panic: Some(panic) }),
         }
         // The engine's task must end, too (I9).
         self.elections.cleanup().await;
     }
 
     async fn stop(&self, launched: Launched) {
-        self.state.stopping().await;
-        let Launched { services, monitor, leadership } = launched;
+        let Launched { services, leadership } = launched;
+        let standing = leadership.standing().clone();
         let stopping = Stopping {
             state: &self.state,
             clock: &self.clock,
             stop_timeout: self.stop_timeout,
             timing: self.timing,
         };
-        // Renewals continue meanwhile.
-        let leadership = stopping.stop(services, leadership).await;
-        if let Err(early) = monitor.stop().await {
-            self.state.report(Problem::broken(Monitor::NAME, early));
-        }
+        let stopped = async {
+            self.state.stopping().await;
+            // Renewals continue meanwhile.
+            stopping.stop(services, leadership).await
+        };
+        let lost = async {
+            self.state.report(Problem::Lost(standing.lost().await));
+            pending::<Infallible>().await
+        };
+        let leadership = tokio::select! {
+            biased;
+            never = lost => match never {},
+            // From here on the release counts as a loss, too.
+            leadership = stopped => leadership,
+        };
         if let Some(leadership) = leadership {
             let epoch = leadership.epoch();
             let outcome = leadership.release().await;
             tracing::info!(%epoch, %outcome, "the leadership was released");
             if outcome == ReleaseOutcome::StillArmed {
-                // The monitor reported it already, unless the engine ended after the monitor.
+                // It is reported already, unless the engine has ended since the services have stopped.
                 self.state.report(Problem::Lost(Loss::EngineEnded));
             }
         }
@@ -69,19 +75,20 @@ impl<K: Key> Shutdowner<K> {
 /// Ends the waits for the shutdown, even if its task panics or is dropped (I10).
 struct Completion<K: Key> {
     state: Arc<State<K>>,
-    ended: Result<(), EndedEarly>,
+    /// An error has the message of a panic; none if the runtime dropped the task.
+    ended: Result<(), Option<Arc<str>>>,
 }
 
 impl<K: Key> Completion<K> {
     fn note(&mut self, ended: Result<(), Arc<str>>) {
-        self.ended = ended.map_err(EndedEarly::Panicked);
+        self.ended = ended.map_err(Some);
     }
 }
 
 impl<K: Key> Drop for Completion<K> {
     fn drop(&mut self) {
-        if let Err(early) = &self.ended {
-            self.state.report(Problem::broken(Shutdowner::<K>::NAME, early.clone()));
+        if let Err(panic) = &self.ended {
+            self.state.report(Problem::Broken { panic: panic.clone() });
         }
         self.state.has_stopped();
     }

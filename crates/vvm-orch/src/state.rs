@@ -1,26 +1,18 @@
 //! [`State`]: shared by the tasks and handles of a VVM.
 
 use futures_util::FutureExt;
-use ielections::{AcquireError, Loss, Spawn, Standing, env::panic_message};
-use std::{
-    error::Error,
-    panic::AssertUnwindSafe,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-use tokio::sync::oneshot;
+use ielections::{AcquireError, Loss, Standing, env::panic_message};
+use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 /// Each cell is set once, and each token is cancelled once.
 #[derive(Debug)]
 pub(crate) struct State<K> {
     /// The first problem (I8).
-    problem: OnceLock<Problem>,
-    /// Cancelled when `problem` is set.
-    raised: CancellationToken,
-    leading: OnceLock<Leading<K>>,
-    /// Cancelled when the services are ready.
-    ready: CancellationToken,
+    problem: SetOnce<Problem>,
+    /// Set when the services are ready.
+    leading: SetOnce<Leading<K>>,
     /// Cancelled when the VVM begins to stop.
     stop: CancellationToken,
     /// Cancelled when the VVM has stopped.
@@ -30,10 +22,8 @@ pub(crate) struct State<K> {
 impl<K: Clone> State<K> {
     pub(crate) fn new() -> Self {
         Self {
-            problem: OnceLock::new(),
-            raised: CancellationToken::new(),
-            leading: OnceLock::new(),
-            ready: CancellationToken::new(),
+            problem: SetOnce::new(),
+            leading: SetOnce::new(),
             stop: CancellationToken::new(),
             done: CancellationToken::new(),
         }
@@ -49,7 +39,6 @@ impl<K: Clone> State<K> {
             Ok(()) => tracing::error!(%problem, "the VVM shuts down"),
             Err(_) => tracing::warn!(%problem, "another problem while the VVM shuts down"),
         }
-        self.raised.cancel();
         self.stop.cancel();
     }
 
@@ -61,7 +50,7 @@ impl<K: Clone> State<K> {
     pub(crate) async fn problem_or_done(&self) -> Option<&Problem> {
         tokio::select! {
             biased;
-            () = self.raised.cancelled() => {}
+            _ = self.problem.wait() => {}
             () = self.done.cancelled() => {}
         }
         self.problem()
@@ -70,7 +59,6 @@ impl<K: Clone> State<K> {
     pub(crate) fn services_are_ready(&self, leading: Leading<K>) {
         // The launcher calls this once.
         drop(self.leading.set(leading));
-        self.ready.cancel();
     }
 
     /// Waits until the services are ready, or never will be.
@@ -78,7 +66,7 @@ impl<K: Clone> State<K> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
-            () = self.ready.cancelled() => {}
+            _ = self.leading.wait() => {}
         }
         match self.leading.get() {
             Some(leading) if !self.is_stopping() => Ok(leading.clone()),
@@ -131,14 +119,6 @@ pub enum Problem {
         #[source]
         cause: Failure,
     },
-    /// A service did not become ready in time ([`VvmConfig::start_timeout`](crate::VvmConfig)).
-    #[error("service {service} was not ready after {}", vvm_clock::Span(*after))]
-    StartTimedOut {
-        /// The service's name.
-        service: Arc<str>,
-        /// The limit.
-        after: Duration,
-    },
     /// A service ended although it was not stopped.
     #[error("service {service} ended by itself{}", cause(failure))]
     Ended {
@@ -183,24 +163,12 @@ pub enum Problem {
         /// The service's name.
         service: Arc<str>,
     },
-    /// A task of the VVM ended early: its runtime was shut down, or an argument's code panicked.
-    #[error("the VVM's task {task} ended early{}", cause(panic))]
+    /// The VVM's task ended early: its runtime was shut down, or an argument's code panicked.
+    #[error("the VVM's task ended early{}", cause(panic))]
     Broken {
-        /// The task.
-        task: &'static str,
         /// The panic's message, if it panicked.
         panic: Option<Arc<str>>,
     },
-}
-
-impl Problem {
-    pub(crate) fn broken(task: &'static str, early: EndedEarly) -> Self {
-        let panic = match early {
-            EndedEarly::Panicked(panic) => Some(panic),
-            EndedEarly::Dropped => None,
-        };
-        Self::Broken { task, panic }
-    }
 }
 
 fn cause(cause: &Option<impl std::fmt::Display>) -> String {
@@ -216,48 +184,6 @@ pub enum NotLeading {
     /// It was shut down.
     #[error("the VVM was shut down")]
     ShutDown,
-}
-
-/// A started task.
-#[derive(Debug)]
-pub(crate) struct Joined<T>(oneshot::Receiver<Result<T, Arc<str>>>);
-
-/// A task ended without a result.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum EndedEarly {
-    /// It panicked, with this message.
-    Panicked(Arc<str>),
-    /// Its runtime dropped it.
-    Dropped,
-}
-
-impl<T: Send + 'static> Joined<T> {
-    /// Starts a task for `work`.
-    pub(crate) fn spawn(
-        spawn: &dyn Spawn,
-        name: &'static str,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Self {
-        let (sender, outcome) = oneshot::channel();
-        let work = caught(work);
-        let task = async move {
-            // The receiver may be gone.
-            let _ = sender.send(work.await);
-        };
-        spawn.spawn(name, Box::pin(task));
-        Self(outcome)
-    }
-
-    /// Waits for the task to end.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again. A call after a result returns [`EndedEarly::Dropped`].
-    pub(crate) async fn join(&mut self) -> Result<T, EndedEarly> {
-        match (&mut self.0).await {
-            Ok(outcome) => outcome.map_err(EndedEarly::Panicked),
-            Err(_) => Err(EndedEarly::Dropped),
-        }
-    }
 }
 
 /// Drives `work`, and turns a panic into its message.

@@ -4,7 +4,7 @@ use crate::{
     Leading, NotLeading, Problem, Service,
     launcher::{Launcher, Planned},
     shutdowner::Shutdowner,
-    state::{Joined, State},
+    state::State,
 };
 use ielections::{AcquireTimeout, Candidacy, Elections, Env, Holder, Key, Spawn, Terms, Timing, Ttl};
 use std::{
@@ -66,33 +66,28 @@ impl<K: Key> Vvm<K> {
         }
     }
 
-    /// Starts the VVM, and returns at once. Its tasks campaign, and start the services. Call it where
+    /// Starts the VVM, and returns at once. Its task campaigns, and starts the services. Call it where
     /// [`VvmConfig::spawn`] can start tasks.
     pub fn launch(self, ttl: Ttl, timeout: AcquireTimeout) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
         let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
-        let default = Terms::new(config.holder, ttl);
-        let terms = Terms { timeout, poll: config.poll.unwrap_or(default.poll), ..default };
+        let terms = Terms { timeout, ..Terms::new(config.holder, ttl) };
         let launcher = Launcher {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),
             candidacy: Candidacy { slots: config.slots, terms },
             services,
             spawn: Arc::clone(&config.spawn),
-            clock: Arc::clone(&config.clock),
-            start_timeout: config.start_timeout,
         };
-        let launched = Joined::spawn(&*config.spawn, Launcher::<K>::NAME, launcher.run());
         let shutdowner = Shutdowner {
             state,
-            launched,
             elections,
             clock: config.clock,
             stop_timeout: config.stop_timeout,
             timing: Timing::of(ttl),
         };
-        config.spawn.spawn(Shutdowner::<K>::NAME, Box::pin(shutdowner.run()));
+        config.spawn.spawn("vvm", Box::pin(shutdowner.run(launcher)));
         running
     }
 }
@@ -110,17 +105,11 @@ pub struct VvmConfig<K> {
     pub slots: Vec<K>,
     /// The leader's name, for operators.
     pub holder: Holder,
-    /// How long one service may take to become ready. `None`, the default, means no limit, because a service
-    /// may have a lot of state to read. A loss or a shutdown ends a start at any time.
-    pub start_timeout: Option<Duration>,
     /// How long all services together may take to stop. After a loss, the kill deadline cuts it short.
     pub stop_timeout: Duration,
-    /// The longest time between two looks at the slots while campaigning. `None` means the default of
-    /// [`Terms::new`](ielections::Terms::new).
-    pub poll: Option<Duration>,
-    /// The clock of the elections, which measures the durations above.
+    /// The clock of the elections, which measures `stop_timeout`.
     pub clock: Arc<dyn Clock>,
-    /// Starts the tasks of the VVM and its services.
+    /// Starts the task of the VVM, and those of its services.
     pub spawn: Arc<dyn Spawn>,
 }
 
@@ -134,9 +123,7 @@ impl<K> VvmConfig<K> {
         Self {
             slots,
             holder,
-            start_timeout: None,
             stop_timeout: Self::STOP_TIMEOUT,
-            poll: None,
             clock: Arc::clone(&env.clock),
             spawn: Arc::clone(&env.spawn),
         }

@@ -26,7 +26,7 @@ pub mod objects;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(test)]
-#[cfg(any(feature = "dynamodb", feature = "object-store"))]
+#[cfg(any(feature = "dynamodb", feature = "kubernetes", feature = "object-store"))]
 mod scripted;
 #[cfg(feature = "scylla")]
 pub mod scylla;

@@ -9,7 +9,7 @@
 mod requests;
 
 use crate::{
-    key::{ClusterName, ElectionKey, Partition, name_of_setting},
+    key::{ClusterName, ElectionKey, Partition},
     step::{Done, Step},
     sysvvm::{Description, NoDocuments, Opened, SysVvmStorage},
 };
@@ -432,20 +432,6 @@ impl ElectionsTtlStorage {
             None => Ok(None),
             Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
         }
-    }
-
-    /// Returns the names with a settled slot count, sorted; `None` if the driver can't list them.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
-    pub async fn names(&self) -> Result<Option<Vec<ClusterName>>, ReadError> {
-        let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
-        let mut names = settings.iter().filter_map(name_of_setting).collect::<Vec<_>>();
-        names.sort_unstable();
-        Ok(Some(names))
     }
 
     fn slot_count_partition(&self, cluster: &ClusterName) -> Result<Partition, BeyondLimits> {

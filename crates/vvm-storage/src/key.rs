@@ -187,15 +187,10 @@ pub(crate) fn setting_of_slot(at: &Partition) -> Option<Partition> {
     (prefix == KEY_PREFIX_VVM_LEADER).then(|| ClusterName::new(name).slot_count_partition())
 }
 
-/// Returns the name of which `at` has the slot count, if it has one.
-pub(crate) fn name_of_setting(at: &Partition) -> Option<ClusterName> {
-    at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(ClusterName::new)
-}
-
 /// Returns the partitions of all slots of a name, from the partition and the value of its slot count.
 #[cfg(feature = "cells")]
 pub(crate) fn slots_of_setting(at: &Partition, value: &[u8]) -> impl Iterator<Item = Partition> {
-    let name = name_of_setting(at);
+    let name = at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(ClusterName::new);
     let count = value.try_into().ok().map(u32::from_be_bytes).and_then(NonZeroU32::new);
     let slots = name.zip(count).map(|(cluster, count)| {
         SlotNumber::all(count).map(move |slot| ElectionKey { cluster: cluster.clone(), slot }.partition())

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct StorageUrl(String);
 
 /// Options whose values may be shown.
-const SHOWN: [&str; 31] = [
+const SHOWN: [&str; 30] = [
     "account",
     "allow",
     "application_name",
@@ -30,7 +30,6 @@ const SHOWN: [&str; 31] = [
     "request_timeout",
     "serial",
     "server",
-    "service_account",
     "sslmode",
     "sslrootcert",
     "target_session_attrs",

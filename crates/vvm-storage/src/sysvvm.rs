@@ -92,12 +92,6 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Reads the value that [`Step::Settle`] stored, if there is one; linearizable.
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
 
-    /// Returns the partitions that have a setting, in any order; may be stale. `None` if the driver can't list
-    /// them.
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        Ok(None)
-    }
-
     /// Returns the limits of documents. `None` if the driver has none: then it is given no batch, and asked
     /// for no document.
     fn document_limits(&self) -> Option<DocumentLimits> {

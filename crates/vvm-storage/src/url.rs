@@ -126,7 +126,7 @@ impl Place<'_> {
 /// # Cancel safety
 /// Dropped, it leaves nothing open.
 pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
-    #[cfg(not(any(feature = "mem", feature = "object-store")))]
+    #[cfg(not(feature = "mem"))]
     drop(clock);
     let place = parse(url)?;
     match place.scheme.feature {
@@ -153,7 +153,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         "dynamodb" => Ok(Arc::new(crate::dynamodb::DynamoDbStorage::open(url).await?)),
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open(url, clock).await?;
+            let cells = crate::objects::ObjectCells::open(url).await?;
             Ok(Arc::new(crate::cells::Cells::new(cells)))
         }
         _ => Err(place.not_in_this_build()),
@@ -172,7 +172,7 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
     match place.scheme.feature {
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open_to_look(url, clock).await?;
+            let cells = crate::objects::ObjectCells::open_to_look(url).await?;
             Ok(Arc::new(crate::cells::Cells::to_look(cells)))
         }
         #[cfg(feature = "kubernetes")]

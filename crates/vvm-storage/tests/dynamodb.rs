@@ -17,16 +17,11 @@ mod driver;
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::{
     Client,
-    types::{
-        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
-        TimeToLiveSpecification,
-    },
+    types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
 use driver::{fresh, many_create};
 use ielections::ReadError;
-use vvm_storage::{
-    Done, OpenError, OpenErrorKind, Partition, Step, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage,
-};
+use vvm_storage::{OpenError, OpenErrorKind, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage};
 
 /// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
 fn endpoint() -> String {
@@ -59,17 +54,14 @@ mod suites {
 }
 
 #[tokio::test]
-async fn table_is_described_with_location_billing_and_protection() {
+async fn table_is_described_with_location_and_protection() {
     let url = url(&fresh("described"));
     init_storage(&url).await.unwrap();
     let storage = DynamoDbStorage::open(&url).await.unwrap();
     let described = storage.describe().await.unwrap();
     println!("{described:#?}");
     assert_eq!(described.software.as_deref(), Some("DynamoDB"));
-    assert_eq!(described.setting("status"), Some("active"));
-    assert_eq!(described.setting("billing"), Some("per request"));
     assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
-    assert!(described.setting("point-in-time recovery").is_some(), "{described:?}");
     // `init_storage` leaves the protection to the owner of the table.
     assert_eq!(described.setting("deletion protection"), Some("off"));
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
@@ -89,18 +81,14 @@ async fn refused(url: &str) -> OpenError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_table_or_one_of_another_region_is_named() {
+async fn missing_table_is_named() {
     let table = fresh("missing");
     let error = refused(&url(&table)).await;
     assert!(error.to_string().contains(&format!("there is no table `{table}`")), "{error}");
-    assert!(error.to_string().contains("vvm init-storage"), "{error}");
+    for way_out in ["vvm init-storage", "in another region"] {
+        assert!(error.to_string().contains(way_out), "{error}");
+    }
     assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
-
-    init_storage(&url(&table)).await.unwrap();
-    let elsewhere = if region() == "us-east-1" { "eu-west-1" } else { "us-east-1" };
-    let elsewhere = format!("dynamodb://{elsewhere}/{table}?endpoint={}", endpoint());
-    let error = refused(&elsewhere).await.to_string();
-    assert!(error.contains("in another region"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,47 +114,6 @@ async fn table_with_other_keys_is_refused() {
     assert!(error.to_string().contains("its key is pk (HASH, S) instead of"), "{error}");
     let error = init_storage(&url(&table)).await.unwrap_err().to_string();
     assert!(error.contains("Use another table"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn time_to_live_on_an_attribute_of_records_is_refused_and_on_another_is_not() {
-    let client = client().await;
-    for (attribute, is_ours) in [("ttl_nanos", true), ("something_else", false)] {
-        let table = fresh("ttl");
-        init_storage(&url(&table)).await.unwrap();
-        let time_to_live =
-            TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build().unwrap();
-        client
-            .update_time_to_live()
-            .table_name(&table)
-            .time_to_live_specification(time_to_live)
-            .send()
-            .await
-            .unwrap();
-        match DynamoDbStorage::open(&url(&table)).await {
-            Ok(_) => assert!(!is_ours, "opened with time to live on {attribute}"),
-            Err(error) => {
-                let says = format!("time to live on attribute `{attribute}`");
-                assert!(error.to_string().contains(&says) && is_ours, "{attribute}: {error}");
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleted_table_can_be_created_again() {
-    let table = fresh("again");
-    let url = url(&table);
-    for _ in 0..2 {
-        init_storage(&url).await.unwrap();
-        let storage = DynamoDbStorage::open(&url).await.unwrap();
-        let settled =
-            storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
-        assert_eq!(settled, Done::Applied);
-        storage.close().await;
-        client().await.delete_table().table_name(&table).send().await.unwrap();
-    }
-    assert_eq!(refused(&url).await.kind(), OpenErrorKind::Missing);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -202,12 +202,3 @@ async fn unusable_certificate_file_is_named() {
         check(&error, &[path, "one of PEM"]);
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connection_without_tls_to_a_tls_port_names_tls_ca() {
-    let files = PasswordFiles::new();
-    let plain = files.url_with(&[("tls_ca", ""), ("tls_certificate", ""), ("tls_key", "")]);
-    let error = refused(&plain).await;
-    // The node closes the connection without an answer, as one does that is starting.
-    says(&error, &["closed the connection", "add tls_ca=PATH"]);
-}

@@ -4,10 +4,11 @@
 //! Each stands beside `vvm` on its own server, and `vvm` on SQLite beside both.
 
 use crate::{
-    process::{self, init_storage},
+    process::{ProcessTree, Used, init_storage},
     report::{Failure, Figure, Unit},
+    waiting::{self, QUANTITIES, SETTLED, WAITING},
 };
-use harness::{MemoryGroup, has_ended};
+use harness::{MemoryGroup, command_line, has_ended};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::{
     built::{CLIENT_GO, CLIENT_GO_VERSION},
@@ -71,38 +72,29 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         let outcomes = at_once(&programs, blow, folder.path(), ttl, trials)?;
         let title = format!("next command, TTL {} s, after {}", ttl.as_secs(), blow.title());
         let seconds = |one: &Outcome| one.took.map_or(f64::INFINITY, |took| took.as_secs_f64());
-        figures.extend(compare(&title, Unit::Seconds, &programs, |at| {
+        figures.extend(of_each(&title, Unit::Seconds, &programs, |at| {
             outcomes[at].iter().map(seconds).collect()
         }));
-        for (program, all) in programs.iter().zip(&outcomes) {
-            let both = all.iter().filter(|one| one.both_ran).count() as f64;
-            let name = format!("  the former command was still at work, in trials: {}", program.title());
-            let both = Figure::new(name, Unit::Count, vec![both]);
-            figures.push(if program.is_ours() { both.max_at_most(0.0) } else { both });
-        }
+        let both = "  the former command was still at work, in trials";
+        figures.extend(of_each(both, Unit::Count, &programs, |at| {
+            vec![outcomes[at].iter().filter(|one| one.both_ran).count() as f64]
+        }));
     }
     figures.extend(waiting(&programs, folder.path(), ttl, watched)?);
     Ok(figures)
 }
 
-/// Returns a figure for each program. The goal of ours is the median of the best of the others.
-fn compare(
+/// Returns a figure for each program.
+fn of_each(
     what: &str,
     unit: Unit,
     programs: &[ComparedProgram],
     samples: impl Fn(usize) -> Vec<f64>,
 ) -> Vec<Figure> {
     let figure = |(at, program): (usize, &ComparedProgram)| {
-        Figure::new(format!("{what}: {}", program.title()), unit, samples(at))
+        Figure::new(format!("{what}: {}", program.title), unit, samples(at))
     };
-    let figures: Vec<Figure> = programs.iter().enumerate().map(figure).collect();
-    let theirs = figures.iter().zip(programs).filter(|(_, program)| !program.is_ours());
-    let best = theirs.map(|(figure, _)| figure.median()).fold(f64::INFINITY, f64::min);
-    let judged = |(figure, program): (Figure, &ComparedProgram)| match program.is_ours() {
-        true => figure.median_at_most(best),
-        false => figure,
-    };
-    figures.into_iter().zip(programs).map(judged).collect()
+    programs.iter().enumerate().map(figure).collect()
 }
 
 fn start_kubernetes() -> Result<(Kubernetes, PathBuf), StartError> {
@@ -121,17 +113,17 @@ fn at_once(
     trials: usize,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
     thread::scope(|scope| {
-        let begin = |program, number| {
-            scope.spawn(move || {
-                let name = format!("{}-{blow:?}-{number}", ComparedProgram::name(program));
-                let scene = folder.join(name.to_lowercase());
-                trial(program, blow, &scene, ttl)
-            })
-        };
-        let running: Vec<Vec<_>> = programs
-            .iter()
-            .map(|program| (0..trials).map(|number| begin(program, number)).collect())
-            .collect();
+        let begin = programs.iter().map(|program| {
+            let begin = |number: usize| {
+                scope.spawn(move || {
+                    let name = format!("{}-{blow:?}-{number}", program.name);
+                    let scene = folder.join(name.to_lowercase());
+                    trial(program, blow, &scene, ttl)
+                })
+            };
+            (0..trials).map(begin).collect::<Vec<_>>()
+        });
+        let running: Vec<Vec<_>> = begin.collect();
         let end = |trial: thread::ScopedJoinHandle<'_, Result<Outcome, Failure>>| {
             trial.join().unwrap_or_else(|_| Err("a trial panicked".into()))
         };
@@ -155,6 +147,7 @@ pub(crate) fn work(file: &Path) -> io::Result<()> {
 struct ComparedProgram {
     /// For names of elections, too: of small letters, digits and hyphens.
     name: String,
+    /// Its name and storage, for the table.
     title: String,
     program: PathBuf,
     how: How,
@@ -196,19 +189,6 @@ impl ComparedProgram {
         Ok(Self { name: format!("vvm-{scheme}"), title: format!("vvm ({scheme}:)"), program, how })
     }
 
-    /// Its name and storage, for the table.
-    fn title(&self) -> &str {
-        &self.title
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_ours(&self) -> bool {
-        matches!(self.how, How::Vvm { .. })
-    }
-
     /// Starts a candidate that runs the command of `scene` when it leads.
     fn start(&self, scene: &Path, ttl: Duration, number: usize) -> io::Result<Candidate> {
         let name = scene.file_name().unwrap_or_default();
@@ -236,7 +216,12 @@ impl ComparedProgram {
 
     /// The process that renews: the host of `vvm`, which its guardian has started.
     fn renewing(&self, candidate: &ProcessTree) -> Option<Pid> {
-        if self.is_ours() { candidate.with_argument("stage-host") } else { candidate.first() }
+        let is_host = |pid: &&Pid| command_line(**pid).contains(" stage-host ");
+        let all = &candidate.0;
+        match self.how {
+            How::Vvm { .. } => all.iter().find(is_host).copied(),
+            How::Etcdctl { .. } | How::ClientGo { .. } => all.first().copied(),
+        }
     }
 }
 
@@ -249,96 +234,20 @@ impl Candidate {
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        self.process_tree().kill_at_once();
+        kill_at_once(&self.process_tree());
     }
-}
-
-/// The first one is the ancestor.
-pub(crate) struct ProcessTree(Vec<Pid>);
-
-impl ProcessTree {
-    pub(crate) fn of(ancestor: i32) -> Self {
-        let mut all: Vec<Pid> = Pid::from_raw(ancestor).into_iter().collect();
-        let mut next = 0;
-        while let Some(pid) = all.get(next) {
-            // Any of its threads may have started a process.
-            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-            let children: Vec<_> =
-                threads.map(|thread| fs::read_to_string(thread.path().join("children"))).collect();
-            let children = children.iter().flatten().flat_map(|children| children.split_whitespace());
-            all.extend(children.filter_map(|child| Pid::from_raw(child.parse().ok()?)));
-            next += 1;
-        }
-        Self(all)
-    }
-
-    pub(crate) fn ids(&self) -> impl Iterator<Item = i32> {
-        self.0.iter().map(|pid| pid.as_raw_pid())
-    }
-
-    /// The ancestor.
-    fn first(&self) -> Option<Pid> {
-        self.0.first().copied()
-    }
-
-    /// The first one with this argument.
-    fn with_argument(&self, argument: &str) -> Option<Pid> {
-        self.0.iter().copied().find(|pid| words(*pid).iter().any(|word| word == argument.as_bytes()))
-    }
-
-    /// Sends a signal to the ancestor alone.
-    fn signal_first(&self, signal: Signal) {
-        if let Some(first) = self.0.first() {
-            send(*first, signal);
-        }
-    }
-
-    /// Sends a signal to each of them.
-    fn signal_all(&self, signal: Signal) {
-        self.0.iter().for_each(|pid| send(*pid, signal));
-    }
-
-    /// Stops all, then kills all, so that none reacts to the end of another.
-    fn kill_at_once(&self) {
-        self.signal_all(Signal::STOP);
-        self.signal_all(Signal::KILL);
-    }
-
-    /// Whether one of them is the command of this scene.
-    fn runs(&self, scene: &Path) -> bool {
-        let scene = scene.as_os_str().as_encoded_bytes();
-        let is_work = |pid: &Pid| {
-            let words = words(*pid);
-            words.len() > 2 && words[1] == WORK.as_bytes() && words[2] == scene
-        };
-        self.0.iter().any(is_work)
-    }
-
-    /// Their proportional memory (PSS), in bytes: shared pages are divided among their users.
-    fn proportional_bytes(&self) -> Result<u64, Failure> {
-        self.0.iter().map(|pid| Ok(process::memory_of(pid.as_raw_pid())?.proportional)).sum()
-    }
-
-    /// The sum of their resident memory, in bytes: shared pages count more than once.
-    fn resident_bytes(&self) -> Result<u64, Failure> {
-        self.0.iter().map(|pid| process::resident_bytes_of(&pid.to_string())).sum()
-    }
-
-    /// CPU time of all threads that run now.
-    fn cpu_time(&self) -> Result<Duration, Failure> {
-        self.0.iter().map(|pid| process::cpu_time_of(&pid.to_string())).sum()
-    }
-}
-
-/// The command line of a process.
-fn words(pid: Pid) -> Vec<Vec<u8>> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
 }
 
 fn send(pid: Pid, signal: Signal) {
     // It may have ended already.
     let _gone = kill_process(pid, signal);
+}
+
+/// Stops all, then kills all, so that none reacts to the end of another.
+fn kill_at_once(tree: &ProcessTree) {
+    for signal in [Signal::STOP, Signal::KILL] {
+        tree.0.iter().for_each(|pid| send(*pid, signal));
+    }
 }
 
 /// How long a process may take to open its storage and lead.
@@ -382,15 +291,15 @@ impl Blow {
 
     fn strike(self, holder: &ProcessTree, renewing: Pid, scene: &Path) -> Result<(), Failure> {
         match self {
-            Self::TermToOne => holder.signal_first(Signal::TERM),
-            Self::TermToAll => holder.signal_all(Signal::TERM),
-            Self::KillOne => holder.signal_first(Signal::KILL),
+            Self::TermToOne => holder.0.iter().take(1).for_each(|pid| send(*pid, Signal::TERM)),
+            Self::TermToAll => holder.0.iter().for_each(|pid| send(*pid, Signal::TERM)),
+            Self::KillOne => holder.0.iter().take(1).for_each(|pid| send(*pid, Signal::KILL)),
             Self::OutOfMemory => {
                 let name = scene.file_name().unwrap_or_default().display();
                 MemoryGroup::of(&format!("bench-{}-{name}", std::process::id()))?.exhaust(renewing);
             }
             Self::Hang => send(renewing, Signal::STOP),
-            Self::KillAll => holder.kill_at_once(),
+            Self::KillAll => kill_at_once(holder),
         }
         Ok(())
     }
@@ -421,25 +330,25 @@ fn trial(
     let first = compared_program.start(scene, ttl, 1)?;
     let Some(work) = wait_for_work(scene, 0, STARTS) else {
         let log_end = first.process.log_end();
-        return Err(format!("{} does not run its command: {log_end}", compared_program.title()).into());
+        return Err(format!("{} does not run its command: {log_end}", compared_program.title).into());
     };
     let second = compared_program.start(scene, ttl, 2)?;
     SystemClock::block_for(WAITED + Duration::from_millis(fastrand::u64(..SPREAD)));
     if works(scene).len() > 1 {
         return Err(
-            format!("{}: two commands at once, and nothing has happened", compared_program.title()).into()
+            format!("{}: two commands at once, and nothing has happened", compared_program.title).into()
         );
     }
     let holder = first.process_tree();
     let Some(renewing) = compared_program.renewing(&holder) else {
-        return Err(format!("{} has no process that renews", compared_program.title()).into());
+        return Err(format!("{} has no process that renews", compared_program.title).into());
     };
     let struck = SystemClock::read();
     blow.strike(&holder, renewing, scene)?;
     let next = wait_for_work(scene, 1, ttl * GIVES_UP);
     let both_ran = next.is_some() && !has_ended(work.process);
     // Ends the command that a killed program has left running.
-    holder.kill_at_once();
+    kill_at_once(&holder);
     drop((first, second));
     Ok(Outcome { took: next.map(|next| struck.until(next.since)), both_ran })
 }
@@ -468,12 +377,6 @@ fn works(scene: &Path) -> Vec<Work> {
     said.split_inclusive('\n').filter_map(|line| work(line.strip_suffix('\n')?)).collect()
 }
 
-/// How many candidates wait.
-const WAITING: usize = 3;
-
-/// Starting up is over by then.
-const SETTLED: Duration = Duration::from_secs(5);
-
 /// Measures one program after the other, not side by side.
 fn waiting(
     programs: &[ComparedProgram],
@@ -483,25 +386,11 @@ fn waiting(
 ) -> Result<Vec<Figure>, Failure> {
     let all: Vec<Vec<Used>> =
         programs.iter().map(|program| used(program, folder, ttl, watched)).collect::<Result<_, _>>()?;
-    let line = |title, unit, of: fn(&Used) -> f64| {
-        compare(title, unit, programs, |at| all[at].iter().map(of).collect())
-    };
-    let mut figures =
-        line("memory of a waiting candidate, sum of RSS", Unit::Megabytes, |used| used.resident as f64 / 1e6);
-    figures.extend(line("memory of a waiting candidate, PSS", Unit::Megabytes, |used| {
-        used.proportional as f64 / 1e6
-    }));
-    figures.extend(line("CPU of a waiting candidate, each minute", Unit::Milliseconds, |used| {
-        used.cpu.as_secs_f64() * 1e3
-    }));
+    let mut figures = Vec::new();
+    for (what, unit, of) in QUANTITIES {
+        figures.extend(of_each(what, unit, programs, |at| all[at].iter().map(of).collect()));
+    }
     Ok(figures)
-}
-
-struct Used {
-    resident: u64,
-    proportional: u64,
-    /// In a minute.
-    cpu: Duration,
 }
 
 fn used(
@@ -514,60 +403,17 @@ fn used(
     let start = |number| compared_program.start(&scene, ttl, number);
     let candidates = (0..=WAITING).map(start).collect::<io::Result<Vec<_>>>()?;
     SystemClock::block_for(SETTLED);
-    let cpu = |candidate: &Candidate| candidate.process_tree().cpu_time();
     // The holder runs a command and is left out. There is exactly one.
-    let waiting: Vec<&Candidate> =
-        candidates.iter().filter(|candidate| !candidate.process_tree().runs(&scene)).collect();
+    let work = format!("{} {WORK} {}", env::current_exe()?.display(), scene.display());
+    let waits = |tree: &ProcessTree| !tree.0.iter().any(|pid| command_line(*pid).starts_with(&work));
+    let trees = candidates.iter().map(Candidate::process_tree).filter(waits);
+    let waiting: Vec<i32> = trees.filter_map(|tree| Some(tree.0.first()?.as_raw_pid())).collect();
     if waiting.len() != WAITING {
-        return Err(format!(
-            "{}: of {} candidates {} wait",
-            compared_program.title(),
-            WAITING + 1,
-            waiting.len()
-        )
-        .into());
+        let (title, candidates) = (&compared_program.title, WAITING + 1);
+        return Err(format!("{title}: of {candidates} candidates {} wait", waiting.len()).into());
     }
-    let before = waiting.iter().map(|one| cpu(one)).collect::<Result<Vec<_>, _>>()?;
-    let began = SystemClock::read();
-    SystemClock::block_for(watched);
-    let minutes = began.until(SystemClock::read()).as_secs_f64() / 60.0;
-    waiting
-        .iter()
-        .zip(before)
-        .map(|(one, before)| {
-            let process_tree = one.process_tree();
-            Ok(Used {
-                resident: process_tree.resident_bytes()?,
-                proportional: process_tree.proportional_bytes()?,
-                cpu: cpu(one)?.saturating_sub(before).div_f64(minutes),
-            })
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report;
-
-    #[test]
-    fn ours_is_compared_with_the_best_of_the_others_and_a_missing_event_is_last() {
-        let program = |name: &str, how| {
-            let (name, title) = (name.to_owned(), name.to_owned());
-            ComparedProgram { name, title, program: PathBuf::new(), how }
-        };
-        let theirs = || How::Etcdctl { endpoint: String::new() };
-        let ours = || How::Vvm { storage: String::new() };
-        let programs =
-            [program("a", theirs()), program("b", theirs()), program("c", ours()), program("d", ours())];
-        let samples = [f64::INFINITY, 4.0, 5.0, 3.0];
-        let figures = compare("x", Unit::Seconds, &programs, |at| vec![samples[at]]);
-        let mut out = Vec::new();
-        report::table(&mut out, &figures).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert!(lines[0].contains("never") && !lines[0].contains("met"), "{text}");
-        assert!(lines[2].contains("median ≤ 4.00 s: not met"), "{text}");
-        assert!(lines[3].contains("median ≤ 4.00 s: met"), "{text}");
-    }
+    waiting::used(&waiting, || {
+        SystemClock::block_for(watched);
+        Ok(())
+    })
 }

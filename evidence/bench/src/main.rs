@@ -1,6 +1,4 @@
-//! `cargo xtask bench`: a table of measurements beside their goals.
-//!
-//! A missed goal is printed and is no failure: it may be the machine's fault.
+//! `cargo xtask bench`: a table of measurements.
 #![forbid(unsafe_code)]
 
 mod beside_peers;
@@ -20,14 +18,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
 use std::{io, process::ExitCode};
 
-/// Measures pairs, held leaderships, storages, fail-over and hand-over, beside their goals.
+/// Measures pairs, held leaderships, storages, fail-over and hand-over.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct CommandLine {
     /// Print one JSON array of figures, with every sample, instead of a table.
     #[arg(long)]
     json: bool,
-    /// Only this measurement; may be given more than once.
+    /// Only this measurement; may be given more than once. If none is, all that need no server.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
     /// Only this storage: each verb, beside its bare statement on most of them, and 64 leaders that renew at once.
@@ -36,12 +34,7 @@ struct CommandLine {
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]
     storage: Option<String>,
-    /// As `--storage`, on a cluster of so many nodes of Apache Cassandra, which it starts and ends.
-    #[cfg(feature = "scylla")]
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["only", "storage"])]
-    cassandra: Option<std::num::NonZeroU8>,
-    /// With `--storage` (also `mem:`), `--cassandra` or `--server`: only documents, in batches of 32, by one
-    /// leader and by eight.
+    /// With `--storage` (also `mem:`) or `--server`: only documents, in batches of 32, by one leader.
     #[arg(long, conflicts_with = "only")]
     documents: bool,
     /// With `--storage` or `--server`: only so many names led at once by this process, with a TTL of 20 s: writes,
@@ -51,20 +44,6 @@ struct CommandLine {
     /// As `--storage`, on this server, which it starts and ends. With `--only warm`: that measurement on PostgreSQL.
     #[arg(long, value_name = "SCHEME", conflicts_with = "storage")]
     server: Option<setup::Server>,
-    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
-    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
-    /// kube-apiserver was built.
-    #[arg(long, conflicts_with_all = ["only", "storage", "documents"])]
-    beside_peers: bool,
-    /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
-    /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
-    #[arg(long, conflicts_with_all = ["only", "storage", "documents", "beside_peers"])]
-    between_machines: bool,
-    /// Requests and connections of so many standbys on PostgreSQL, which it starts and ends, with and without
-    /// notifications.
-    #[cfg(feature = "postgres")]
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["only", "storage", "documents"])]
-    standbys: Option<std::num::NonZeroU16>,
     /// Fewer and shorter rounds, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -81,9 +60,6 @@ enum Part {
     /// One round of `step-up`, in a process of its own.
     #[command(hide = true)]
     StepUpRound(step_up::Round),
-    /// The app that needs five seconds to start.
-    #[command(hide = true)]
-    WarmApp(warm::App),
     /// The command that `vvm` and its peers run.
     #[command(hide = true)]
     PeersWork {
@@ -102,27 +78,43 @@ enum Measurement {
     StepUp,
     /// Acquire, renew and release on SQLite, beside the bare statements.
     Sqlite,
-    /// Fail-over and hand-over between real processes.
-    Succession,
     /// Fail-over between real processes after the death of the leader's host.
     DeadHost,
     /// Fail-over and hand-over of an app that needs five seconds to start, warm and cold.
     Warm,
-    /// What `vvm run` costs while it waits and while it leads: memory, CPU, wake-ups, requests.
+    /// What a waiting `vvm run` costs: memory, CPU, and requests to the storage, which it counts while it leads, too.
     Waiting,
+    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
+    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
+    /// kube-apiserver was built.
+    BesidePeers,
+    /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
+    /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
+    BetweenMachines,
+    /// Requests and connections of 200 standbys on PostgreSQL, which it starts and ends, with and without
+    /// notifications.
+    #[cfg(feature = "postgres")]
+    Standbys,
 }
 
 impl Measurement {
+    /// Those that need no server.
+    const USUAL: [Self; 7] =
+        [Self::Pairs, Self::Held, Self::StepUp, Self::Sqlite, Self::DeadHost, Self::Warm, Self::Waiting];
+
     fn run(self, quick: bool) -> Result<Vec<Figure>, Failure> {
         Ok(match self {
             Self::Pairs => held::measure_pairs(quick)?,
             Self::Held => held::measure(quick)?,
             Self::StepUp => step_up::measure(quick)?,
             Self::Sqlite => storage::measure_sqlite_verbs(quick)?,
-            Self::Succession => takeovers::in_demo(quick)?,
             Self::DeadHost => takeovers::of_dead_hosts(quick)?,
             Self::Warm => warm::measure(quick)?,
             Self::Waiting => waiting::measure(quick)?,
+            Self::BesidePeers => beside_peers::measure(quick)?,
+            Self::BetweenMachines => takeovers::between_machines(quick)?,
+            #[cfg(feature = "postgres")]
+            Self::Standbys => standbys::measure(quick)?,
         })
     }
 }
@@ -141,19 +133,8 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
         Some(Part::HeldRound(round)) => return round.run(),
         Some(Part::StepUpRound(round)) => return round.run(),
-        Some(Part::WarmApp(app)) => return app.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),
         None => {}
-    }
-    if line.beside_peers {
-        return print(line, &beside_peers::measure(line.quick)?);
-    }
-    if line.between_machines {
-        return print(line, &takeovers::between_machines(line.quick)?);
-    }
-    #[cfg(feature = "postgres")]
-    if let Some(standbys) = line.standbys {
-        return print(line, &standbys::measure(standbys, line.quick)?);
     }
     let measure = |url: &str, quick| match line.held {
         Some(names) => storage::measure_held(url, names.get(), quick),
@@ -163,29 +144,22 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     if let Some(url) = &line.storage {
         return print(line, &measure(url, line.quick)?);
     }
-    #[cfg(feature = "scylla")]
-    if let Some(nodes) = line.cassandra {
-        let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
-        return print(line, &measure(&cluster.url("bench"), line.quick)?);
-    }
-    if let Some(server) = line.server.filter(|_| !line.only.is_empty()) {
-        if (server, &line.only[..]) != (setup::Server::Postgres, &[Measurement::Warm]) {
-            return Err("of measurements, only warm runs on a server, and only on postgres".into());
-        }
-        let options = [("--json", line.json), ("--quick", line.quick)];
-        let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
-        return setup::measure_on_postgres(&["--only", "warm"].into_iter().chain(given).collect::<Vec<_>>());
-    }
     if let Some(server) = line.server {
         let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| (*option).to_owned());
         let held = line.held.map(|names| format!("--held={names}"));
-        return server.measure(&given.chain(held).collect::<Vec<_>>());
+        let mut options: Vec<String> = given.chain(held).collect();
+        match (server, &line.only[..]) {
+            (_, []) => {}
+            (setup::Server::Postgres, [Measurement::Warm]) => options.push("--only=warm".into()),
+            _ => return Err("of measurements, only warm runs on a server, and only on postgres".into()),
+        }
+        return server.measure(!line.only.is_empty(), line.quick, &options);
     }
     if line.documents || line.held.is_some() {
         return Err("--documents and --held need a storage: --storage URL".into());
     }
-    let chosen = if line.only.is_empty() { Measurement::value_variants() } else { &line.only };
+    let chosen = if line.only.is_empty() { &Measurement::USUAL[..] } else { &line.only };
     let mut figures = Vec::new();
     for measurement in chosen {
         figures.extend(measurement.run(line.quick)?);

@@ -2,8 +2,11 @@
 
 use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
-use rustix::io::Errno;
-use servers::owned::DIES_WITH_ITS_OWNER;
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
+use servers::owned::{DIES_WITH_ITS_OWNER, run};
 use std::{
     env, fs, io,
     process::{Command, Stdio},
@@ -30,8 +33,8 @@ pub(crate) fn program(level: Level) -> Result<Program, Failure> {
 /// Makes a storage ready.
 pub(crate) fn init_storage(url: &str) -> Result<(), Failure> {
     let mut init = Command::new(env::current_exe()?.with_file_name("vvm"));
-    let made = init.args(["init-storage", "--storage", url]).stdin(Stdio::null()).output()?;
-    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into()) }
+    run(init.args(["init-storage", "--storage", url]).stdin(Stdio::null()), "vvm beside it")?;
+    Ok(())
 }
 
 /// Ends so many leaders, one after the other, by `strike`, each with a standby. Returns the seconds from each instant
@@ -56,6 +59,14 @@ pub(crate) fn take_overs(
     Ok(samples)
 }
 
+/// Sends a signal to the host of a leader. Returns when.
+pub(crate) fn strike_host(leader: &Running, signal: Signal) -> Result<Instant, Failure> {
+    let host = leader.host();
+    let struck_at = SystemClock::read();
+    kill_process(host, signal)?;
+    Ok(struck_at)
+}
+
 /// Starts a candidate through the command `before`, with `options`. It dies with this process. Its command
 /// prints `alone` if no other holds the lock.
 pub(crate) fn start(trial: &Trial, before: &[&str], options: &[&str]) -> Result<Running, Failure> {
@@ -70,8 +81,48 @@ pub(crate) fn start_command(
     options: &[&str],
     command: &[&str],
 ) -> Result<Running, Failure> {
-    let run = trial.run(command.iter().copied()).with(options.iter().copied());
-    Ok(run.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
+    let candidate = trial.run(command.iter().copied()).with(options.iter().copied());
+    Ok(candidate.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
+}
+
+/// What processes use.
+pub(crate) struct Used {
+    /// PSS, in bytes: a shared page is divided among its users.
+    pub(crate) proportional: u64,
+    /// Resident memory, in bytes: shared pages count more than once.
+    pub(crate) resident: u64,
+    /// CPU time of all threads that run now.
+    pub(crate) cpu: Duration,
+}
+
+/// A process and its descendants. The first one is the ancestor.
+pub(crate) struct ProcessTree(pub(crate) Vec<Pid>);
+
+impl ProcessTree {
+    pub(crate) fn of(ancestor: i32) -> Self {
+        let mut all: Vec<Pid> = Pid::from_raw(ancestor).into_iter().collect();
+        let mut next = 0;
+        while let Some(pid) = all.get(next) {
+            // Any of its threads may have started a process.
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let children: Vec<_> =
+                threads.map(|thread| fs::read_to_string(thread.path().join("children"))).collect();
+            let children = children.iter().flatten().flat_map(|children| children.split_whitespace());
+            all.extend(children.filter_map(|child| Pid::from_raw(child.parse().ok()?)));
+            next += 1;
+        }
+        Self(all)
+    }
+
+    pub(crate) fn used(&self) -> Result<Used, Failure> {
+        let mut sum = Used { proportional: 0, resident: 0, cpu: Duration::ZERO };
+        for process in self.0.iter().map(ToString::to_string) {
+            sum.proportional += proportional_bytes_of(&process)?;
+            sum.resident += resident_bytes_of(&process)?;
+            sum.cpu += cpu_time_of(&process)?;
+        }
+        Ok(sum)
+    }
 }
 
 /// Returns what makes an error of the kernel's account of a process.
@@ -81,39 +132,24 @@ fn unreadable(path: &str) -> impl Fn(io::Error) -> Failure {
     }
 }
 
-fn not_understood(path: &str, text: &str) -> Failure {
-    format!("{path} has an unknown form: {text}").into()
-}
-
 /// Bytes resident in memory.
 pub(crate) fn resident_bytes() -> Result<u64, Failure> {
     resident_bytes_of("self")
 }
 
 /// The same for another process.
-pub(crate) fn resident_bytes_of(process: &str) -> Result<u64, Failure> {
-    Ok(field(&format!("/proc/{process}/statm"), 1)? * rustix::param::page_size() as u64)
+fn resident_bytes_of(process: &str) -> Result<u64, Failure> {
+    let path = format!("/proc/{process}/statm");
+    let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
+    Ok(number_at(&path, &text, 1)? * rustix::param::page_size() as u64)
 }
 
-/// The memory of a process, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Memory {
-    /// PSS: a shared page is divided among its processes.
-    pub(crate) proportional: u64,
-    /// Pages that no other process shares.
-    pub(crate) private: u64,
-}
-
-/// The memory of another process.
-pub(crate) fn memory_of(process: i32) -> Result<Memory, Failure> {
+/// See [`Used::proportional`].
+fn proportional_bytes_of(process: &str) -> Result<u64, Failure> {
     let path = format!("/proc/{process}/smaps_rollup");
-    let text = read(&path)?;
-    let bytes = |name: &str| number_behind(&text, name).map(|kilobytes| kilobytes * 1024);
-    let memory = (|| {
-        let private = bytes("Private_Clean:")? + bytes("Private_Dirty:")?;
-        Some(Memory { proportional: bytes("Pss:")?, private })
-    })();
-    memory.ok_or_else(|| not_understood(&path, &text))
+    let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
+    let (_, kilobytes) = text.split_once("\nPss:").unwrap_or(("", &text));
+    Ok(number_at(&path, kilobytes, 0)? * 1024)
 }
 
 /// CPU time of all threads that run now, in nanoseconds; `getrusage` is less exact.
@@ -122,53 +158,25 @@ pub(crate) fn cpu_time() -> Result<Duration, Failure> {
 }
 
 /// The same for another process.
-pub(crate) fn cpu_time_of(process: &str) -> Result<Duration, Failure> {
-    let each = texts_of_threads(process, "schedstat")?.into_iter();
-    each.map(|(path, text)| Ok(Duration::from_nanos(number_at(&path, &text, 0)?))).sum()
-}
-
-/// How often all threads of a process that run now have stopped waiting.
-pub(crate) fn wake_ups_of(process: &str) -> Result<u64, Failure> {
-    let each = texts_of_threads(process, "status")?.into_iter();
-    each.map(|(path, text)| {
-        let number = number_behind(&text, "voluntary_ctxt_switches:");
-        number.ok_or_else(|| not_understood(&path, &text))
-    })
-    .sum()
-}
-
-/// The path and text of this file of each thread that has not ended meanwhile.
-fn texts_of_threads(process: &str, file: &str) -> Result<Vec<(String, String)>, Failure> {
+fn cpu_time_of(process: &str) -> Result<Duration, Failure> {
     let threads = format!("/proc/{process}/task");
-    let mut texts = Vec::new();
+    let mut sum = Duration::ZERO;
     for thread in fs::read_dir(&threads).map_err(unreadable(&threads))? {
-        let path = thread.map_err(unreadable(&threads))?.path().join(file).display().to_string();
+        let path = thread.map_err(unreadable(&threads))?.path().join("schedstat").display().to_string();
         match fs::read_to_string(&path) {
-            Ok(text) => texts.push((path, text)),
+            Ok(text) => sum += Duration::from_nanos(number_at(&path, &text, 0)?),
+            // The thread has ended meanwhile.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
             Err(gone) if gone.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
             Err(cause) => return Err(unreadable(&path)(cause)),
         }
     }
-    Ok(texts)
-}
-
-/// The number behind a name at the beginning of a line.
-fn number_behind(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
-}
-
-fn read(path: &str) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(unreadable(path))
-}
-
-fn field(path: &str, index: usize) -> Result<u64, Failure> {
-    number_at(path, &read(path)?, index)
+    Ok(sum)
 }
 
 fn number_at(path: &str, text: &str, index: usize) -> Result<u64, Failure> {
     let number = text.split_whitespace().nth(index).and_then(|field| field.parse().ok());
-    number.ok_or_else(|| not_understood(path, text))
+    number.ok_or_else(|| format!("{path} has an unknown form: {text}").into())
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -9,63 +9,43 @@ use std::{
 /// Why there is no figure: the error of what was measured.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Writes a table with a line for each goal of each figure.
+/// Writes a table with a line for each figure.
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
     let wide = figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
-    writeln!(out, "{:wide$} {:>11} {:>11} {:>11}  goal", "", "min", "median", "max")?;
-    for figure in figures {
-        let unit = figure.unit;
-        let [min, median, max] = [Statistic::Min, Statistic::Median, Statistic::Max]
-            .map(|statistic| unit.written(figure.statistic(statistic)));
-        write!(out, "{:wide$} {min:>11} {median:>11} {max:>11}", &figure.name)?;
-        for (index, goal) in figure.goals.iter().enumerate() {
-            if index > 0 {
-                write!(out, "\n{:wide$} {:>11} {:>11} {:>11}", "", "", "", "")?;
-            }
-            let verdict = if figure.meets(*goal) { "met" } else { "not met" };
-            write!(out, "  {} {} {}: {verdict}", goal.of(), goal.side(), unit.written(goal.bound))?;
-        }
-        writeln!(out)?;
+    writeln!(out, "{:wide$} {:>11} {:>11} {:>11}", "", "min", "median", "max")?;
+    for Figure { name, unit, min, median, max, .. } in figures {
+        let [min, median, max] = [min, median, max].map(|number| unit.written(*number));
+        writeln!(out, "{name:wide$} {min:>11} {median:>11} {max:>11}")?;
     }
     Ok(())
 }
 
 /// Writes an array of objects.
 pub(crate) fn json(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
-    let lines: Vec<Line<'_>> = figures.iter().map(Line::of).collect();
-    serde_json::to_writer_pretty(&mut *out, &lines)?;
+    serde_json::to_writer_pretty(&mut *out, figures)?;
     writeln!(out)
 }
 
-#[derive(Serialize)]
-struct Line<'figure> {
-    name: &'figure str,
+/// One quantity, measured more than once. Its statistics are NaN without a sample.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    name: String,
     unit: Unit,
     min: f64,
     median: f64,
     max: f64,
-    samples: &'figure [f64],
-    goals: Vec<Judged>,
+    /// In ascending order.
+    samples: Vec<f64>,
 }
 
-#[derive(Serialize)]
-struct Judged {
-    #[serde(flatten)]
-    goal: Goal,
-    met: bool,
-}
-
-impl<'figure> Line<'figure> {
-    fn of(figure: &'figure Figure) -> Self {
-        Self {
-            name: &figure.name,
-            unit: figure.unit,
-            min: figure.statistic(Statistic::Min),
-            median: figure.statistic(Statistic::Median),
-            max: figure.statistic(Statistic::Max),
-            samples: &figure.samples,
-            goals: figure.goals.iter().map(|&goal| Judged { goal, met: figure.meets(goal) }).collect(),
-        }
+impl Figure {
+    pub(crate) fn new(name: impl Into<String>, unit: Unit, mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        let last = samples.len().saturating_sub(1);
+        let at = |place: usize| samples.get(place).copied().unwrap_or(f64::NAN);
+        let (min, max) = (at(0), at(last));
+        let median = f64::midpoint(at(last / 2), at(last.div_ceil(2)));
+        Self { name: name.into(), unit, min, median, max, samples }
     }
 }
 
@@ -86,23 +66,6 @@ impl Unit {
     }
 }
 
-impl Goal {
-    fn of(&self) -> &'static str {
-        match self.of {
-            Statistic::Min => "min",
-            Statistic::Median => "median",
-            Statistic::Max => "max",
-        }
-    }
-
-    fn side(&self) -> char {
-        match self.side {
-            Side::AtLeast => '≥',
-            Side::AtMost => '≤',
-        }
-    }
-}
-
 /// The unit of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -119,146 +82,26 @@ pub(crate) enum Unit {
     Count,
 }
 
-/// One quantity, measured more than once.
-#[derive(Clone, Debug)]
-pub(crate) struct Figure {
-    name: String,
-    unit: Unit,
-    /// In ascending order.
-    samples: Vec<f64>,
-    goals: Vec<Goal>,
-}
-
-/// The statistic that is compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Statistic {
-    Min,
-    Median,
-    Max,
-}
-
-/// Whether a goal is a lower or an upper bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Side {
-    AtLeast,
-    AtMost,
-}
-
-/// A bound that a statistic should keep.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Goal {
-    of: Statistic,
-    side: Side,
-    bound: f64,
-}
-
-impl Figure {
-    pub(crate) fn new(name: impl Into<String>, unit: Unit, mut samples: Vec<f64>) -> Self {
-        samples.sort_by(f64::total_cmp);
-        Self { name: name.into(), unit, samples, goals: Vec::new() }
-    }
-
-    /// Infinite if most samples are.
-    pub(crate) fn median(&self) -> f64 {
-        self.statistic(Statistic::Median)
-    }
-
-    #[must_use]
-    pub(crate) fn median_at_most(self, bound: f64) -> Self {
-        self.with_goal(Statistic::Median, Side::AtMost, bound)
-    }
-
-    #[must_use]
-    pub(crate) fn median_at_least(self, bound: f64) -> Self {
-        self.with_goal(Statistic::Median, Side::AtLeast, bound)
-    }
-
-    #[must_use]
-    pub(crate) fn max_at_most(self, bound: f64) -> Self {
-        self.with_goal(Statistic::Max, Side::AtMost, bound)
-    }
-
-    fn with_goal(mut self, of: Statistic, side: Side, bound: f64) -> Self {
-        self.goals.push(Goal { of, side, bound });
-        self
-    }
-
-    /// NaN without a sample, which meets no goal.
-    fn statistic(&self, of: Statistic) -> f64 {
-        let Some(last) = self.samples.len().checked_sub(1) else { return f64::NAN };
-        match of {
-            Statistic::Min => self.samples[0],
-            Statistic::Median => f64::midpoint(self.samples[last / 2], self.samples[last.div_ceil(2)]),
-            Statistic::Max => self.samples[last],
-        }
-    }
-
-    fn meets(&self, goal: Goal) -> bool {
-        let found = self.statistic(goal.of);
-        match goal.side {
-            Side::AtLeast => found >= goal.bound,
-            Side::AtMost => found <= goal.bound,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn figures() -> Vec<Figure> {
-        vec![
-            Figure::new("bytes", Unit::Bytes, vec![900.0, 1100.0, 1000.0])
-                .with_goal(Statistic::Median, Side::AtMost, 1000.0)
-                .with_goal(Statistic::Max, Side::AtMost, 1000.0),
-        ]
-    }
-
-    #[test]
-    fn table_shows_which_goals_are_met() {
-        let mut out = Vec::new();
-        table(&mut out, &figures()).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("median ≤ 1000 B: met"), "{text}");
-        assert!(text.contains("max ≤ 1000 B: not met"), "{text}");
-    }
-
-    #[test]
-    fn json_has_every_sample() {
-        let mut out = Vec::new();
-        json(&mut out, &figures()).unwrap();
-        let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        assert_eq!(read[0]["samples"].as_array().map(Vec::len), Some(3));
-        assert_eq!(read[0]["goals"][1]["met"], false);
-    }
-
-    fn figure(samples: &[f64]) -> Figure {
-        Figure::new("x", Unit::Bytes, samples.to_vec())
-    }
-
     #[test]
     fn median_is_the_middle_sample() {
-        assert_eq!(figure(&[3.0, 1.0, 7.0]).statistic(Statistic::Median), 3.0);
-        assert_eq!(figure(&[3.0, 1.0, 7.0, 5.0]).statistic(Statistic::Median), 4.0);
-        assert_eq!(figure(&[3.0]).statistic(Statistic::Median), 3.0);
+        let median = |samples: &[f64]| Figure::new("x", Unit::Bytes, samples.to_vec()).median;
+        assert_eq!([&[3.0, 1.0, 7.0][..], &[3.0, 1.0, 7.0, 5.0], &[3.0]].map(median), [3.0, 4.0, 3.0]);
+        assert!(median(&[]).is_nan());
     }
 
     #[test]
-    fn goal_is_compared_with_its_statistic() {
-        let figure = figure(&[1.0, 2.0, 9.0]);
-        let goal = |of, side, bound| Goal { of, side, bound };
-        assert!(figure.meets(goal(Statistic::Median, Side::AtMost, 2.0)));
-        assert!(!figure.meets(goal(Statistic::Max, Side::AtMost, 2.0)));
-        assert!(figure.meets(goal(Statistic::Max, Side::AtLeast, 9.0)));
-        assert!(!figure.meets(goal(Statistic::Min, Side::AtLeast, 2.0)));
-    }
-
-    #[test]
-    fn figure_without_samples_meets_no_goal() {
-        let goal = |side| Goal { of: Statistic::Median, side, bound: 0.0 };
-        assert!(!figure(&[]).meets(goal(Side::AtLeast)));
-        assert!(!figure(&[]).meets(goal(Side::AtMost)));
+    fn table_has_the_statistics_and_json_every_sample() {
+        let figures = [Figure::new("x", Unit::Seconds, vec![f64::INFINITY, 1.0, 2.0])];
+        let (mut shown, mut written) = (Vec::new(), Vec::new());
+        table(&mut shown, &figures).unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(shown.ends_with("x      1.00 s      2.00 s       never\n"), "{shown}");
+        json(&mut written, &figures).unwrap();
+        let read: serde_json::Value = serde_json::from_slice(&written).unwrap();
+        assert_eq!(read[0]["samples"].as_array().map(Vec::len), Some(3));
     }
 }

@@ -1,27 +1,19 @@
-//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of a running and of a
-//! waiting instance.
+//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of one.
 //!
 //! Each round is a process of its own, as in `held`.
 
 use crate::{
     process,
     report::{Failure, Figure, Unit},
-    setup::{Deadline, Setup, in_own_process},
+    setup::{Deadline, Scene, in_own_process},
 };
 use async_trait::async_trait;
 use clap::Args;
 use ielections::{DocumentId, DocumentWrite, OnlyIf, Standing, TokioSpawn, Ttl, documents::NotAnId};
 use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
 use serde::{Deserialize, Serialize};
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// The size of a round.
@@ -29,36 +21,25 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Round {
     #[arg(long)]
     instances: NonZeroU32,
-    /// How many may run at once; all if not given.
-    #[arg(long)]
-    at_once: Option<NonZeroUsize>,
 }
 
 /// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
-    /// If so many may run at once.
-    all_run: Option<Duration>,
+    all_run: Duration,
     bytes: u64,
 }
 
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (rounds, number): (u32, u32) = if quick { (1, 10_000) } else { (3, 100_000) };
-    let find = |options: &[&str]| {
-        let all = ["--instances".to_owned(), number.to_string()].into_iter();
-        let arguments: Vec<String> = all.chain(options.iter().map(ToString::to_string)).collect();
-        (0..rounds).map(|_| in_own_process("step-up-round", &arguments)).collect::<Result<Vec<Found>, _>>()
-    };
-    let (running, waiting) = (find(&[])?, find(&["--at-once", "1"])?);
-    let all_run = running.iter().filter_map(|found| Some(found.all_run?.as_secs_f64())).collect();
-    let bytes = |what: &str, found: &[Found]| {
-        let each = |found: &Found| found.bytes as f64 / f64::from(number);
-        Figure::new(format!("memory of an instance {what}"), Unit::Bytes, found.iter().map(each).collect())
-    };
+    let arguments = ["--instances".to_owned(), number.to_string()];
+    let found = (0..rounds).map(|_| in_own_process("step-up-round", &arguments));
+    let found = found.collect::<Result<Vec<Found>, _>>()?;
+    let all_run = found.iter().map(|found| found.all_run.as_secs_f64()).collect();
+    let bytes = found.iter().map(|found| found.bytes as f64 / f64::from(number)).collect();
     Ok(vec![
         Figure::new(format!("step-up with {number} instances on mem: all run"), Unit::Seconds, all_run),
-        bytes("at work, its task included", &running),
-        bytes("that waits for its turn", &waiting),
+        Figure::new("memory of an instance at work, its task included".to_owned(), Unit::Bytes, bytes),
     ])
 }
 
@@ -70,35 +51,32 @@ impl Round {
     }
 
     fn step_up(self) -> Result<Found, Failure> {
-        let setup = Setup::make(Deadline::System)?;
-        setup.runtime.block_on(async {
-            let before = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+        let (runtime, scene) = Scene::in_memory(Deadline::System)?;
+        runtime.block_on(async {
+            let before = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             self.write_documents(before.standing()).await?;
             before.release().await;
 
-            let jobs = Jobs { at_once: self.at_once, running: Arc::default() };
+            let jobs = Jobs { running: Arc::new(Semaphore::new(0)) };
             let mut builder = RegistryBuilder::new(RegistryConfig {
-                clock: Arc::clone(&setup.clock),
-                spawn: Arc::new(TokioSpawn::on(setup.runtime.handle().clone())),
+                clock: Arc::clone(&scene.clock),
+                spawn: Arc::new(TokioSpawn::on(runtime.handle().clone())),
                 join_timeout: RegistryConfig::JOIN_TIMEOUT,
             });
             let (running, service) = (Arc::clone(&jobs.running), builder.register(jobs)?);
             let registry = builder.build();
-            let leadership = setup.acquire(NonZeroU32::MIN, Ttl::DEFAULT).await?;
+            let leadership = scene.acquire(scene.key(0), Ttl::DEFAULT).await?;
             let (standing, stop) = (leadership.standing().clone(), CancellationToken::new());
             let resident = process::resident_bytes()?;
-            let began = setup.clock.now();
+            let began = scene.clock.now();
             let lead = registry.lead(standing, stop.clone());
             let look = async {
                 let found = service.get_all().await?.len();
                 if found != self.instances.get() as usize {
                     return Err(format!("{found} of {} documents became instances", self.instances).into());
                 }
-                let mut all_run = None;
-                if self.at_once.is_none() {
-                    running.reach(self.instances.get()).await;
-                    all_run = Some(setup.clock.now().since(began));
-                }
+                let _all = running.acquire_many(self.instances.get()).await?;
+                let all_run = scene.clock.now().since(began);
                 let bytes = process::resident_bytes()?.saturating_sub(resident);
                 Ok::<_, Failure>(Found { all_run, bytes })
             };
@@ -133,35 +111,16 @@ impl Round {
 
 /// Jobs that run until their term ends.
 struct Jobs {
-    at_once: Option<NonZeroUsize>,
-    running: Arc<Running>,
+    /// A permit for each instance that runs.
+    running: Arc<Semaphore>,
 }
 
-struct Job(Arc<Running>);
+struct Job(Arc<Semaphore>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Progress {
     step: u64,
     of: u64,
-}
-
-/// How many instances run.
-#[derive(Debug, Default)]
-struct Running {
-    count: AtomicU32,
-    more: Notify,
-}
-
-impl Running {
-    async fn reach(&self, count: u32) {
-        loop {
-            let more = self.more.notified();
-            if self.count.load(Ordering::Relaxed) >= count {
-                return;
-            }
-            more.await;
-        }
-    }
 }
 
 impl Service for Jobs {
@@ -170,10 +129,6 @@ impl Service for Jobs {
     type Task = Job;
 
     const NAME: &'static str = "jobs";
-
-    fn concurrency(&self) -> Option<NonZeroUsize> {
-        self.at_once
-    }
 
     fn build(&self, _: &u32, _: &Progress) -> Result<Job, BoxError> {
         Ok(Job(Arc::clone(&self.running)))
@@ -185,8 +140,7 @@ impl Task for Job {
     type Doc = Progress;
 
     async fn run(&self, cx: RunContext<Progress>) -> Result<(), BoxError> {
-        self.0.count.fetch_add(1, Ordering::Relaxed);
-        self.0.more.notify_waiters();
+        self.0.add_permits(1);
         cx.stop.cancelled().await;
         Err(Interrupted.into())
     }

@@ -7,7 +7,7 @@
 mod world;
 
 use crate::{
-    Args, Assumption,
+    Args, Assumption, Check,
     search::{self, Part},
 };
 use world::{What, World};
@@ -58,8 +58,6 @@ const REACHED: [&str; 20] = [
     "a state that recovers",
 ];
 
-const ASSUMPTIONS: [Assumption; 3] = [Assumption::Acts, Assumption::Contained, Assumption::ParentDeath];
-
 fn part(name: &'static str, dropped: Option<Assumption>, faults: u8, depth: usize) -> Part<World> {
     let has_group = name == GROUP;
     let may =
@@ -75,7 +73,7 @@ pub(crate) fn check(args: &Args) -> bool {
     let reached = REACHED.into_iter().chain(HAPPENS.into_iter().map(|(what, _)| what.told()));
     let mut holds = args.search(parts, search::SAMPLE, reached);
     if args.is_whole() {
-        holds &= crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I4 or I6", |dropped| {
+        holds &= crate::shows_what_each_assumption_is_for(Check::Containment, "I4 or I6", |dropped| {
             search::length_of(&part(GUARDIAN, Some(dropped), 2, 20))
         });
     }

@@ -14,7 +14,7 @@ mod settings;
 mod world;
 
 use crate::{
-    Args, Assumption,
+    Args, Assumption, Check,
     search::{self, Model, Notes, SAMPLE},
 };
 use event::{Event, What};
@@ -42,16 +42,6 @@ impl Model for World {
         if leads { Ok(()) } else { Err("no leader within 3 TTL after the faults".into()) }
     }
 }
-
-const ASSUMPTIONS: [Assumption; 7] = [
-    Assumption::Clocks,
-    Assumption::Suspend,
-    Assumption::Deadman,
-    Assumption::Incarnations,
-    Assumption::Conditions,
-    Assumption::Record,
-    Assumption::HandedBack,
-];
 
 /// Searches all scenarios. Without an argument that changes what is searched, the edge, the assumptions and the
 /// rebasing are shown, too.
@@ -86,19 +76,14 @@ pub(crate) fn check_adoption(args: &Args) -> bool {
     let mut holds = search_all(args, SAMPLE, &scenarios::SERVERS, &scenarios::REACHED_ON_SERVERS);
     if args.is_whole() {
         holds &= shows_the_edge(&scenarios::SERVERS[2], &[817, 819]);
-        for (invariant, assumptions) in ADOPTION {
-            holds &= crate::shows_what_each_assumption_is_for(assumptions, invariant, |assumption| {
-                length_of(&without(assumption, invariant), &scenarios::SERVERS[1])
-            });
-        }
+        holds &= crate::shows_what_each_assumption_is_for(Check::Adoption, "I1 or I2", |assumption| {
+            let invariant = if assumption == Assumption::Raised { "I2" } else { "I1" };
+            length_of(&without(assumption, invariant), &scenarios::SERVERS[1])
+        });
         holds &= rebasing_changes_nothing(args, &scenarios::SERVERS);
     }
     holds
 }
-
-/// What breaks without an assumption.
-const ADOPTION: [(&str, &[Assumption]); 2] =
-    [("I1", &[Assumption::Stopped, Assumption::Waits, Assumption::Compared]), ("I2", &[Assumption::Raised])];
 
 /// Searches one scenario with few faults, and returns the length of the story of a violation.
 fn length_of(settings: &Settings, scenario: &Scenario) -> Option<usize> {
@@ -124,7 +109,7 @@ fn shows_the_edge(scenario: &Scenario, shares: &[u64]) -> bool {
 }
 
 fn shows_what_each_assumption_is_for() -> bool {
-    crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I1", |assumption| {
+    crate::shows_what_each_assumption_is_for(Check::Election, "I1", |assumption| {
         let is_of_others = |scenario: &&Scenario| scenario.name == scenarios::FOREIGN;
         let foreign = scenarios::ALL.iter().find(is_of_others).filter(|_| assumption == Assumption::Record);
         length_of(&without(assumption, "I1"), foreign.unwrap_or(&scenarios::ALL[0]))

@@ -160,14 +160,14 @@ fn main() -> ExitCode {
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints the length of the story that each dropped assumption gives. Returns whether each gives one.
+/// Prints the length of the story that each dropped assumption of a check gives. Returns whether each gives one.
 fn shows_what_each_assumption_is_for(
-    assumptions: &[Assumption],
+    check: Check,
     invariant: &str,
     length_without: impl Fn(Assumption) -> Option<usize>,
 ) -> bool {
     let mut all_shown = true;
-    for assumption in assumptions {
+    for assumption in Assumption::value_variants().iter().filter(|one| one.check() == check) {
         let length = length_without(*assumption);
         all_shown &= length.is_some();
         let result = length.map_or("HOLDS".into(), |length| format!("broken after {length} events"));

@@ -28,6 +28,27 @@ pub(crate) trait Model: Clone + Hash + Send + Sync {
     fn recovers(self) -> Result<(), String>;
 }
 
+/// What may happen in a model, each with its words in a story.
+macro_rules! happenings {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $what:ident = $told:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub(crate) enum $name {
+            $($(#[$doc])* $what,)*
+        }
+
+        impl $name {
+            /// Its words in a story.
+            pub(crate) fn told(self) -> &'static str {
+                match self {
+                    $(Self::$what => $told,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use happenings;
+
 /// One of so many states is healed, and has to recover.
 pub(crate) const SAMPLE: u128 = 20;
 

@@ -6,7 +6,7 @@
 mod world;
 
 use crate::{
-    Args, Assumption,
+    Args, Assumption, Check,
     search::{self, Part},
 };
 use vvm_cli::warm::machine::AfterStop;
@@ -49,9 +49,6 @@ const REACHED: [&str; 18] = [
     "a state that recovers",
 ];
 
-const ASSUMPTIONS: [Assumption; 4] =
-    [Assumption::Confirmed, Assumption::Proof, Assumption::Word, Assumption::Sender];
-
 fn part(after_stop: AfterStop, dropped: Option<Assumption>, faults: u8, depth: usize) -> Part<World> {
     let name = match after_stop {
         AfterStop::Restart => "a warm app that is restarted",
@@ -73,7 +70,7 @@ pub(crate) fn check(args: &Args) -> bool {
     let reached = REACHED.into_iter().chain(APP.into_iter().map(|(what, _)| what.told()));
     let mut holds = args.search(parts, search::SAMPLE, reached);
     if args.is_whole() {
-        holds &= crate::shows_what_each_assumption_is_for(&ASSUMPTIONS, "I1, I4 or I6", |dropped| {
+        holds &= crate::shows_what_each_assumption_is_for(Check::Warm, "I1, I4 or I6", |dropped| {
             let after_stop = match dropped {
                 Assumption::Word | Assumption::Sender => AfterStop::Keep,
                 _ => AfterStop::Restart,

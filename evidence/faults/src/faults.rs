@@ -12,7 +12,7 @@ mod servers;
 
 use self::{
     replicas::Replicas,
-    servers::{FaultyServers, Servers},
+    servers::{FaultyServers, Servers, Site},
 };
 use crate::Storage;
 use ::servers::{mysql::MariaDb, owned, postgres::Postgres};
@@ -20,7 +20,7 @@ use candidate::{Candidate, Pace};
 use event::{Counts, Event};
 use fault::{Deletion, Fault, Schedule};
 use ielections::{Timing, Ttl};
-use leadership_log::{LeadershipLog, Report};
+use leadership_log::LeadershipLog;
 use network::{Conditions, Network};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::{
@@ -34,7 +34,7 @@ use std::{
 };
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::{Instant, SystemClock};
-use vvm_storage::ElectionsTtlStorage;
+use vvm_storage::{ElectionsTtlStorage, SysVvmStorage};
 
 /// The default duration of a run.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(600);
@@ -84,33 +84,16 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     let Plan { duration, seed, fail_overs } = plan;
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
-    let mut servers: Box<dyn FaultyServers> = match storage {
-        Storage::Scylla => Box::new(Servers::cassandra()?),
-        Storage::Dynamodb => Box::new(Servers::dynamodb()?),
-        Storage::Etcd => Box::new(Servers::etcd()?),
-        Storage::Kubernetes => Box::new(Servers::kubernetes()?),
-        Storage::S3 => Box::new(Servers::s3()?),
-        Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
-        Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
-    };
-    println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.name());
+    let mut servers = start(storage)?;
+    println!("{}; seed {seed}, {CANDIDATES} candidates for {SLOTS} slots, TTL {TTL}", servers.site().name);
     let runtime = Runtime::new().map_err(text)?;
     let clock = SystemClock::start().map_err(text)?;
     let counts = Arc::new(Counts::default());
-    let mut network = Network::new(CANDIDATES, servers.protocol(), Arc::clone(&counts), clock);
-    for candidate in 0..CANDIDATES {
-        for server in servers.servers() {
-            let proxy_address = servers.proxy_address(candidate, server);
-            network
-                .open(runtime.handle(), candidate, proxy_address, server)
-                .map_err(|error| format!("{proxy_address}: {error}"))?;
-        }
-    }
+    let network = network_of(servers.site(), CANDIDATES, &runtime, Arc::clone(&counts), clock)?;
     let leaderships = Arc::new(LeadershipLog::default());
     let pace = watch::Sender::new(Pace::Normal);
-    let candidates = enter(&*servers, &runtime, &network, &leaderships, &pace, seed)?;
-    let mut schedule = Schedule::new(servers.faults(), seed);
+    let candidates = enter(servers.site(), &runtime, &network, &leaderships, &pace, seed)?;
+    let mut schedule = Schedule::new(servers.site().faults, seed);
     let mut run = Run {
         interruption: &interruption,
         leaderships: &leaderships,
@@ -119,7 +102,7 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
         pace: &pace,
         servers: &mut *servers,
         began: SystemClock::read(),
-        report: Report::default(),
+        recovered: Vec::new(),
     };
     let ran = match fail_overs {
         Some(times) => run.fail_over(times, &mut schedule.rng),
@@ -128,48 +111,88 @@ pub(crate) fn run(storage: Storage, plan: Plan) -> Result<(), String> {
     network.set_all(Conditions::NORMAL);
     pace.send_replace(Pace::Stopping);
     runtime.block_on(candidates.join_all());
-    let Run { report, began, .. } = run;
+    let Run { recovered, began, .. } = run;
     // An error of the run itself is the cause of later ones.
     ran?;
-    println!("{}", report.figures(&leaderships, &counts, began));
+    println!("{}", leadership_log::figures(&recovered, &leaderships, &counts, began));
     leaderships.is_clean()?;
     if fail_overs.is_some() {
         return Ok(());
     }
-    leadership_log::judge(&counts, servers.required_events(), duration >= DEFAULT_DURATION)
+    leadership_log::judge(&counts, servers.site().required, duration >= DEFAULT_DURATION)
+}
+
+/// Starts the servers of a storage.
+fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
+    Ok(match storage {
+        Storage::Scylla => Box::new(Servers::cassandra()?),
+        Storage::Dynamodb => Box::new(Servers::dynamodb()?),
+        Storage::Etcd => Box::new(Servers::etcd()?),
+        Storage::Kubernetes => Box::new(Servers::kubernetes()?),
+        Storage::S3 => Box::new(Servers::s3()?),
+        Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
+        Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
+        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
+    })
+}
+
+/// Starts a proxy between each of so many clients and each server.
+fn network_of(
+    site: &Site,
+    clients: usize,
+    runtime: &Runtime,
+    counts: Arc<Counts>,
+    clock: SystemClock,
+) -> Result<Network, String> {
+    let mut network = Network::new(clients, site.protocol.clone(), counts, clock);
+    for client in 0..clients {
+        for (number, server) in site.addresses.iter().enumerate() {
+            let proxy = site.proxy(client, number);
+            let opened = network.open(runtime.handle(), client, proxy, *server);
+            opened.map_err(|error| format!("{proxy}: {error}"))?;
+        }
+    }
+    Ok(network)
+}
+
+/// Opens a storage, which it `makes` before, and settles a name, as each host does. So a handle knows that a record that is
+/// missing later was deleted.
+async fn opened(
+    url: &str,
+    makes: bool,
+    clock: &SystemClock,
+    (name, slots): (&str, NonZeroU32),
+) -> Result<Arc<dyn SysVvmStorage>, String> {
+    let open = async || {
+        if makes {
+            vvm_storage::init_storage(url).await?;
+        }
+        vvm_storage::open(url, Arc::new(clock.clone())).await
+    };
+    // A server that has just started may take too long.
+    let mut attempts = 1..5;
+    let storage = loop {
+        match open().await {
+            Err(error) if error.is_passing() && attempts.next().is_some() => {}
+            done => break done.map_err(|error| error.to_string())?,
+        }
+    };
+    let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
+    let settled = elections.settle_slot_count(&name.into(), slots).await;
+    settled.map(|()| storage).map_err(|error| error.to_string())
 }
 
 fn enter(
-    servers: &dyn FaultyServers,
+    site: &Site,
     runtime: &Runtime,
     network: &Network,
     leaderships: &Arc<LeadershipLog>,
     pace: &watch::Sender<Pace>,
     seed: u64,
 ) -> Result<JoinSet<()>, String> {
-    let open = |candidate| {
-        let url = servers.url(candidate);
-        let open = async || {
-            if candidate.is_none() {
-                vvm_storage::init_storage(&url).await?;
-            }
-            vvm_storage::open(&url, Arc::new(network.clock.clone())).await
-        };
-        // A server that has just started may take too long.
-        let mut attempts = 1..5;
-        let opened = runtime.block_on(async {
-            loop {
-                match open().await {
-                    Err(error) if error.is_passing() && attempts.next().is_some() => {}
-                    done => return done,
-                }
-            }
-        });
-        let storage = opened.map_err(|error| error.to_string())?;
-        // As each host does. So a handle knows that a record that is missing later was deleted.
-        let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
-        let settled = runtime.block_on(elections.settle_slot_count(&NAME.into(), SLOTS));
-        settled.map(|()| storage).map_err(|error| error.to_string())
+    let open = |candidate: Option<usize>| {
+        let url = site.url(candidate);
+        runtime.block_on(opened(&url, candidate.is_none(), &network.clock, (NAME, SLOTS)))
     };
     let direct = open(None)?;
     let mut candidates = JoinSet::new();
@@ -198,7 +221,8 @@ struct Run<'a> {
     pace: &'a watch::Sender<Pace>,
     servers: &'a mut dyn FaultyServers,
     began: Instant,
-    report: Report,
+    /// Each fault, and how long after it every slot had a leader.
+    recovered: Vec<(String, Duration)>,
 }
 
 impl Run<'_> {
@@ -221,7 +245,7 @@ impl Run<'_> {
                 self.inject(Fault::Silent, &mut schedule.rng)?;
             }
             self.forge_answers(forging)?;
-            if leadership_log::judge(self.counts, self.servers.required_events(), false).is_ok() {
+            if leadership_log::judge(self.counts, self.servers.site().required, false).is_ok() {
                 break;
             }
         }
@@ -230,7 +254,7 @@ impl Run<'_> {
 
     /// Alternates fail-overs of each kind and pauses.
     fn fail_over(&mut self, times: u32, rng: &mut fastrand::Rng) -> Result<(), String> {
-        let kinds = self.servers.faults().iter().copied().filter(|fault| fault.changes_history());
+        let kinds = self.servers.site().faults.iter().copied().filter(|fault| fault.changes_history());
         let kinds: Vec<Fault> = kinds.collect();
         if kinds.is_empty() {
             return Err("these servers have no standby".into());
@@ -289,7 +313,7 @@ impl Run<'_> {
         })?;
         let recovered =
             recovered.ok_or_else(|| format!("after {name} a slot had no leader for {RECOVERY:?}"))?;
-        self.report.recovered.push((name, recovered));
+        self.recovered.push((name, recovered));
         Ok(())
     }
 

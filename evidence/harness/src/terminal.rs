@@ -2,7 +2,7 @@
 
 use super::{HANG_LIMIT, Trial, program};
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 use std::{
@@ -36,6 +36,14 @@ impl PseudoTerminal {
     pub fn side(&self) -> Stdio {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         Stdio::from(rustix::fs::open(&self.name, flags, Mode::empty()).unwrap())
+    }
+
+    /// Discards what was written to it, so that its writers don't block.
+    pub fn discard(&self) {
+        fcntl_setfl(&self.master, fcntl_getfl(&self.master).unwrap() | OFlags::NONBLOCK).unwrap();
+        let mut screen = [0; 4096];
+        // No output, or no writer left.
+        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
     }
 
     /// Types a line.

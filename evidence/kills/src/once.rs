@@ -9,13 +9,13 @@
 //! - a start for a period that is done prints nothing. How long it takes is measured.
 
 use crate::safety::{
-    self,
-    processes::{Process, Tree},
+    self, Storage,
+    processes::{Process, Target, Tree},
 };
 use fastrand::Rng;
 use rustix::{
     fs::{FlockOperation, flock},
-    process::{Pid, Signal, kill_process},
+    process::Signal,
 };
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,6 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Start a PostgreSQL server, and use it as the storage instead of a SQLite file.
-    #[cfg(feature = "postgres")]
     #[arg(long)]
     postgres: bool,
     /// The TTL, in milliseconds; 1000 if not given, 2000 with `--postgres`.
@@ -71,24 +70,12 @@ const LOGS: &str = "ONCE_LOGS";
 pub(crate) fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let vvm = safety::program()?;
-    let storage = format!("sqlite:{}?allow=overlay", folder.path().join("storage.db").display());
-    let ttl_ms = 1000;
-    #[cfg(feature = "postgres")]
-    let (storage, ttl_ms, _server) = if args.postgres {
-        let server = servers::postgres::Postgres::start(&servers::target(), &["once"], &[])?;
-        (server.url("once"), 2000, Some(server))
-    } else {
-        (storage, ttl_ms, None)
-    };
-    let is_ready =
-        Command::new(&vvm).args(["init-storage", "--storage", &storage]).stdout(Stdio::null()).status();
-    if !is_ready?.success() {
-        return Err("vvm init-storage failed".into());
-    }
+    let storage =
+        if args.postgres { Storage::on_postgres(&vvm, "once")? } else { Storage::on_file(folder.path()) };
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    let ttl = Duration::from_millis(args.ttl_ms.unwrap_or(ttl_ms));
+    let ttl = Duration::from_millis(args.ttl_ms.unwrap_or(storage.ttl_ms));
     println!("seed {seed}: {} periods, {MACHINES} machines, TTL {} ms", args.periods, ttl.as_millis());
-    let setup = Setup { vvm, folder: folder.path().to_owned(), storage, ttl };
+    let setup = Setup { vvm, folder: folder.path().to_owned(), storage: storage.url.clone(), ttl };
     let (mut rng, mut total, began) = (Rng::with_seed(seed), Total::default(), SystemClock::read());
     for number in 1..=args.periods {
         let mut period = Period::new(&setup, number);
@@ -116,31 +103,9 @@ struct Setup {
     ttl: Duration,
 }
 
-/// What is killed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Target {
-    Guardian,
-    Host,
-    Keeper,
-    Command,
-    GuardianAndHost,
-    All,
-}
-
 /// Kills a target. Returns whether a process of it was there.
 fn kill(tree: &Tree, target: Target) -> bool {
-    let Tree { guardian, host, keeper, worker } = *tree;
-    let processes = match target {
-        Target::Guardian => vec![Some(guardian)],
-        Target::Host => vec![host],
-        Target::Keeper => vec![keeper],
-        Target::Command => vec![worker],
-        Target::GuardianAndHost => vec![Some(guardian), host],
-        Target::All => vec![Some(guardian), host, keeper, worker],
-    };
-    let pids = processes.into_iter().flatten().filter_map(|process| Pid::from_raw(process.number));
-    // It may have ended meanwhile. Its process id is not reused within so short a time.
-    pids.map(|pid| kill_process(pid, Signal::KILL).is_ok()).fold(false, |some, one| some | one)
+    tree.processes(target).into_iter().fold(false, |some, process| process.signal(Signal::KILL) | some)
 }
 
 /// A `vvm once` that runs.
@@ -333,7 +298,7 @@ impl<'setup> Period<'setup> {
             Target::Host,
             Target::Host,
             Target::Keeper,
-            Target::Command,
+            Target::Worker,
             Target::GuardianAndHost,
             Target::All,
         ];
@@ -495,8 +460,7 @@ fn log_of(folder: &Path, attempt: &str, holder: &str) -> io::Result<File> {
 
 impl fmt::Display for Total {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kills =
-            self.kills.iter().map(|(target, count)| format!("{target:?} {count}")).collect::<Vec<_>>();
+        let kills = self.kills.iter().map(|(target, count)| format!("{target} {count}")).collect::<Vec<_>>();
         let others = self.other_ends.iter().map(|(status, count)| format!("{status}: {count}"));
         writeln!(
             out,

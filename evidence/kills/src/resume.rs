@@ -2,7 +2,7 @@
 //! moments. The result must be the same as that of a copy without kills: each step counted exactly once.
 
 use fastrand::Rng;
-use ielections::{Epoch, ReadError, Slot, TtlStorage as _};
+use ielections::{ReadError, Slot, TtlStorage as _};
 use resumable_copy::{Plan, Progress, step};
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,6 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage instead of SQLite files.
-    #[cfg(feature = "scylla")]
     #[arg(long, value_name = "NODES")]
     cassandra: Option<std::num::NonZeroU8>,
     /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
@@ -48,7 +47,6 @@ const LONGEST_LEADERSHIP: Duration = Duration::from_millis(400);
 /// The shortest TTL that SQLite takes.
 const TTL_MS: u64 = 500;
 /// Longer, because three nodes and three processes share a machine.
-#[cfg(feature = "scylla")]
 const TTL_ON_CASSANDRA_MS: u64 = 3000;
 /// How long a copy may take after its last kill.
 const LONGEST_COPY: Duration = Duration::from_secs(300);
@@ -56,7 +54,6 @@ const LONGEST_COPY: Duration = Duration::from_secs(300);
 /// Kills until the promised number is reached.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    #[cfg(feature = "scylla")]
     if let Some(nodes) = args.cassandra {
         let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
         let url = cluster.url("resumption");
@@ -135,7 +132,7 @@ struct Copiers {
     processes: Vec<Child>,
     /// How many leaders were killed.
     kills: u64,
-    /// The last epoch that was seen. It only rises (I2).
+    /// The last epoch that was seen.
     epoch: u64,
 }
 
@@ -219,29 +216,14 @@ impl Copiers {
         };
         let Some(entry) = slots.first().and_then(Slot::entry) else { return Ok(None) };
         let (epoch, holder) = (entry.epoch.get(), entry.holder.as_str());
-        if epoch < self.epoch {
-            return self.check_last_epoch().await.map(|()| None);
-        }
-        if epoch == self.epoch {
+        // A stale look may show a smaller one.
+        if epoch <= self.epoch {
             return Ok(None);
         }
-        self.epoch = Epoch::new(epoch)?.get();
+        self.epoch = epoch;
         // The default holder of a `Host` is HOSTNAME:PID.
         let process = holder.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
         process.map(Some).ok_or_else(|| format!("the holder {holder} does not end with a process id").into())
-    }
-
-    /// Fails if a linearizable read shows a smaller epoch than one that was seen (I2). A stale read may.
-    async fn check_last_epoch(&self) -> Result<(), Box<dyn Error>> {
-        match self.storage.get(&self.key).await {
-            Ok(slot) => match slot.last_epoch().map_or(0, Epoch::get) {
-                epoch if epoch < self.epoch => Err(format!("epoch {epoch} after {}", self.epoch).into()),
-                _ => Ok(()),
-            },
-            // The next look that shows a smaller epoch reads again.
-            Err(ReadError::Unavailable(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Kills a process. Returns whether it still ran.

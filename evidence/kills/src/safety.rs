@@ -26,11 +26,11 @@ use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
 use remains::{Orphans, Remains};
-#[cfg(feature = "postgres")]
-use servers::postgres::Postgres;
+use servers::{owned, postgres::Postgres};
 use std::{
     env, io,
     path::{Path, PathBuf},
+    process::Command,
     rc::Rc,
     time::Duration,
 };
@@ -70,7 +70,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LANGUAGE", requires = "warm")]
     client: Option<Client>,
     /// Use PostgreSQL as the storage, and start it.
-    #[cfg(feature = "postgres")]
     #[arg(long)]
     postgres: bool,
 }
@@ -106,33 +105,29 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         programs.push(existing(env::current_exe()?.with_file_name(old))?);
     }
     let folder = tempfile::tempdir()?;
-    // An older program may not know the option.
-    let allow = if args.old.is_none() { "?allow=overlay" } else { "" };
-    let storage = format!("sqlite:{}{allow}", folder.path().join("storage.db").display());
-    let ttl_ms = 1000;
-    #[cfg(feature = "postgres")]
-    let (storage, ttl_ms, _postgres) = if args.postgres {
-        let server = Postgres::start(&servers::target(), &["safety"], &[]).map_err(io::Error::other)?;
-        let storage = server.url("safety");
-        init(programs.last(), &storage)?;
-        (storage, 2000, Some(server))
-    } else {
-        (storage, ttl_ms, None)
+    let mut storage = match args.postgres {
+        // The oldest program creates what it needs.
+        true => Storage::on_postgres(&programs[programs.len() - 1], "safety")?,
+        false => Storage::on_file(folder.path()),
     };
-    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
+    if args.old.is_some() {
+        // An older program may not know the option.
+        storage.url = storage.url.replace(ALLOW, "");
+    }
+    let ttl_ms = args.ttl_ms.unwrap_or(storage.ttl_ms);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
     println!("seed {seed}; {INSTANCES} candidates, TTL {ttl_ms} ms, {ends}");
     let receiver = args.client.map(|_| Receiver::start()).transpose()?;
     let worker = match (args.client, &receiver) {
-        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address)?,
+        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address()?)?,
         _ => Worker::own(folder.path())?,
     };
     let setup = Setup {
         worker,
         programs,
         folder: folder.path().to_owned(),
-        storage,
+        storage: storage.url.clone(),
         ttl: Duration::from_millis(ttl_ms),
         after_stop: args.warm.clone(),
     };
@@ -143,24 +138,40 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         duration: Duration::from_secs(args.duration),
         kills: args.kills,
     };
-    let violations = plan.run(&mut Rng::with_seed(seed))?;
-    if let Some(receiver) = receiver {
-        let received = receiver.end()?;
-        println!("writes with a fence: {} taken, {} refused", received.taken, received.refused);
-    }
+    let violations = plan.run(&mut Rng::with_seed(seed), receiver)?;
     if violations > 0 {
         println!("the workers' logs are kept in {}", folder.keep().display());
     }
     Ok(violations == 0)
 }
 
-/// Has the oldest program create what the storage needs.
-#[cfg(feature = "postgres")]
-fn init(vvm: Option<&PathBuf>, storage: &str) -> io::Result<()> {
-    let Some(vvm) = vvm else { return Ok(()) };
-    let mut init = std::process::Command::new(vvm);
-    init.args(["init-storage", "--storage", storage]);
-    if init.status()?.success() { Ok(()) } else { Err(io::Error::other("vvm init-storage failed")) }
+/// The storage of a run.
+pub(crate) struct Storage {
+    pub(crate) url: String,
+    /// The TTL if none is given, in milliseconds.
+    pub(crate) ttl_ms: u64,
+    /// Ends with it.
+    _server: Option<Postgres>,
+}
+
+/// The folder for temporary files may be on overlayfs. All processes of a run see the same one.
+const ALLOW: &str = "?allow=overlay";
+
+impl Storage {
+    pub(crate) fn on_file(folder: &Path) -> Self {
+        let url = format!("sqlite:{}{ALLOW}", folder.join("storage.db").display());
+        Self { url, ttl_ms: 1000, _server: None }
+    }
+
+    /// A database of this name on a server of its own. `vvm` creates what it needs there.
+    pub(crate) fn on_postgres(vvm: &Path, database: &str) -> io::Result<Self> {
+        let server = Postgres::start(&servers::target(), &[database], &[]).map_err(io::Error::other)?;
+        let url = server.url(database);
+        let mut init = Command::new(vvm);
+        owned::run(init.args(["init-storage", "--storage", &url]), "vvm beside it")
+            .map_err(io::Error::other)?;
+        Ok(Self { url, ttl_ms: 2000, _server: Some(server) })
+    }
 }
 
 /// The least share of the time with a leader.
@@ -184,17 +195,18 @@ struct Seen {
     faults: Faults,
     orphans: Orphans,
     remains: Remains,
+    receiver: Option<Receiver>,
 }
 
 impl Plan {
     /// Prints the result. Returns the number of violations.
-    fn run(&self, rng: &mut Rng) -> io::Result<usize> {
+    fn run(&self, rng: &mut Rng, receiver: Option<Receiver>) -> io::Result<usize> {
         let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();
-        let mut seen = Seen::default();
+        let mut seen = Seen { receiver, ..Seen::default() };
         let instances = self.inject_faults(&mut seen, began, rng)?;
         let ended = SystemClock::read();
-        let Seen { mut faults, orphans, mut remains } = seen;
+        let Seen { mut faults, orphans, mut remains, receiver } = seen;
         for instance in instances {
             // The last fault may have ended it: the processes that it leaves are checked, too.
             if let Some(end) = instance.end(|instance| faults.kills_guardian_of(instance))? {
@@ -205,6 +217,10 @@ impl Plan {
         remains.at_the_end(folder, *ttl, self.most);
         let took = began.until(ended).as_secs();
         println!("{faults}, in {took} s");
+        if let Some(mut receiver) = receiver {
+            receiver.receive();
+            println!("writes with a fence: {} taken, {} refused", receiver.taken, receiver.refused);
+        }
         let spans = verdict::read(folder)?;
         println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
         let mut verdict = verdict::judge(spans, began, ended, LED);
@@ -230,7 +246,7 @@ impl Plan {
     }
 
     fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
-        let Seen { faults, orphans, remains } = seen;
+        let Seen { faults, orphans, remains, receiver } = seen;
         let mut instances = (0..INSTANCES)
             .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
@@ -248,6 +264,9 @@ impl Plan {
                 if let Some(ended) = instance.restart_if_due(now, rng)? {
                     remains.of(ended, now, self.setup.ttl, &faults.excused);
                 }
+            }
+            if let Some(receiver) = receiver.as_mut() {
+                receiver.receive();
             }
             orphans.look(now, &self.setup.folder, self.most, &faults.excused)?;
             remains.look(now, self.most);

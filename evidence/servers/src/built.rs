@@ -2,7 +2,7 @@
 //! once per version and machine, outside the clone, which may be new. Those on Java are fetched by Maven, into
 //! the target folder.
 
-use crate::owned::{self, StartError, system};
+use crate::owned::{self, StartError, run, system};
 use std::{
     env,
     ffi::OsString,
@@ -13,37 +13,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server, and the module that it is built from.
+/// A program in Go: a server, or one of our own.
 #[derive(Clone, Copy, Debug)]
-pub struct GoServer {
-    /// The name of its program.
-    pub name: &'static str,
-    /// The module, such as `github.com/versity/versitygw`.
-    pub module: &'static str,
-    /// The module's version, such as `v1.8.0`.
-    pub version: &'static str,
-    /// The package of the program.
-    pub package: &'static str,
-}
-
-/// A server that is a package of npm.
-#[derive(Clone, Copy, Debug)]
-pub struct NpmPackage {
-    /// The package.
-    pub name: &'static str,
-    /// Its version.
-    pub version: &'static str,
-}
-
-/// A program of our own in Go.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnProgram {
+pub struct GoProgram {
     /// The name of the program.
     pub name: &'static str,
-    /// Its files by name: module, sums and sources. Versions are those of the sums.
+    /// The release of a server, such as `1.8.0`. Of our own the files are the version.
+    pub release: Option<&'static str>,
+    /// The files of our own by name: module, sums and sources. Versions are those of the sums.
     pub files: &'static [(&'static str, &'static str)],
     /// If there is no module file: the modules that it needs, as `path@version`.
     pub modules: &'static [&'static str],
+    /// The package of the program.
+    pub package: &'static str,
 }
 
 /// The Maven coordinates of a server that runs on Java.
@@ -58,35 +40,38 @@ pub struct Artifact {
 }
 
 /// A candidate of client-go's leader election. Its version is that of Kubernetes 1.36.3.
-pub const CLIENT_GO: OwnProgram = OwnProgram {
+pub const CLIENT_GO: GoProgram = GoProgram {
     name: "client-go",
+    release: None,
     files: &[
         ("go.mod", include_str!("../client-go/go.mod")),
         ("go.sum", include_str!("../client-go/go.sum")),
         ("main.go", CLIENT_GO_SOURCE),
     ],
     modules: &[],
+    package: ".",
 };
 
 const CLIENT_GO_SOURCE: &str = include_str!("../client-go/main.go");
 
 /// The same with the last release of the last minor version whose candidates wait for their own `LeaseDuration`,
 /// not for that of the record.
-pub const OLD_CLIENT_GO: OwnProgram = OwnProgram {
+pub const OLD_CLIENT_GO: GoProgram = GoProgram {
     name: "old-client-go",
     files: &[("main.go", CLIENT_GO_SOURCE)],
     modules: &["k8s.io/client-go@v0.26.15", "k8s.io/apimachinery@v0.26.15"],
+    ..CLIENT_GO
 };
 
 /// The checker of recorded histories, with porcupine 1.3.1. Package `faults` has their format.
-pub const HISTORY_CHECKER: OwnProgram = OwnProgram {
+pub const HISTORY_CHECKER: GoProgram = GoProgram {
     name: "history-go",
     files: &[
         ("go.mod", include_str!("../history-go/go.mod")),
         ("go.sum", include_str!("../history-go/go.sum")),
         ("main.go", include_str!("../history-go/main.go")),
     ],
-    modules: &[],
+    ..CLIENT_GO
 };
 
 /// The version of [`CLIENT_GO`], for people.
@@ -117,71 +102,42 @@ impl Artifact {
         );
         fs::write(&pom, text).map_err(file(&pom))?;
         let wanted = "a JDK, 17 or later, and Maven";
-        let missing = |cause| StartError::Missing { program: "mvn".into(), wanted, cause };
-        let fetched = owned::command("mvn")
-            .args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .status()
-            .map_err(missing)?;
-        if !fetched.success() {
-            return Err(StartError::Failed(format!(
-                "Maven can't fetch {group}:{name}:{version}; its message is above. Correct its settings or the \
-                 network, then run this again"
-            )));
-        }
+        let mut maven = owned::command("mvn");
+        maven.args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
+        run(maven.current_dir(&folder).stdin(Stdio::null()), wanted).map_err(|why| {
+            let mend =
+                format!("install {wanted}, or correct its settings or the network, then run this again");
+            StartError::Failed(format!("{why}\nMaven can't fetch {group}:{name}:{version}: {mend}"))
+        })?;
         fs::write(&complete, "").map_err(file(&complete))?;
         Ok(jars)
     }
 }
 
-impl GoServer {
-    /// Returns the program if it was built before.
-    pub fn cached(&self) -> Option<PathBuf> {
-        Some(program(&folder()?, self.name, self.release())).filter(|program| program.exists())
-    }
+/// Returns a program if it was built before.
+pub(crate) fn cached(name: &str, release: &str) -> Option<PathBuf> {
+    Some(program(&folder()?, name, release)).filter(|program| program.exists())
+}
 
+/// Returns the folder with a package of npm and what it needs, and fetches it first unless it was before.
+pub(crate) fn npm_package(name: &'static str, version: &str) -> Result<PathBuf, StartError> {
+    build(name, version, |work| {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--prefix", name, &format!("{name}@{version}")]);
+        npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
+        run(&mut npm, "Node with npm").map(drop)
+    })
+}
+
+impl GoProgram {
     /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
     /// another process is waited for.
     ///
     /// # Errors
     /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
     pub fn build(&self) -> Result<PathBuf, StartError> {
-        build(self.name, self.release(), |work| {
-            go(self.name, work, "mod", &["mod", "init", "server"])?;
-            go(self.name, work, "mod", &["get", &format!("{}@{}", self.module, self.version)])?;
-            go(self.name, work, "mod", &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
-        })
-    }
-
-    fn release(&self) -> &'static str {
-        self.version.trim_start_matches('v')
-    }
-}
-
-impl NpmPackage {
-    /// Returns the folder with the package and what it needs, and fetches it first unless it was before.
-    ///
-    /// # Errors
-    /// See [`StartError`]. Nothing that is incomplete is left.
-    pub fn fetch(&self) -> Result<PathBuf, StartError> {
-        build(self.name, self.version, |work| {
-            let package = format!("{}@{}", self.name, self.version);
-            let mut npm = Command::new("npm");
-            npm.args(["install", "--no-audit", "--no-fund", "--prefix", self.name, &package]);
-            npm.current_dir(work.join("module")).env("npm_config_cache", work.join("cache"));
-            run(self.name, "Node with npm", npm)
-        })
-    }
-}
-
-impl OwnProgram {
-    /// As [`GoServer::build`]; other files are another version.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn build(&self) -> Result<PathBuf, StartError> {
-        build(self.name, &self.digest(), |work| {
+        let version = self.release.map_or_else(|| self.digest(), str::to_owned);
+        build(self.name, &version, |work| {
             for (name, text) in self.files {
                 let path = work.join("module").join(name);
                 fs::write(&path, text).map_err(file(&path))?;
@@ -189,10 +145,10 @@ impl OwnProgram {
             let mut may_change = "readonly";
             if !self.modules.is_empty() {
                 may_change = "mod";
-                go(self.name, work, may_change, &["mod", "init", "own"])?;
-                go(self.name, work, may_change, &[&["get"], self.modules].concat())?;
+                go(work, may_change, &["mod", "init", "program"])?;
+                go(work, may_change, &[&["get"], self.modules].concat())?;
             }
-            go(self.name, work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, "."])
+            go(work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
         })
     }
 
@@ -234,7 +190,7 @@ fn build(
 }
 
 /// Runs `go` in the folder `module` of `work`. `modules` is what it may do to the module file (`-mod`).
-fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
+fn go(work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
     let mut command = Command::new("go");
     command
         .args(arguments)
@@ -243,19 +199,7 @@ fn go(name: &'static str, work: &Path, modules: &str, arguments: &[&str]) -> Res
         .env("GOMODCACHE", work.join("modules"))
         .env("GOFLAGS", format!("-mod={modules} -modcacherw -buildvcs=false -trimpath"))
         .env("CGO_ENABLED", "0");
-    run(name, "Go, 1.24 or later", command)
-}
-
-fn run(name: &'static str, wanted: &'static str, mut command: Command) -> Result<(), StartError> {
-    let words = [command.get_program()].into_iter().chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let program = words.first().cloned().unwrap_or_default();
-    let output = command.output().map_err(|cause| StartError::Missing { program, wanted, cause })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(StartError::Failed(format!("`{}` failed for {name}:\n{said}", words.join(" "))))
+    run(&mut command, "Go, 1.24 or later").map(drop)
 }
 
 fn file(path: &Path) -> impl Fn(io::Error) -> StartError + use<> {
@@ -281,20 +225,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_has_a_place_for_each_version() {
-        let server = GoServer {
-            name: "etcd",
-            module: "go.etcd.io/etcd/server/v3",
-            version: "v3.7.3",
-            package: "go.etcd.io/etcd/server/v3",
-        };
-        let program = program(Path::new("/cache"), server.name, server.release());
-        assert_eq!(program, Path::new("/cache/etcd-3.7.3/etcd"));
-    }
-
-    #[test]
     fn other_files_are_another_version() {
-        let digest = |files, modules| OwnProgram { name: "a", files, modules }.digest();
+        let digest = |files, modules| GoProgram { files, modules, ..CLIENT_GO }.digest();
         let a = digest(&[("main.go", "a")], &[]);
         assert_eq!(digest(&[("main.go", "a")], &[]), a);
         assert_ne!(digest(&[("main.go", "b")], &[]), a);

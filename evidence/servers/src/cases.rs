@@ -139,24 +139,6 @@ impl fmt::Display for Cases {
 /// The keyspace or table on a server.
 pub(crate) const STORAGE: &str = "end_to_end";
 
-/// Cases for every storage.
-const EVERYWHERE: &[&str] = &[
-    "check",
-    "clients",
-    "doctor",
-    "elect",
-    "http",
-    "leadership",
-    "log_format",
-    "outages",
-    "outcomes",
-    "pause",
-    "signal_table",
-    "signals",
-    "status",
-    "step_down",
-];
-
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage
 /// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
 const OF_SERVERS: &[&str] = &[
@@ -174,7 +156,6 @@ const OF_SERVERS: &[&str] = &[
     "leadership::each_leadership_has_a_larger_epoch_and_a_new_incarnation",
     "leadership::status_of_an_unknown_name_is_66_and_starts_no_campaign",
     "leadership::status_shows_each_slot",
-    "leadership::status_with_instances_shows_their_documents",
     "leadership::storage_outage_is_logged_once_and_so_is_its_end",
     "leadership::storage_credentials_are_removed_from_the_command_without_keep_credentials",
     "outages::each_slot_has_one_leader_and_a_killed_leader_is_replaced",
@@ -190,30 +171,16 @@ const OF_SERVERS: &[&str] = &[
     "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 
-/// Runs cases on one server, at `url`, which contains the host and port `at`: those that the storage can change, or
-/// `all`.
-pub(crate) fn on_server(
-    all: bool,
-    url: &str,
-    at: &str,
-    environment: &[(&str, &str)],
-) -> Result<Cases, String> {
+/// Runs the cases that the storage can change on one server, at `url`, which contains the host and port `at`.
+pub(crate) fn on_server(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
     let environment = &[&storage(url, at), environment].concat();
-    if all {
-        return suite(EVERYWHERE, environment).run();
-    }
-    let cases = suite(OF_SERVERS, environment).run()?;
+    // Each case has several processes, most of which wait.
+    let cases = Suite { tests: &["guardian"], only: OF_SERVERS, threads: 3, environment }.run()?;
     if cases.count() != OF_SERVERS.len() {
         let (ran, listed) = (cases.count(), OF_SERVERS.len());
         return Err(format!("{ran} cases ran of {listed} in the list for servers: it has stale names"));
     }
-    println!("{} cases that the storage can change; `--all-cases` runs the others, too", cases.count());
     Ok(cases)
-}
-
-/// Each case has several processes, most of which wait.
-fn suite<'a>(only: &'a [&'a str], environment: &'a [(&'a str, &'a str)]) -> Suite<'a> {
-    Suite { tests: &["guardian"], only, threads: THREADS, environment }
 }
 
 /// Returns the variables that tell the harness where the storage is.
@@ -226,9 +193,6 @@ pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> 
     let environment = &[&storage(url, at), environment].concat();
     Suite { tests: &["credentials"], only: &[], threads: 1, environment }.run()
 }
-
-/// How many cases at once.
-const THREADS: u8 = 3;
 
 #[cfg(test)]
 mod tests {

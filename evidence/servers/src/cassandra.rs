@@ -3,7 +3,7 @@
 use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
-    owned::{self, Plan as ServerPlan, Server, StartError, is_a_server, listens, system},
+    owned::{self, Plan as ServerPlan, Server, StartError, listens, system},
 };
 use std::{
     collections::BTreeSet,
@@ -29,18 +29,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 pub struct Cassandra {
     /// Dropped before the folder that they write to.
-    nodes: Vec<Node>,
+    nodes: Vec<Server>,
     locks: Option<Locks>,
     folder: TempDir,
 }
-
-/// A node of a cluster.
-#[derive(Debug)]
-pub struct Node {
-    server: Server,
-}
-
-is_a_server!(Node);
 
 /// The replication factor of larger clusters.
 const MOST_REPLICAS: usize = 3;
@@ -51,7 +43,7 @@ impl Cassandra {
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
-        Plan::of(nodes).start(target)
+        Plan { nodes, ahead: Duration::ZERO, is_locked: false }.start(target)
     }
 
     /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which
@@ -82,7 +74,7 @@ impl Cassandra {
     }
 
     /// Its nodes.
-    pub fn nodes(&mut self) -> &mut [Node] {
+    pub fn nodes(&mut self) -> &mut [Server] {
         &mut self.nodes
     }
 }
@@ -232,33 +224,16 @@ const ARTIFACT: Artifact =
 /// The plan of a cluster.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    nodes: u8,
-    ahead: Duration,
-    is_locked: bool,
+    /// How many nodes.
+    pub nodes: u8,
+    /// How far the last node's wall clock is ahead of the others'. Needs Debian's package `faketime`.
+    pub ahead: Duration,
+    /// Whether it requires a certificate and a password. User and password are `cassandra`; certificates are in
+    /// [`Cassandra::locks`].
+    pub is_locked: bool,
 }
 
 impl Plan {
-    /// So many nodes without passwords.
-    pub fn of(nodes: u8) -> Self {
-        Self { nodes, ahead: Duration::ZERO, is_locked: false }
-    }
-
-    /// Moves the last node's wall clock ahead of the others. Needs Debian's package `faketime`.
-    pub fn with_a_clock_ahead(self, ahead: Duration) -> Self {
-        Self { ahead, ..self }
-    }
-
-    /// Requires a certificate and a password. User and password are `cassandra`; certificates are in
-    /// [`Cassandra::locks`].
-    pub fn locked(self) -> Self {
-        Self { is_locked: true, ..self }
-    }
-
-    /// How far the last node's clock is ahead.
-    pub fn ahead(&self) -> Duration {
-        self.ahead
-    }
-
     /// Starts it, from jars that are fetched once into `target`.
     ///
     /// # Errors
@@ -294,7 +269,7 @@ impl Plan {
                 command: Box::new(move || command(&jars, &configuration)),
                 is_ready: Box::new(move || listens(client)),
             })?;
-            cluster.nodes.push(Node { server });
+            cluster.nodes.push(server);
             // The first node introduces the others, which may start together.
             if index == 0 {
                 cluster.nodes[0].wait_until_ready()?;

@@ -2,10 +2,10 @@
 
 use crate::{
     answers,
-    built::GoServer,
+    built::GoProgram,
     certificates::{self, ForServer},
     free_address,
-    owned::{self, Plan, Server, StartError, is_a_server},
+    owned::{self, Plan, Server, StartError, run},
 };
 use std::{
     env, io,
@@ -16,10 +16,11 @@ use std::{
 use tempfile::TempDir;
 
 /// The version that is built, if the machine has Go.
-const BUILT: GoServer = GoServer {
+const BUILT: GoProgram = GoProgram {
     name: "etcd",
-    module: "go.etcd.io/etcd/server/v3",
-    version: "v3.7.3",
+    release: Some("3.7.3"),
+    files: &[],
+    modules: &["go.etcd.io/etcd/server/v3@v3.7.3"],
     package: "go.etcd.io/etcd/server/v3",
 };
 
@@ -87,17 +88,9 @@ impl Program {
 /// A running cluster. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct Cluster {
-    members: Vec<Member>,
+    members: Vec<Server>,
     folder: TempDir,
 }
-
-/// A member of a cluster.
-#[derive(Debug)]
-pub struct Member {
-    server: Server,
-}
-
-is_a_server!(Member);
 
 impl Cluster {
     /// Starts an empty cluster on loopback.
@@ -182,7 +175,7 @@ impl Cluster {
                 // Once it knows a leader of a majority.
                 is_ready: Box::new(move || answers(health, "/health", "\"health\":\"true\"")),
             })?;
-            started.push(Member { server });
+            started.push(server);
         }
         let mut cluster = Self { members: started, folder };
         cluster.members.iter_mut().try_for_each(|member| member.wait_until_ready())?;
@@ -190,7 +183,7 @@ impl Cluster {
     }
 
     /// Its members.
-    pub fn members(&mut self) -> &mut [Member] {
+    pub fn members(&mut self) -> &mut [Server] {
         &mut self.members
     }
 
@@ -203,8 +196,6 @@ impl Cluster {
 /// Returns the first line of a program's version output.
 fn version(program: &str, option: &str) -> Result<String, StartError> {
     let wanted = "Debian's packages etcd-server and etcd-client";
-    let missing = |cause| StartError::Missing { program: program.into(), wanted, cause };
-    let output = Command::new(program).arg(option).env("ETCDCTL_API", "3").output().map_err(missing)?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = run(Command::new(program).arg(option).env("ETCDCTL_API", "3"), wanted)?;
     Ok(said.lines().next().unwrap_or(program).replace(" Version:", ""))
 }

@@ -5,7 +5,7 @@
 //! own module file replaces by one of `./staging`, requires that module's version 0.36.3 instead.
 
 use crate::{
-    built::GoServer,
+    built::cached,
     certificates::{self, AUTHORITY, ForServer},
     etcd::{Cluster, Program},
     free_address,
@@ -35,13 +35,8 @@ is_a_server!(Kubernetes);
 /// Users by token, and what each may do.
 const TOKENS: &str = "secret,admin,1,\"system:masters\"\nworker,worker,2\nstranger,stranger,3\n";
 
-/// Its dependencies are replaced in its own module file, so `GoServer::build` does not build it.
-const SERVER: GoServer = GoServer {
-    name: "kube-apiserver",
-    module: "k8s.io/kubernetes",
-    version: "v1.36.3",
-    package: "k8s.io/kubernetes/cmd/kube-apiserver",
-};
+/// Its dependencies are replaced in its own module file, so `GoProgram::build` does not build it.
+const RELEASE: &str = "1.36.3";
 
 impl Kubernetes {
     /// Starts a server without objects of ours.
@@ -49,7 +44,7 @@ impl Kubernetes {
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start() -> Result<Self, StartError> {
-        let program = SERVER.cached().ok_or(StartError::NotBuilt(SERVER.version))?;
+        let program = cached("kube-apiserver", RELEASE).ok_or(StartError::NotBuilt(RELEASE))?;
         let etcd = Cluster::start(&Program::installed_or_built()?, 1)?;
         let folder = TempDir::with_prefix("kubernetes-")?;
         let address = free_address()?;
@@ -97,7 +92,7 @@ impl Kubernetes {
 
     /// What it is, for people.
     pub fn version(&self) -> String {
-        format!("kube-apiserver {}", SERVER.version)
+        format!("kube-apiserver {RELEASE}")
     }
 }
 

@@ -5,8 +5,8 @@ use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
     free_address,
-    owned::{Plan, Server, StartError, is_a_server, system},
-    replicated::{self, Copy, Replicated, run, unpacked},
+    owned::{Plan, Server, StartError, is_a_server, run, system},
+    replicated::{self, Copy, Replicated, SETPRIV, unpacked},
 };
 use rustix::process::Signal;
 use std::{
@@ -17,6 +17,10 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tempfile::TempDir;
@@ -31,8 +35,8 @@ pub struct MariaDb {
     server: Server,
     programs: Programs,
     folder: TempDir,
-    /// Whether it accepts writes. Each start of it begins read-only, as an operator's should.
-    is_primary: bool,
+    /// Whether it accepts writes, once it is ready. Each start of it begins read-only, as an operator's should.
+    is_primary: Arc<AtomicBool>,
 }
 
 is_a_server!(MariaDb);
@@ -63,7 +67,7 @@ impl MariaDb {
         fs::write(&file, statements)?;
         let mut bootstrap = programs.command(folder.path());
         bootstrap.arg("--bootstrap").stdin(File::open(&file)?);
-        run(&mut bootstrap, "mariadbd --bootstrap")?;
+        run(&mut bootstrap, SETPRIV)?;
         let mut server = Self::at(free_address()?, programs, folder, settings)?;
         server.promote()?;
         Ok(server)
@@ -141,6 +145,8 @@ impl MariaDb {
     ) -> Result<Self, StartError> {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let (program, home) = (programs.clone(), folder.path().to_owned());
+        let is_primary = Arc::new(AtomicBool::new(false));
+        let was_primary = Arc::clone(&is_primary);
         let server = Server::start(Plan {
             name: "MariaDB".into(),
             address,
@@ -162,9 +168,12 @@ impl MariaDb {
                     .args(&settings);
                 Ok(mariadb)
             }),
-            is_ready: Box::new(move || Client::at(address, "").is_ok()),
+            is_ready: Box::new(move || match was_primary.load(Ordering::Relaxed) {
+                true => promote(address).is_ok(),
+                false => Client::at(address, "").is_ok(),
+            }),
         })?;
-        Ok(Self { server, programs, folder, is_primary: false })
+        Ok(Self { server, programs, folder, is_primary })
     }
 
     /// The URL of a database on it.
@@ -192,21 +201,14 @@ impl Replicated for MariaDb {
     }
 
     fn promote(&mut self) -> Result<(), StartError> {
-        for statement in ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"] {
-            self.statement(statement)?;
-        }
-        self.is_primary = true;
+        promote(self.address()).map_err(system("a promotion of MariaDB"))?;
+        self.is_primary.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Replicas are asynchronous here.
     fn wait_for_standby(&self, _: bool) -> Result<(), StartError> {
         Ok(())
-    }
-
-    fn start_again(&mut self) -> Result<(), StartError> {
-        self.server.start_again()?;
-        if self.is_primary { self.promote() } else { Ok(()) }
     }
 
     fn copied(&mut self) -> Result<Copy, StartError> {
@@ -218,10 +220,18 @@ impl Replicated for MariaDb {
     fn restore(&mut self, copy: &Copy, statement: &str) -> Result<(), StartError> {
         self.kill()?;
         copy.restore(self.folder.path())?;
-        self.server.start_again()?;
+        self.is_primary.store(false, Ordering::Relaxed);
+        self.start_again()?;
         self.statement(statement)?;
         self.promote()
     }
+}
+
+/// Lets a server accept writes, and be no replica.
+fn promote(address: SocketAddr) -> io::Result<()> {
+    let mut client = Client::at(address, "")?;
+    let statements = ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"];
+    statements.into_iter().try_for_each(|statement| client.ask(statement).map(drop))
 }
 
 const PREFIX: &str = "mariadb-";
@@ -244,7 +254,8 @@ impl Programs {
     fn find(target: &Path) -> Result<Self, StartError> {
         let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
         let mut programs = Self { folder, version: String::new() };
-        let version = run(Command::new(programs.program()).arg("--version"), "mariadbd")?;
+        let version =
+            run(Command::new(programs.program()).arg("--version"), "Debian's package mariadb-server")?;
         let number = version.split_once("Ver ").and_then(|(_, rest)| rest.split([' ', '-']).next());
         programs.version = format!("MariaDB {}", number.unwrap_or("of unknown version"));
         Ok(programs)

@@ -3,7 +3,7 @@
 
 use crate::{
     answers,
-    built::{Artifact, GoServer, NpmPackage},
+    built::{Artifact, GoProgram, npm_package},
     free_address, in_memory,
     owned::{self, Plan, Server, StartError, is_a_server, listens},
     target,
@@ -18,23 +18,22 @@ use std::{
 use tempfile::TempDir;
 
 /// How versitygw is built.
-const VERSITYGW: GoServer = GoServer {
+const VERSITYGW: GoProgram = GoProgram {
     name: "versitygw",
-    module: "github.com/versity/versitygw",
-    version: "v1.8.0",
+    release: Some("1.8.0"),
+    files: &[],
+    modules: &["github.com/versity/versitygw@v1.8.0"],
     package: "github.com/versity/versitygw/cmd/versitygw",
 };
 
 /// How MinIO is built: the newest version, of 2026-02-12.
-const MINIO: GoServer = GoServer {
+const MINIO: GoProgram = GoProgram {
     name: "minio",
-    module: "github.com/minio/minio",
-    version: "v0.0.0-20260212201848-7aac2a2c5b7c",
+    release: Some("0.0.0-20260212201848-7aac2a2c5b7c"),
+    modules: &["github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"],
     package: "github.com/minio/minio",
+    ..VERSITYGW
 };
-
-/// The newest version of Azurite that Node 20 runs.
-const AZURITE: NpmPackage = NpmPackage { name: "azurite", version: "3.35.0" };
 
 const S3MOCK: Artifact = Artifact { group: "com.adobe.testing", name: "s3mock", version: "4.7.0" };
 
@@ -81,7 +80,8 @@ impl Product {
         match self {
             Self::Versitygw | Self::VersitygwBeside => VERSITYGW.build(),
             Self::MinIo => MINIO.build(),
-            Self::Azurite => AZURITE.fetch(),
+            // The newest version that Node 20 runs.
+            Self::Azurite => npm_package("azurite", "3.35.0"),
             Self::S3Mock => S3MOCK.fetch(&target()),
         }
     }

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsStr,
     fmt,
-    fs::File,
+    fs::{self, File},
     io,
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
@@ -26,6 +26,23 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(setpriv);
     command.arg(option).arg(program);
     command
+}
+
+/// Runs a command to its end. Returns what it printed. `wanted` is what to install if its program is missing.
+///
+/// # Errors
+/// It can't be started, or fails: with its line and all that it printed.
+pub fn run(command: &mut Command, wanted: &'static str) -> Result<String, StartError> {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let missing = |cause| StartError::Missing { program: words[0].clone(), wanted, cause };
+    let output = command.output().map_err(missing)?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let (line, said) = (words.join(" "), String::from_utf8_lossy(&output.stderr));
+    Err(StartError::Failed(format!("`{line}`: {}\n{printed}{said}", output.status)))
 }
 
 /// A running server.
@@ -74,7 +91,7 @@ impl Owned {
 
     /// The last lines of its log.
     pub fn log_end(&self) -> String {
-        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
@@ -171,6 +188,8 @@ impl fmt::Debug for Plan {
 pub struct Server {
     process: Owned,
     plan: Plan,
+    /// What ends it without notice.
+    pub(crate) killed_by: Signal,
 }
 
 impl Server {
@@ -183,7 +202,7 @@ impl Server {
 
     /// Starts a server that is ready when others are started, too.
     pub(crate) fn launch(plan: Plan) -> Result<Self, StartError> {
-        Ok(Self { process: plan.launch()?, plan })
+        Ok(Self { process: plan.launch()?, plan, killed_by: Signal::KILL })
     }
 
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), StartError> {
@@ -225,12 +244,25 @@ impl Server {
         self.process.signal(signal)
     }
 
-    /// Stops it as it stands (`SIGSTOP`): it answers no request, and its connections stay open.
+    /// The processes of its connections, where each has one.
+    fn signal_children(&self, signal: Signal) {
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.id()));
+        for child in children.unwrap_or_default().split_whitespace() {
+            if let Some(pid) = child.parse().ok().and_then(Pid::from_raw) {
+                // It may have ended.
+                let _gone = kill_process(pid, signal);
+            }
+        }
+    }
+
+    /// Stops it as it stands (`SIGSTOP`), with its children: it answers no request, and its connections stay open.
     ///
     /// # Errors
     /// The signal can't be sent.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        self.signal_children(Signal::STOP);
+        Ok(())
     }
 
     /// Lets it go on.
@@ -238,15 +270,16 @@ impl Server {
     /// # Errors
     /// The signal can't be sent.
     pub fn go_on(&mut self) -> io::Result<()> {
+        self.signal_children(Signal::CONT);
         self.signal(Signal::CONT)
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Ends it without notice, and waits until it has ended.
     ///
     /// # Errors
     /// The signal can't be sent, or it does not end.
     pub fn kill(&mut self) -> Result<(), StartError> {
-        self.end(Signal::KILL)
+        self.end(self.killed_by)
     }
 
     /// Ends it by a signal, and waits until it has ended.
@@ -256,7 +289,7 @@ impl Server {
         if ended.map_err(system(&self.plan.name))? { Ok(()) } else { Err(self.failed("has not ended")) }
     }
 
-    /// Kills it, if it has not ended, and starts it again with its data.
+    /// Ends it without notice, if it has not ended, and starts it again with its data.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -269,6 +302,13 @@ impl Server {
     pub(crate) fn start_again(&mut self) -> Result<(), StartError> {
         self.process = self.plan.launch()?;
         self.wait_until_ready()
+    }
+}
+
+impl Drop for Server {
+    /// Children that are stopped would not notice its end.
+    fn drop(&mut self) {
+        self.signal_children(Signal::CONT);
     }
 }
 
@@ -316,4 +356,21 @@ pub fn wait_until<E>(patience: Duration, mut holds: impl FnMut() -> Result<bool,
         SystemClock::block_for(Duration::from_millis(50));
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_is_missing_or_fails_is_named_with_what_it_printed() {
+        let missing = run(&mut Command::new("no-such-program"), "it").unwrap_err().to_string();
+        assert!(
+            missing.starts_with("`no-such-program` can't be started (") && missing.ends_with("install it")
+        );
+        let fails = run(Command::new("sh").args(["-c", "echo first; echo last >&2; exit 3"]), "sh");
+        let fails = fails.unwrap_err().to_string();
+        assert!(fails.ends_with("exit 3`: exit status: 3\nfirst\nlast\n"), "{fails}");
+        assert!(run(Command::new("echo").arg("done"), "it").is_ok_and(|printed| printed == "done\n"));
+    }
 }

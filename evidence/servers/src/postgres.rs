@@ -5,8 +5,8 @@ use crate::{
     built::Artifact,
     certificates::{self, AUTHORITY, ForServer},
     free_address,
-    owned::{Plan, Server, StartError, is_a_server, listens, system},
-    replicated::{self, Copy, Replicated, command, run, unpacked},
+    owned::{Plan, Server, StartError, is_a_server, listens, run, system},
+    replicated::{self, Copy, Replicated, SETPRIV, command, unpacked},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -54,7 +54,7 @@ impl Postgres {
             let statement = folder.path().join("statement");
             fs::write(&statement, format!("CREATE DATABASE {database}\n"))?;
             single.stdin(File::open(statement)?);
-            run(&mut single, "postgres --single")?;
+            run(&mut single, SETPRIV)?;
         }
         Self::at(free_address()?, programs, folder, settings)
     }
@@ -87,7 +87,7 @@ impl Postgres {
         let folder = replicated::folder(PREFIX)?;
         let options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-D"];
         let mut initdb = programs.command("initdb");
-        run(initdb.args(options).arg(folder.path().join("data")), "initdb")?;
+        run(initdb.args(options).arg(folder.path().join("data")), SETPRIV)?;
         Ok((programs, folder))
     }
 
@@ -100,7 +100,7 @@ impl Postgres {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let (program, home) = (programs.clone(), folder.path().to_owned());
         let state = home.join("data/postmaster.pid");
-        let server = Server::start(Plan {
+        let mut server = Server::start(Plan {
             name: "PostgreSQL".into(),
             address,
             log: home.join("log"),
@@ -125,6 +125,9 @@ impl Postgres {
                 is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
             }),
         })?;
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it, and hold its
+        // port and memory.
+        server.killed_by = Signal::QUIT;
         Ok(Self { server, programs, folder })
     }
 
@@ -145,23 +148,6 @@ impl Postgres {
         file.write_all(format!("{setting} = '{value}'\n").as_bytes())?;
         let process = Pid::from_raw(self.id().cast_signed());
         Ok(process.map_or(Ok(()), |process| kill_process(process, Signal::HUP)).map_err(io::Error::from)?)
-    }
-
-    /// They have process groups of their own, so that they are found by their parent.
-    fn signal_connections(&self, signal: Signal) -> io::Result<()> {
-        for process in fs::read_dir("/proc")? {
-            let stat = fs::read_to_string(process?.path().join("stat")).unwrap_or_default();
-            let Some((id, rest)) = stat.split_once(" (") else { continue };
-            // Behind the name, which may have parentheses itself: state, parent.
-            let parent = rest.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
-            if parent == Some(&*self.id().to_string())
-                && let Some(id) = id.parse().ok().and_then(Pid::from_raw)
-            {
-                // It may have ended.
-                let _gone = kill_process(id, signal);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -190,28 +176,11 @@ impl Replicated for Postgres {
     fn promote(&mut self) -> Result<(), StartError> {
         let mut promote = self.programs.command("pg_ctl");
         promote.args(["promote", "-w", "-D"]).arg(self.folder.path().join("data"));
-        run(&mut promote, "pg_ctl").map(drop)
+        run(&mut promote, SETPRIV).map(drop)
     }
 
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError> {
         self.set("synchronous_standby_names", if waits { "standby" } else { "" })
-    }
-
-    fn kill(&mut self) -> Result<(), StartError> {
-        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it,
-        // and hold its port and memory.
-        self.server.end(Signal::QUIT)
-    }
-
-    /// With the processes of its connections.
-    fn stop(&mut self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
-        self.signal_connections(Signal::STOP)
-    }
-
-    fn go_on(&mut self) -> io::Result<()> {
-        self.signal_connections(Signal::CONT)?;
-        self.signal(Signal::CONT)
     }
 
     fn copied(&mut self) -> Result<Copy, StartError> {
@@ -224,13 +193,6 @@ impl Replicated for Postgres {
         self.kill()?;
         copy.restore(self.folder.path())?;
         self.server.start_again()
-    }
-}
-
-impl Drop for Postgres {
-    /// Processes of connections that are stopped would not notice its end.
-    fn drop(&mut self) {
-        let _best_effort = self.signal_connections(Signal::CONT);
     }
 }
 
@@ -258,7 +220,7 @@ impl Pooler {
         if !Path::new(PROGRAM).exists() {
             return Ok(None);
         }
-        let version = run(command(Path::new(PROGRAM)).arg("--version"), "pgbouncer")?;
+        let version = run(command(Path::new(PROGRAM)).arg("--version"), SETPRIV)?;
         let version = version.lines().next().unwrap_or_default().to_owned();
         let folder = replicated::folder(PREFIX)?;
         let address = free_address()?;
@@ -330,7 +292,7 @@ impl Programs {
     fn find(target: &Path) -> Result<Self, StartError> {
         let folder = env::var_os(NAMED).map_or_else(|| fetched(target), |folder| Ok(folder.into()))?;
         let mut programs = Self { folder, version: String::new() };
-        let version = run(programs.command("postgres").arg("--version"), "postgres")?;
+        let version = run(programs.command("postgres").arg("--version"), SETPRIV)?;
         programs.version = version.trim().replace("postgres (PostgreSQL) ", "PostgreSQL ");
         Ok(programs)
     }
@@ -342,7 +304,7 @@ impl Programs {
 
 fn fetched(target: &Path) -> Result<PathBuf, StartError> {
     let folder = unpacked(&ARTIFACT, target, "postgres", |own| {
-        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(own), "tar")?;
+        run(Command::new("tar").args(["-xJf", "postgres-linux-x86_64.txz"]).current_dir(own), "tar and xz")?;
         Ok(own.to_owned())
     })?;
     Ok(folder.join("bin"))

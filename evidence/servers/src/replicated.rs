@@ -1,10 +1,10 @@
 //! [`Replicated`]: a database server whose standby can be promoted. Also what its kinds share: a folder that the server's own
-//! user can write to, the programs of a jar, and commands that run to their end.
+//! user can write to, and the programs of a jar.
 
 use crate::{
     built::Artifact,
     free_address, in_memory,
-    owned::{Server, StartError, system},
+    owned::{Server, StartError, run, system},
 };
 use std::{
     fs, io,
@@ -46,47 +46,6 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
     /// # Errors
     /// See [`StartError`].
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError>;
-
-    /// Ends it without notice, and waits until it has ended.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn kill(&mut self) -> Result<(), StartError> {
-        (**self).kill()
-    }
-
-    /// Starts it again, with its data, after it has ended.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn start_again(&mut self) -> Result<(), StartError> {
-        (**self).start_again()
-    }
-
-    /// Ends it without notice, if it has not ended, and starts it again at the same address, with its data.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    fn restart(&mut self) -> Result<(), StartError> {
-        self.kill()?;
-        self.start_again()
-    }
-
-    /// Stops it as it stands (`SIGSTOP`).
-    ///
-    /// # Errors
-    /// When the system refuses.
-    fn stop(&mut self) -> io::Result<()> {
-        (**self).stop()
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    fn go_on(&mut self) -> io::Result<()> {
-        (**self).go_on()
-    }
 
     /// Ends it so that its files can be copied, and copies them.
     ///
@@ -137,7 +96,7 @@ impl Copy {
 /// With owners and modes.
 fn copy(from: &Path, to: &Path) -> Result<(), StartError> {
     let mut copy = Command::new("cp");
-    run(copy.arg("-a").arg(from.join("data")).arg(to), "cp").map(drop)
+    run(copy.arg("-a").arg(from.join("data")).arg(to), "coreutils").map(drop)
 }
 
 /// A folder that the server's own user can write to.
@@ -146,6 +105,9 @@ pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
     Ok(folder)
 }
+
+/// What has `setpriv`.
+pub(crate) const SETPRIV: &str = "Debian's package util-linux";
 
 /// A command that dies with the thread that starts it, and does not run as root. (A change of the user clears the request to
 /// die, so `setpriv` makes it afterwards.)
@@ -173,7 +135,7 @@ pub(crate) fn unpacked(
         // Tests may be at it at once: each unpacks its own, and the first one stays.
         let own = TempDir::with_prefix_in(name, &jars).map_err(system(jars.display()))?;
         let jar = jars.join(format!("{}-{}.jar", artifact.name, artifact.version));
-        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "jar")?;
+        run(Command::new("jar").arg("xf").arg(jar).current_dir(&own), "a JDK, 17 or later")?;
         fs::set_permissions(&own, fs::Permissions::from_mode(0o755))?;
         if let Err(cause) = fs::rename(unpack(own.path())?, &folder)
             && !folder.exists()
@@ -182,15 +144,4 @@ pub(crate) fn unpacked(
         }
     }
     Ok(folder)
-}
-
-/// Runs a command to its end; returns what it printed.
-pub(crate) fn run(command: &mut Command, program: &'static str) -> Result<String, StartError> {
-    let output = command.output().map_err(system(program))?;
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(printed);
-    }
-    let said = format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Err(StartError::Failed(format!("{program}: {said}")))
 }

@@ -18,7 +18,7 @@ use primary_only::{BoxError, Interrupted, RunContext, Service, Task};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
-    fmt, fs, io,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -182,7 +182,7 @@ pub struct Progress {
 }
 
 /// A SHA-256, as 64 hexadecimal digits.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Default, Debug)]
 pub struct Digest(String);
 
 impl Progress {
@@ -206,17 +206,5 @@ impl Digest {
         hash.update(self.0.as_bytes());
         hash.update(bytes);
         Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
     }
 }

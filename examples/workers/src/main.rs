@@ -1,11 +1,10 @@
-//! `payroll`: a service that leads inside its own process, with the connection settings that it has anyway:
-//! its database is also the storage of the election.
+//! `payroll`: a service that leads inside its own process. Its database is also the storage of the election.
 //!
-//! Start several: `payroll --host 127.0.0.1 --user payroll --database payroll`, the first time with `--init`.
+//! Start several with `DATABASE_URL=postgres://payroll@127.0.0.1/payroll`, the first time with `--init`.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use std::{fs, io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, process::ExitCode, sync::Arc, time::Duration};
 use tokio_postgres::{Client, Config, NoTls};
 use vvm_clock::Clock;
 use vvm_host::{Host, HostSettings, Ttl, service_fn};
@@ -13,25 +12,11 @@ use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::{ElectionKey, init_storage};
 use workers::{SCHEMA, pay};
 
-/// Makes a payment every second, in one process at a time.
+/// Makes a payment every second, in one process at a time. `DATABASE_URL` names the database, at a loopback address: this
+/// example has no TLS.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "payroll")]
 struct Settings {
-    /// The database server, at a loopback address: this example has no TLS.
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
-    /// Its port.
-    #[arg(long, default_value_t = 5432)]
-    port: u16,
-    /// The user.
-    #[arg(long)]
-    user: String,
-    /// The database.
-    #[arg(long)]
-    database: String,
-    /// A file with the password in its first line.
-    #[arg(long)]
-    password_file: Option<PathBuf>,
     /// What is led. Processes of one name take turns.
     #[arg(long, default_value = "payroll")]
     name: String,
@@ -41,25 +26,6 @@ struct Settings {
     /// Creates the tables of the service and of the election, and ends.
     #[arg(long)]
     init: bool,
-}
-
-impl Settings {
-    /// Returns the settings of the service's own connections.
-    fn database(&self) -> io::Result<Config> {
-        let mut config = Config::new();
-        config.host(&self.host).port(self.port).user(&self.user).dbname(&self.database);
-        if let Some(path) = &self.password_file {
-            config.password(fs::read_to_string(path)?.lines().next().unwrap_or_default());
-        }
-        Ok(config)
-    }
-
-    /// Returns the same place as the storage of the election.
-    fn storage(&self) -> String {
-        let Self { host, port, user, database, .. } = self;
-        let password = self.password_file.iter().map(|path| format!("?password_file={}", path.display()));
-        format!("postgres://{user}@{host}:{port}/{database}{}", password.collect::<String>())
-    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -74,13 +40,14 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> Result<ExitCode, BoxError> {
-    let database = settings.database()?;
+    let url = env::var("DATABASE_URL").map_err(|_| "DATABASE_URL must name the database, as postgres://…")?;
+    let database: Config = url.parse()?;
     if settings.init {
-        init_storage(&settings.storage()).await?;
+        init_storage(&url).await?;
         connected(&database, async |client| Ok(client.batch_execute(SCHEMA).await?)).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut election = HostSettings::new(settings.storage(), &settings.name);
+    let mut election = HostSettings::new(url, &settings.name);
     election.ttl = Ttl::new(Duration::from_millis(settings.ttl_ms))?;
     let host = Host::open(election).await?;
     let clock = Arc::clone(&host.env().clock);

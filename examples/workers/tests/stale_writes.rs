@@ -16,7 +16,7 @@ use std::{
     sync::LazyLock,
     thread,
 };
-use tokio_postgres::{Client, Config, NoTls, config::Host};
+use tokio_postgres::{Client, Config, NoTls};
 use workers::{PayError, SCHEMA, fence, pay};
 
 /// The variable with the URL of a database for the workers, and those with the workers.
@@ -194,14 +194,9 @@ mod in_go {
 mod in_rust {
     use super::*;
 
-    /// Returns the service with the connection settings of the test's database.
     fn service(name: &str) -> Command {
-        let config = database().parse::<Config>().unwrap();
-        let [Host::Tcp(host)] = config.get_hosts() else { panic!("{config:?}") };
-        let port = config.get_ports()[0].to_string();
         let mut command = Command::new(env!("CARGO_BIN_EXE_payroll"));
-        command.args(["--host", host, "--port", &port, "--user", config.get_user().unwrap()]);
-        command.args(["--database", config.get_dbname().unwrap(), "--name", name, "--ttl-ms", "4000"]);
+        command.env("DATABASE_URL", database()).args(["--name", name, "--ttl-ms", "4000"]);
         command
     }
 

@@ -24,16 +24,7 @@ const MAP: [(&str, &[&str]); 10] = [
     ("vvm-host", &["vvm-clock", "vvm-deadman", "ielections", "primary-only", "vvm-orch", "vvm-storage"]),
     (
         "vvm-cli",
-        &[
-            "vvm-clock",
-            "vvm-deadman",
-            "ielections",
-            "primary-only",
-            "vvm-orch",
-            "vvm-storage",
-            "vvm-containment",
-            "vvm-host",
-        ],
+        &["vvm-clock", "vvm-deadman", "ielections", "vvm-orch", "vvm-storage", "vvm-containment", "vvm-host"],
     ),
 ];
 

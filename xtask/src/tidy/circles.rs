@@ -25,10 +25,12 @@ fn find(tree: &Tree) -> Vec<Finding> {
 
 fn in_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for circle in circles(Modules::read(tree, folder).imports()) {
-        let parts = circle.parts.join("`, `");
+    for (place, imports) in circles(Modules::read(tree, folder).imports()) {
+        let parts: BTreeSet<_> =
+            imports.iter().map(|import| import.from[..=place.len()].join("::")).collect();
+        let parts = parts.into_iter().collect::<Vec<_>>().join("`, `");
         findings.push(Finding::new(folder, 1, format!("`{parts}` import each other in a circle")));
-        findings.extend(circle.imports.iter().map(|import| {
+        findings.extend(imports.iter().map(|import| {
             let what = format!("`{}` is imported from `{}`", import.name, import.source());
             Finding::new(import.file, import.line, what)
         }));
@@ -198,67 +200,31 @@ fn module_name(file: &str) -> Option<Vec<&str>> {
     }
 }
 
-/// Parts of one folder that depend on each other.
-#[derive(Debug)]
-struct Circle<'tree> {
-    /// Their modules.
-    parts: Vec<String>,
-    /// All imports of one part from another.
-    imports: Vec<Import<'tree>>,
-}
-
-/// A child of the folder, with everything below it.
-type Part<'tree> = &'tree str;
-
-/// Returns every circle in `imports`.
-fn circles<'tree>(imports: Vec<Import<'tree>>) -> Vec<Circle<'tree>> {
-    let mut levels: BTreeMap<Vec<&str>, Vec<(Part<'_>, Part<'_>, Import<'_>)>> = BTreeMap::new();
+/// Returns, for each folder whose children depend on each other, the imports of one child from another that make
+/// circles, and those between two circles. What is below a child is a part of it.
+fn circles(imports: Vec<Import<'_>>) -> BTreeMap<Vec<&str>, Vec<Import<'_>>> {
+    let mut folders: BTreeMap<Vec<&str>, Vec<Import<'_>>> = BTreeMap::new();
     for import in imports {
         let depth = import.from.iter().zip(&import.to).take_while(|(from, to)| from == to).count();
-        if let (Some(from), Some(to)) = (import.from.get(depth).copied(), import.to.get(depth).copied()) {
-            levels.entry(import.from[..depth].to_vec()).or_default().push((from, to, import));
+        // The file of a folder is none of its children.
+        if depth < import.from.len().min(import.to.len()) {
+            folders.entry(import.from[..depth].to_vec()).or_default().push(import);
         }
     }
-    levels.into_iter().flat_map(|(folder, imports)| of_folder(&folder, imports)).collect()
-}
-
-fn of_folder<'tree>(
-    folder: &[&str],
-    mut imports: Vec<(Part<'tree>, Part<'tree>, Import<'tree>)>,
-) -> Vec<Circle<'tree>> {
-    let mut arrows: BTreeMap<Part<'_>, BTreeSet<Part<'_>>> = BTreeMap::new();
-    for (from, to, _) in &imports {
-        arrows.entry(*from).or_default().insert(*to);
-    }
-    let reached: BTreeMap<Part<'_>, BTreeSet<Part<'_>>> =
-        arrows.keys().map(|part| (*part, reachable(&arrows, part))).collect();
-    let reaches = |from: Part<'_>, to: Part<'_>| reached.get(&from).is_some_and(|parts| parts.contains(&to));
-    let mut left: BTreeSet<Part<'_>> = arrows.keys().copied().filter(|part| reaches(*part, *part)).collect();
-    let mut circles = Vec::new();
-    while let Some(part) = left.first().copied() {
-        let members: BTreeSet<Part<'_>> =
-            left.iter().copied().filter(|other| reaches(part, *other) && reaches(*other, part)).collect();
-        left.retain(|other| !members.contains(other));
-        let inside = imports.extract_if(.., |(from, to, _)| members.contains(from) && members.contains(to));
-        let name = |part: &Part<'_>| [folder, &[*part]].concat().join("::");
-        circles.push(Circle {
-            parts: members.iter().map(name).collect(),
-            imports: inside.filter(|(from, to, _)| from != to).map(|(_, _, import)| import).collect(),
-        });
-    }
-    circles
-}
-
-fn reachable<'tree>(
-    arrows: &BTreeMap<Part<'tree>, BTreeSet<Part<'tree>>>,
-    from: Part<'tree>,
-) -> BTreeSet<Part<'tree>> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![from];
-    while let Some(part) = open.pop() {
-        open.extend(arrows.get(&part).into_iter().flatten().copied().filter(|next| found.insert(*next)));
-    }
-    found
+    folders.retain(|folder, imports| {
+        let depth = folder.len();
+        let mut before = usize::MAX;
+        while imports.len() < before {
+            before = imports.len();
+            let import_something: BTreeSet<_> = imports.iter().map(|import| import.from[depth]).collect();
+            let are_imported: BTreeSet<_> = imports.iter().map(|import| import.to[depth]).collect();
+            imports.retain(|import| {
+                import_something.contains(import.to[depth]) && are_imported.contains(import.from[depth])
+            });
+        }
+        !imports.is_empty()
+    });
+    folders
 }
 
 #[cfg(test)]
@@ -313,36 +279,25 @@ mod tests {
         Import { file: from, line: 1, name: to.to_owned(), from: split(from), to: split(to) }
     }
 
-    fn found(imports: &[(&'static str, &'static str)]) -> Vec<(String, Vec<String>)> {
+    fn found(imports: &[(&'static str, &'static str)]) -> Vec<String> {
         let circles = circles(imports.iter().map(|(from, to)| import(from, to)).collect());
-        let tied = |circle: &Circle<'_>| {
-            circle.imports.iter().map(|import| format!("{} -> {}", import.file, import.name)).collect()
-        };
-        circles.iter().map(|circle| (circle.parts.join(" "), tied(circle))).collect()
+        let tied = circles.into_values().flatten();
+        tied.map(|import| format!("{} -> {}", import.file, import.name)).collect()
     }
 
     #[test]
     fn tree_of_imports_has_no_circle() {
-        assert_eq!(found(&[("", "a"), ("a", "b/x"), ("a/x", "b"), ("b", "b/x"), ("b/y", "b/x")]), []);
+        assert_eq!(found(&[("", "a"), ("a", "b/x"), ("a/x", "b"), ("b", "b/x"), ("b/y", "b/x")]), [""; 0]);
+        let of_its_folder = [("a", "a/x"), ("a/x", "a"), ("a/x/y", "a"), ("b", "a"), ("a/x", "")];
+        assert_eq!(found(&of_its_folder), [""; 0], "a child may import from the file of its folder");
     }
 
     #[test]
-    fn folders_that_depend_on_each_other_by_different_files_are_a_circle() {
-        let circle = found(&[("a/x", "b/x"), ("a/y", "b/x"), ("b/y", "a/z")]);
-        let tied = ["a/x -> b/x", "a/y -> b/x", "b/y -> a/z"].map(String::from);
-        assert_eq!(circle, [("a b".to_owned(), tied.to_vec())]);
-    }
-
-    #[test]
-    fn child_may_import_from_the_file_of_its_folder() {
-        assert_eq!(found(&[("a", "a/x"), ("a/x", "a"), ("a/x/y", "a"), ("b", "a"), ("a/x", "")]), []);
-    }
-
-    #[test]
-    fn siblings_in_a_folder_that_depend_on_each_other_are_a_circle() {
-        let circle = found(&[("a/x", "a/y"), ("a/x", "a/y/z"), ("a/y", "a/x")]);
-        let tied = ["a/x -> a/y", "a/x -> a/y/z", "a/y -> a/x"].map(String::from);
-        assert_eq!(circle, [("a::x a::y".to_owned(), tied.to_vec())]);
+    fn parts_that_depend_on_each_other_by_different_files_are_a_circle() {
+        let folders = [("a/x", "b/x"), ("a/y", "b/x"), ("b/y", "a/z"), ("b", "c"), ("d", "a")];
+        assert_eq!(found(&folders), ["a/x -> b/x", "a/y -> b/x", "b/y -> a/z"]);
+        let siblings = [("a/x", "a/y"), ("a/x", "a/y/z"), ("a/y", "a/x"), ("a/x", "b")];
+        assert_eq!(found(&siblings), ["a/x -> a/y", "a/x -> a/y/z", "a/y -> a/x"]);
     }
 
     /// The findings in a crate with the module `high`, which imports from `low`, and this text of `low`.

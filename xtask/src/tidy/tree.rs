@@ -1,8 +1,8 @@
 //! [`Tree`]: the files that git tracks or would track, and the packages of the workspace.
 
-use crate::workspace::{Package, Workspace, WorkspaceError};
+use crate::workspace::{self, Package, Workspace, WorkspaceError};
 use proc_macro2::{Delimiter, LexError, Span, TokenStream, TokenTree};
-use std::{collections::BTreeSet, fs, io, ops::RangeInclusive, process::Command};
+use std::{collections::BTreeSet, fs, io, ops::RangeInclusive};
 
 /// The tree, read once.
 #[derive(Debug)]
@@ -27,10 +27,8 @@ pub(super) struct File {
 pub(super) enum TreeError {
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    #[error("git could not be started: {0}. The list of files comes from `git ls-files`")]
-    Git(#[source] io::Error),
     #[error("`git ls-files` failed: {0}. Run this in a git checkout")]
-    Listing(String),
+    Git(#[source] io::Error),
     #[error("{path} could not be read: {cause}")]
     File { path: String, cause: io::Error },
     #[error("{path} is not Rust: {cause}")]
@@ -40,21 +38,13 @@ pub(super) enum TreeError {
 impl Tree {
     pub(super) fn read() -> Result<Self, TreeError> {
         let workspace = Workspace::read()?;
-        let listing = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(&workspace.root)
-            .output()
-            .map_err(TreeError::Git)?;
-        if !listing.status.success() {
-            return Err(TreeError::Listing(String::from_utf8_lossy(&listing.stderr).trim().to_owned()));
-        }
         let mut files = Vec::new();
-        for path in String::from_utf8_lossy(&listing.stdout).split('\0').filter(|path| !path.is_empty()) {
-            match fs::read(workspace.root.join(path)) {
-                Ok(bytes) => files.push((path.to_owned(), String::from_utf8(bytes).unwrap_or_default())),
+        for path in workspace::files(&workspace.root).map_err(TreeError::Git)? {
+            match fs::read(workspace.root.join(&path)) {
+                Ok(bytes) => files.push((path, String::from_utf8(bytes).unwrap_or_default())),
                 // The file is deleted, but still in the index.
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-                Err(cause) => return Err(TreeError::File { path: path.to_owned(), cause }),
+                Err(cause) => return Err(TreeError::File { path, cause }),
             }
         }
         Self::new(files, workspace.packages)

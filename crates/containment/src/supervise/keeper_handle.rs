@@ -64,8 +64,6 @@ struct KeeperState {
     ready: bool,
     executed: Option<Result<(), NotRunning>>,
     ended: Option<Ended>,
-    /// The deadline that it has confirmed last, if any.
-    confirmed: Option<Option<Instant>>,
     kills: bool,
     nothing_left: bool,
 }
@@ -107,9 +105,9 @@ impl KeeperHandle {
         self.in_force.subscribe()
     }
 
-    /// Whether the keeper has confirmed the deadline that was sent last, or is gone.
+    /// Whether the deadline that was sent last is in force, or the keeper is gone.
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.state.confirmed == Some(self.sent) || !self.link_open || self.gone.is_some()
+        *self.in_force.borrow() == self.sent || !self.link_open || self.gone.is_some()
     }
 
     /// Sends the present deadline. A keeper that hangs dies at the last one that it received (I4).
@@ -238,7 +236,6 @@ impl KeeperHandle {
                 }
             }
             FromKeeper::InForce(deadline) => {
-                state.confirmed = Some(deadline);
                 self.in_force.send_replace(deadline);
             }
             FromKeeper::Kills => state.kills = true,

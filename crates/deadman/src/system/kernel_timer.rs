@@ -1,11 +1,10 @@
-//! [`KernelTimer`]: a POSIX timer on the clock that counts suspend, whose signal is SIGKILL. And
-//! [`WallClockState`], for diagnosis, which needs `unsafe`, too.
+//! [`KernelTimer`]: a POSIX timer on the clock that counts suspend, whose signal is SIGKILL.
 //!
 //! It needs no thread, processor time or memory of the process. Measured: idle, stopped, spinning, with all
 //! signals blocked, and in a frozen cgroup, the process is dead within 1 ms of the deadline.
 
 use crate::ArmError;
-use std::{io, mem::MaybeUninit, ptr, time::Duration};
+use std::{io, mem::MaybeUninit, ptr};
 use vvm_clock::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -98,63 +97,4 @@ pub(super) fn is_init() -> bool {
 
 fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The kernel's information about the synchronisation of the wall clock (adjtimex(2)).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WallClockState {
-    /// Whether a service (NTP, PTP) synchronises it. The host of a virtual machine may do so without
-    /// informing the kernel.
-    pub in_step: bool,
-    /// Its largest error, if it is synchronised.
-    pub max_error: Duration,
-}
-
-impl WallClockState {
-    /// Reads the state. Needs no privilege.
-    ///
-    /// # Errors
-    /// Fails if a sandbox forbids the call.
-    pub fn read() -> io::Result<Self> {
-        // SAFETY: a C struct of numbers, for which zero is a valid value. Without modes the call only reads.
-        let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: the pointer points to a live value of the type that the call writes.
-        let outcome = unsafe { libc::adjtimex(&mut state) };
-        if outcome.is_negative() {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self::of(outcome, &state))
-    }
-
-    fn of(outcome: libc::c_int, state: &libc::timex) -> Self {
-        let in_step = outcome != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0;
-        let max_error = Duration::from_micros(u64::try_from(state.maxerror).unwrap_or_default());
-        Self { in_step, max_error }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_is_readable_or_forbidden() {
-        match WallClockState::read() {
-            Ok(state) => assert!(!state.in_step || state.max_error < Duration::from_secs(16), "{state:?}"),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}"),
-        }
-    }
-    #[test]
-    fn wall_clock_is_in_step_unless_the_kernel_says_otherwise() {
-        // SAFETY: a C struct of numbers, for which zero is a valid value.
-        let mut state: libc::timex = unsafe { MaybeUninit::zeroed().assume_init() };
-        let mut in_step = |outcome, status| {
-            state.status = status;
-            WallClockState::of(outcome, &state).in_step
-        };
-        let (clock_ok, clock_error) = (0, libc::TIME_ERROR);
-        let cases =
-            [(clock_ok, 0), (clock_ok, libc::STA_NANO), (clock_ok, libc::STA_UNSYNC), (clock_error, 0)];
-        assert_eq!(cases.map(|(outcome, status)| in_step(outcome, status)), [true, true, false, false]);
-    }
 }

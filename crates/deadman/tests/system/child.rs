@@ -13,16 +13,15 @@ use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAl
 /// Long enough for the parent's action between the message and the deadline.
 const SOON: Duration = Duration::from_millis(250);
 const LATER: Duration = Duration::from_millis(500);
-const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let scenario = std::env::args().nth(1).unwrap_or_default();
     match scenario.as_str() {
-        "idle" => print_deadline(arm_in(&system()?, SOON, 1)?.0),
-        "threads-alone" => print_deadline(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON, 1)?.0),
-        "threads-alone-as-init" => print_deadline(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON, 1)?.0),
+        "idle" => print_deadline(arm_in(&system()?, SOON)?.0),
+        "threads-alone" => print_deadline(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON)?.0),
+        "threads-alone-as-init" => print_deadline(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON)?.0),
         "spinning" => {
-            let (at, _armed) = arm_in(&system()?, SOON, 1)?;
+            let (at, _armed) = arm_in(&system()?, SOON)?;
             print_deadline(at);
             for _ in 0..thread::available_parallelism()?.get() {
                 thread::spawn(|| {
@@ -34,20 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         "dropped" => {
             let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let (at, armed) = arm_in(&deadman, SOON)?;
             drop(armed);
             drop(deadman);
             print_deadline(at);
         }
-        "forgotten" => {
-            let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
-            std::mem::forget((armed, deadman));
-            print_deadline(at);
-        }
         "panicked" => {
             let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let (at, armed) = arm_in(&deadman, SOON)?;
             print_deadline(at);
             let owner = thread::spawn(move || {
                 let _held = (deadman, armed);
@@ -55,42 +48,23 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
             assert!(owner.join().is_err());
         }
-        "earliest" => {
-            let deadman = system()?;
-            let _later = arm_in(&deadman, LATER, 2)?;
-            print_deadline(arm_in(&deadman, SOON, 1)?.0);
-        }
-        "earliest-disarmed" => {
-            let deadman = system()?;
-            let (later, _armed) = arm_in(&deadman, LATER, 2)?;
-            let (_, armed) = arm_in(&deadman, SOON, 1)?;
-            deadman.disarm(armed);
-            print_deadline(later);
-        }
         "confirmed" => {
             let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let (at, armed) = arm_in(&deadman, SOON)?;
             let later = at.after(LATER - SOON);
             deadman.confirm([(&armed, later)]);
             print_deadline(later);
         }
-        "tightened" => {
-            let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, HOUR, 1)?;
-            let sooner = at.before(HOUR - SOON);
-            deadman.tighten(&armed, sooner);
-            print_deadline(sooner);
-        }
         "disarmed" => {
             let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let (at, armed) = arm_in(&deadman, SOON)?;
             deadman.disarm(armed);
             print_deadline(at);
             return outlive(at);
         }
         "cleaned-up" => {
             let deadman = system()?;
-            let (at, armed) = arm_in(&deadman, SOON, 1)?;
+            let (at, armed) = arm_in(&deadman, SOON)?;
             deadman.disarm(armed);
             drop(deadman);
             print_deadline(at);
@@ -159,9 +133,9 @@ fn threads_alone(threads_alone: ThreadsAlone) -> Result<Deadman, Box<dyn Error>>
     Ok(Deadman::system(SystemOptions { threads_alone })?)
 }
 
-fn arm_in(deadman: &Deadman, span: Duration, epoch: u64) -> Result<(Instant, Armed), Box<dyn Error>> {
+fn arm_in(deadman: &Deadman, span: Duration) -> Result<(Instant, Armed), Box<dyn Error>> {
     let at = deadman.now().after(span);
-    let subject = Subject { key: "payroll\n1".into(), holder: "here".into(), epoch };
+    let subject = Subject { key: "payroll\n1".into(), holder: "here".into(), epoch: 1 };
     Ok((at, deadman.arm(subject, at)?))
 }
 

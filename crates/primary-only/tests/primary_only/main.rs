@@ -3,16 +3,15 @@
 //! The tests of MongoDB's `primary_only_service_test.cpp` have these counterparts:
 //!
 //! - DoubleRegisterService: `instances::double_register_service`
-//! - CancellationOnStepdown: `stepping::cancellation_on_step_down`
-//! - ResetCancellationSourceOnStepupAndCompleteSuccessfully:
+//! - CancellationOnStepdown, ResetCancellationSourceOnStepupAndCompleteSuccessfully:
 //!   `stepping::instance_completes_in_the_term_after_an_interruption`
 //! - ResetCancellationSourceOnStepupAndStepDown:
 //!   `rebuilding::recreate_instance_on_step_up`
 //! - StepUpAfterShutdown: no counterpart: a registry is never shut down for good. See
-//!   `orchestrated::later_vvm_continues_with_the_same_registry`
-//! - ShutdownDuringStepUp: `orchestrated::shutdown_during_step_up`
+//!   `stepping::terms_in_quick_succession_leave_no_runner`
+//! - ShutdownDuringStepUp: `rebuilding::step_down_before_rebuilding_instances`
 //! - BasicCreateInstance: `instances::basic_create_instance`
-//! - LookupInstance: `service_handle::lookup_instance`
+//! - LookupInstance: `instances::double_create_instance`
 //! - LookupInstanceInterruptible:
 //!   `service_handle::call_during_a_rebuild_is_dropped_or_ends_with_the_term`
 //! - LookupInstanceHoldingISLock, …IXLock, …XLock: no counterpart: there are no database locks
@@ -31,7 +30,8 @@
 //! - StepDownBeforeRebuildingInstances: `rebuilding::step_down_before_rebuilding_instances`
 //! - RecreateInstancesFails: `rebuilding::recreate_instances_fails`
 //! - OpCtxInterruptedAfterStepdown and its two siblings: no counterpart: there are no operation contexts.
-//!   `cx.stop` ends a run's waits (`stepping::cancellation_on_step_down`), the fence its writes (`fencing`)
+//!   `cx.stop` ends a run's waits (`stepping::instance_completes_in_the_term_after_an_interruption`), the fence its
+//!   writes (`fencing`)
 //! - ReportCurOpInfo: `orchestrated::report_of_each_instance`
 //! - StateTransitionFromRebuildingShouldWakeUpConditionVariable:
 //!   `service_handle::end_of_rebuild_wakes_waiting_calls`

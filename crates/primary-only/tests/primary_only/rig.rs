@@ -18,7 +18,7 @@ use primary_only::{
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::{NonZeroU32, NonZeroUsize},
+    num::NonZeroU32,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -91,10 +91,7 @@ impl Cluster {
 
     /// Returns a process with one service, a probe.
     pub(crate) fn process(&self, name: &str) -> Process {
-        self.process_with(name, Probe::default())
-    }
-
-    pub(crate) fn process_with(&self, name: &str, probe: Probe) -> Process {
+        let probe = Probe::default();
         let called = Change::default();
         let documents = FaultyStorage::new(Arc::new(self.storage()), Arc::new(self.clock.clone()));
         documents.watch({
@@ -158,7 +155,7 @@ impl Process {
         self.called.until(|| self.documents.count(Verb::ScanDocuments) >= scans).await;
     }
 
-    /// Returns the number of runners.
+    /// Returns the number of tasks of instances.
     pub(crate) fn runners(&self) -> usize {
         self.tasks.alive().get("primary-only runner").copied().unwrap_or_default()
     }
@@ -236,7 +233,6 @@ type Prepare = Arc<dyn Fn(PrepareContext) -> BoxFuture<'static, Result<(), BoxEr
 pub(crate) struct Probe {
     pub(crate) journal: Journal,
     pub(crate) go: Signals,
-    pub(crate) concurrency: Option<NonZeroUsize>,
     acts: Arc<Mutex<BTreeMap<String, Act>>>,
     prepare: Arc<Mutex<Option<Prepare>>>,
 }
@@ -264,10 +260,6 @@ impl Steps {
 }
 
 impl Probe {
-    pub(crate) fn at_most(concurrency: usize) -> Self {
-        Self { concurrency: NonZeroUsize::new(concurrency), ..Self::default() }
-    }
-
     /// Sets the run of the instance of this id. The default is [`hold`].
     pub(crate) fn act<Acting>(
         &self,
@@ -305,10 +297,6 @@ impl Service for Probe {
     type Task = ProbeTask;
 
     const NAME: &'static str = "probe";
-
-    fn concurrency(&self) -> Option<NonZeroUsize> {
-        self.concurrency
-    }
 
     async fn prepare(&self, cx: PrepareContext) -> Result<(), BoxError> {
         self.journal.write("prepares");

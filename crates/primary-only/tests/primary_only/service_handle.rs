@@ -9,20 +9,6 @@ use ielections::{
 use primary_only::{GetOrCreateError, Unavailable};
 
 #[test]
-fn lookup_instance() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
-        let created = process.new_instance("x").await;
-        let found = process.found("x").await.unwrap();
-        assert!(found.is(&created));
-        assert_eq!(found.id(), "x");
-        assert!(process.found("y").await.is_none());
-        term.end().await.unwrap();
-    });
-}
-
-#[test]
 fn calls_are_refused_before_and_after_a_term() {
     run(async |cluster| {
         let process = cluster.process("a");

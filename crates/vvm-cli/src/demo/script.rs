@@ -1,15 +1,13 @@
 //! [`Run`]: does the steps, one after another. A wait looks at logs, the record, ends of processes, and signals.
 
 use super::{
+    DemoError,
     candidate::{Candidate, Done, NAME},
     checks::{Moments, RENEWALS},
 };
 use crate::runtime::{Signals, ends_a_candidate};
 use ielections::{Epoch, ReadError, Slot, Ttl, TtlStorage as _, Vacant};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::Signal,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     io::{self, Write as _},
     num::NonZeroU32,
@@ -18,26 +16,11 @@ use std::{
 };
 use tokio::runtime::Runtime;
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Ended, Family, Reap, reap};
+use vvm_containment::{Family, Reap, reap};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
 /// How often everything is looked at.
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-
-/// Why a run ended early.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
-    #[error("interrupted")]
-    Interrupted(Signal),
-    #[error("timed out: did not see {0}")]
-    TimedOut(&'static str),
-    #[error("{0} {1}, and should not have")]
-    WrongEnd(&'static str, Ended),
-    #[error("the record can't be read: {0}")]
-    Record(#[from] ReadError),
-    #[error("a log can't be read, a process can't be started, or standard output is gone: {0}")]
-    System(#[from] io::Error),
-}
 
 #[derive(Debug)]
 pub(super) struct Run {
@@ -55,7 +38,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Does all steps.
-    pub(super) fn play(&mut self) -> Result<(), RunError> {
+    pub(super) fn play(&mut self) -> Result<(), DemoError> {
         self.say("1/6  Three candidates, one record: one candidate takes it, and its worker begins.")?;
         for place in 0..self.candidates.len() {
             self.start(place)?;
@@ -115,7 +98,7 @@ impl Run {
     }
 
     /// Waits until `find` returns a value. `awaited` names it in the error.
-    fn until<T>(&mut self, awaited: &'static str, find: impl Fn(&Self) -> Option<T>) -> Result<T, RunError> {
+    fn until<T>(&mut self, awaited: &'static str, find: impl Fn(&Self) -> Option<T>) -> Result<T, DemoError> {
         // Only ends a hang: checks decide what is late.
         let give_up_at = SystemClock::read().after(self.ttl.get() * 3 + Duration::from_secs(30));
         loop {
@@ -123,20 +106,20 @@ impl Run {
                 return Ok(found);
             }
             if SystemClock::read() >= give_up_at {
-                return Err(RunError::TimedOut(awaited));
+                return Err(DemoError::TimedOut(awaited));
             }
             self.look()?;
         }
     }
 
     /// Starts a `vvm run`.
-    fn start(&mut self, place: usize) -> Result<(), RunError> {
+    fn start(&mut self, place: usize) -> Result<(), DemoError> {
         let guardian = self.candidates[place].start(&self.storage, self.ttl)?;
         Ok(self.tell(self.candidates[place].name, &format!("is started (vvm run, process {guardian})"))?)
     }
 
     /// Crashes the present `vvm run`, requests that it stops, or stops its host. Returns when.
-    fn act(&mut self, place: usize, done: Done) -> Result<Instant, RunError> {
+    fn act(&mut self, place: usize, done: Done) -> Result<Instant, DemoError> {
         self.tell(self.candidates[place].name, done.text())?;
         // Before it is done: spans are measured from here.
         let now = SystemClock::read();
@@ -153,7 +136,7 @@ impl Run {
     }
 
     /// Looks at everything once.
-    fn look(&mut self) -> Result<(), RunError> {
+    fn look(&mut self) -> Result<(), DemoError> {
         self.wait();
         self.record.look()?;
         let moments = &mut self.moments;
@@ -166,7 +149,7 @@ impl Run {
         let wrong_end = self.look_at_processes()?;
         let mut caught = self.signals.pending().into_iter().flatten().map(|caught| caught.signal);
         if let Some(signal) = caught.find(|signal| ends_a_candidate(*signal)) {
-            return Err(RunError::Interrupted(signal));
+            return Err(DemoError::Interrupted(signal));
         }
         // Only now: Ctrl-C ends a candidate, too, that has not left the terminal's process group yet.
         wrong_end.map_or(Ok(()), Err)
@@ -187,7 +170,7 @@ impl Run {
         }
     }
 
-    fn look_at_logs(&mut self) -> Result<(), RunError> {
+    fn look_at_logs(&mut self) -> Result<(), DemoError> {
         for place in 0..self.candidates.len() {
             let (name, lines) = (self.candidates[place].name, self.candidates[place].new_lines()?);
             lines.iter().try_for_each(|line| self.tell(name, line))?;
@@ -196,7 +179,7 @@ impl Run {
     }
 
     /// Returns an error if a `vvm run` has ended and should not have, or not in this way.
-    fn look_at_processes(&mut self) -> Result<Option<RunError>, RunError> {
+    fn look_at_processes(&mut self) -> Result<Option<DemoError>, DemoError> {
         let mut wrong = None;
         while let Reap::One(reaped) = reap() {
             // A guardian that was killed leaves other processes to the demo.
@@ -207,7 +190,7 @@ impl Run {
             let candidate = &mut self.candidates[place];
             let name = candidate.name;
             let is_right = candidate.should_end(reaped.ended);
-            wrong = wrong.or_else(|| (!is_right).then_some(RunError::WrongEnd(name, reaped.ended)));
+            wrong = wrong.or_else(|| (!is_right).then_some(DemoError::WrongEnd(name, reaped.ended)));
             if let Some(result) = candidate.end() {
                 // Guardian and demo both saw the end some time after it: the earlier one was nearer.
                 self.moments.host_died = self.moments.host_died.into_iter().chain(result.host_ended).min();

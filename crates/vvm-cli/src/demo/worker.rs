@@ -27,7 +27,7 @@ use vvm_clock::{Instant, SystemClock};
 /// How long a worker waits between two lines.
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Width of a line, its newline included: room for 20, 19, 10 and 10 digits.
+/// Width of a line, its newline included: room for 20, 19 and 10 digits.
 const WIDTH: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,23 +35,21 @@ pub(super) struct Line {
     pub(super) at: Instant,
     pub(super) epoch: Epoch,
     pub(super) worker: Pid,
-    /// How many lines this worker wrote before.
-    pub(super) count: u32,
 }
 
 impl Line {
     pub(super) fn to_text(self) -> String {
-        let Self { at, epoch, worker, count } = self;
-        let text = format!("{} {epoch} {worker} {count}", at.as_nanos());
+        let Self { at, epoch, worker } = self;
+        let text = format!("{} {epoch} {worker}", at.as_nanos());
         format!("{text:<width$}\n", width = WIDTH - 1)
     }
 
     fn from_text(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() == WIDTH)?;
         let words = text.strip_suffix('\n')?.split_ascii_whitespace();
-        let [at, epoch, worker, count] = words.collect::<Vec<_>>()[..] else { return None };
+        let [at, epoch, worker] = words.collect::<Vec<_>>()[..] else { return None };
         let (at, epoch) = (Instant::from_nanos(at.parse().ok()?), Epoch::new(epoch.parse().ok()?).ok()?);
-        Some(Self { at, epoch, worker: Pid::from_raw(worker.parse().ok()?)?, count: count.parse().ok()? })
+        Some(Self { at, epoch, worker: Pid::from_raw(worker.parse().ok()?)? })
     }
 }
 
@@ -68,22 +66,21 @@ pub(crate) fn main(worker: &DemoWorkerArgs) -> ExitCode {
 
 fn work(log: &Path, epoch: Epoch) -> io::Result<()> {
     let mut log = File::options().append(true).open(log)?;
-    let mut write = |count| {
-        let line = Line { at: SystemClock::read(), epoch, worker: getpid(), count };
+    let mut write = || {
+        let line = Line { at: SystemClock::read(), epoch, worker: getpid() };
         log.write_all(line.to_text().as_bytes())
     };
     // Before anything else: work that precedes the first line could overlap unseen.
-    write(0)?;
+    write()?;
     let mut signals = Signals::catch()?;
-    for count in 1.. {
+    loop {
         // An interrupted wait only writes the next line early.
         let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], Some(&INTERVAL));
-        write(count)?;
+        write()?;
         if signals.pending().into_iter().flatten().any(|caught| asks_to_stop(caught.signal)) {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// A log that others write, as the demo reads it.
@@ -133,21 +130,18 @@ pub(super) struct WorkPeriod {
     pub(super) worker: Pid,
     pub(super) first: Instant,
     pub(super) last: Instant,
-    /// How many lines there are, if none is missing before the last.
-    lines: Option<u32>,
 }
 
 impl WorkPeriod {
     /// Adds a line of this candidate's log, and returns the period of work that it belongs to if that is new.
     pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: Line) -> Option<Self> {
-        let Line { at, epoch, worker, count } = line;
+        let Line { at, epoch, worker } = line;
         let same = |period: &&mut Self| (period.name, period.epoch, period.worker) == (name, epoch, worker);
         if let Some(period) = periods.iter_mut().find(same) {
             (period.first, period.last) = (period.first.min(at), period.last.max(at));
-            period.lines = period.lines.filter(|lines| *lines == count).map(|lines| lines + 1);
             return None;
         }
-        periods.push(Self { name, epoch, worker, first: at, last: at, lines: (count == 0).then_some(1) });
+        periods.push(Self { name, epoch, worker, first: at, last: at });
         periods.last().copied()
     }
 }
@@ -168,11 +162,6 @@ pub(super) fn overlaps(periods: &[WorkPeriod]) -> Vec<[WorkPeriod; 2]> {
     pairs.collect()
 }
 
-/// Returns whether the logs have every line: work could precede a first line that is missing.
-pub(super) fn are_complete(periods: &[WorkPeriod]) -> bool {
-    !periods.is_empty() && periods.iter().all(|period| period.lines.is_some())
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -188,16 +177,16 @@ pub(super) mod tests {
         Epoch::new(1_795_243_929_000 + leader * 1_000).unwrap()
     }
 
-    fn line(millis: u64, leader: u64, worker: i32, count: u32) -> Line {
-        Line { at: at(millis), epoch: epoch(leader), worker: Pid::from_raw(worker).unwrap(), count }
+    fn line(millis: u64, leader: u64, worker: i32) -> Line {
+        Line { at: at(millis), epoch: epoch(leader), worker: Pid::from_raw(worker).unwrap() }
     }
 
     /// Returns the work of workers with a line each millisecond: candidate, process, epoch, from, until.
     pub(in crate::demo) fn work(workers: &[(&'static str, i32, u64, u64, u64)]) -> Vec<WorkPeriod> {
         let mut periods = Vec::new();
         for (name, worker, leader, from, until) in workers {
-            for (at, count) in (*from..=*until).zip(0..) {
-                WorkPeriod::add(&mut periods, name, line(at, *leader, *worker, count));
+            for at in *from..=*until {
+                WorkPeriod::add(&mut periods, name, line(at, *leader, *worker));
             }
         }
         periods.sort_by_key(|period| period.first);
@@ -210,9 +199,9 @@ pub(super) mod tests {
         let path = folder.path().join("A.log");
         let mut log = Log::create(&path).unwrap();
         let mut writer = File::options().append(true).open(&path).unwrap();
-        let longest = Line { at: Instant::from_nanos(u64::MAX), ..line(0, 1, i32::MAX, u32::MAX) };
+        let longest = Line { at: Instant::from_nanos(u64::MAX), ..line(0, 1, i32::MAX) };
         let longest = Line { epoch: Epoch::new(Epoch::MAX).unwrap(), ..longest };
-        for line in [longest, line(0, 1, 1, 0)] {
+        for line in [longest, line(0, 1, 1)] {
             let text = line.to_text();
             assert_eq!((text.len(), 4096 % WIDTH), (WIDTH, 0));
             writer.write_all(&text.as_bytes()[..9]).unwrap();
@@ -229,7 +218,7 @@ pub(super) mod tests {
     #[test]
     fn workers_that_follow_each_other_do_not_overlap() {
         let work = work(&[("A", 10, 1, 0, 4), ("A", 12, 3, 20, 25), ("B", 11, 2, 5, 19)]);
-        assert_eq!((work.len(), overlaps(&work), are_complete(&work)), (3, vec![], true));
+        assert_eq!((work.len(), overlaps(&work)), (3, vec![]));
     }
 
     #[test]
@@ -241,16 +230,5 @@ pub(super) mod tests {
         assert_eq!(later(&[("A", 10, 1, 0, 50), ("A", 11, 2, 40, 60)]), [11], "of one candidate");
         let with_one_before_the_last = [("A", 10, 1, 0, 100), ("B", 11, 2, 10, 20), ("B", 12, 3, 30, 40)];
         assert_eq!(later(&with_one_before_the_last), [11, 12]);
-    }
-
-    #[test]
-    fn missing_line_and_empty_log_are_found() {
-        for counts in [&[1, 2][..], &[0, 2], &[]] {
-            let mut periods = Vec::new();
-            for count in counts {
-                WorkPeriod::add(&mut periods, "A", line(u64::from(*count), 1, 10, *count));
-            }
-            assert!(!are_complete(&periods), "{counts:?}");
-        }
     }
 }

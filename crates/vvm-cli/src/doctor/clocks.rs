@@ -1,13 +1,12 @@
-//! The machine's clocks: the rate of the one that elections use, and how well the wall clock is kept.
+//! The machine's clocks: the rate of the one that elections use, and the wall clock beside the newest epoch.
 //!
 //! Elections compare two readings of one clock on one machine, and rely on the clock rates of two machines
 //! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
 
 use super::{Finding, Health};
 use crate::shown::Span;
-use std::{io, time::Duration};
+use std::time::Duration;
 use vvm_clock::Readings;
-use vvm_deadman::WallClockState;
 
 /// How far an epoch may be ahead of this machine's wall clock before one of the two clocks is in doubt.
 const AHEAD: Duration = Duration::from_secs(10);
@@ -21,7 +20,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Returns the findings from readings before and after the other examinations.
 pub(super) fn clocks(before: &Readings, after: &Readings, newest_epoch: Option<u64>) -> [Finding; 2] {
-    [rates(before, after), wall_clock(newest_epoch, after.wall, &WallClockState::read())]
+    [rates(before, after), wall_clock(newest_epoch, after.wall)]
 }
 
 fn rates(before: &Readings, after: &Readings) -> Finding {
@@ -53,43 +52,26 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
 
 /// Epochs are milliseconds of a wall clock, or larger. They depend on it only after a restore from a backup,
 /// where a clock that is far behind does not make them rise.
-fn wall_clock(newest: Option<u64>, now: Duration, kept: &io::Result<WallClockState>) -> Finding {
-    let in_step = kept.as_ref().is_ok_and(|state| state.in_step);
-    let how_kept = match kept {
-        Ok(state) if state.in_step => format!("kept by NTP or similar, to {:.0?} at least", state.max_error),
-        Ok(_) => "not known to be kept by NTP".to_owned(),
-        Err(refusal) => format!("the system does not show whether NTP keeps it ({refusal})"),
-    };
+fn wall_clock(newest: Option<u64>, now: Duration) -> Finding {
     let behind = newest.map(|newest| Duration::from_millis(newest).saturating_sub(now));
-    let unless_kept = if in_step { Health::Good } else { Health::Caution };
     let (health, says) = match behind {
-        None => (unless_kept, format!("{how_kept}; there is no epoch to compare it with")),
+        None => (Health::Good, "there is no epoch to compare it with".to_owned()),
         Some(behind) if behind > AHEAD => {
-            let cause = if in_step {
-                "the clock of an earlier leader was ahead, if this one is right"
-            } else {
-                "this clock or that of an earlier leader is wrong: have NTP keep both"
-            };
             let says = format!(
-                "{behind:.0?} behind the newest epoch, and {how_kept}: {cause}. Elections don't depend on \
-                 it, but epochs rise after a restore from a backup only if the clocks are right"
+                "{behind:.0?} behind the newest epoch: this clock or that of an earlier leader is wrong: have NTP \
+                 keep both. Elections don't depend on it, but epochs rise after a restore from a backup only if \
+                 the clocks are right"
             );
             (Health::Caution, says)
         }
-        Some(_) => (unless_kept, format!("{how_kept}; not behind the newest epoch")),
+        Some(_) => (Health::Good, "not behind the newest epoch".to_owned()),
     };
-    let finding = Finding::new("wall clock", health, says);
-    let finding = finding.with("in_step", kept.as_ref().ok().map(|state| state.in_step));
-    finding.with_duration("behind", behind.unwrap_or_default())
+    Finding::new("wall clock", health, says).with_duration("behind", behind.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kept(in_step: bool) -> io::Result<WallClockState> {
-        Ok(WallClockState { in_step, max_error: Duration::from_millis(12) })
-    }
 
     fn readings(boot: f64, monotonic: f64, raw: f64, wall: f64) -> Readings {
         let [boot, monotonic, raw, wall] = [boot, monotonic, raw, wall].map(Duration::from_secs_f64);
@@ -99,17 +81,15 @@ mod tests {
     #[test]
     fn wall_clock_far_behind_the_newest_epoch_is_a_caution() {
         let now = Duration::from_secs(1_000_000);
-        let found = |newest, in_step| wall_clock(newest, now, &kept(in_step));
         for good in [None, Some(1_000_000_000 - 5), Some(1_000_000_000 + 9_000)] {
-            assert_eq!(found(good, true).health, Health::Good);
-            assert_eq!(found(good, false).health, Health::Caution, "it may be behind later");
+            assert_eq!(wall_clock(good, now).health, Health::Good);
         }
-        let (alone, kept) = (found(Some(1_000_060_000), false), found(Some(1_000_060_000), true));
-        assert_eq!((alone.health, kept.health), (Health::Caution, Health::Caution));
-        assert!(alone.says.contains("60s behind") && alone.says.contains("have NTP keep both"), "{alone:?}");
-        assert!(kept.says.contains("to 12ms") && kept.says.contains("earlier leader was ahead"), "{kept:?}");
-        let forbidden = wall_clock(None, now, &Err(io::ErrorKind::PermissionDenied.into()));
-        assert_eq!(forbidden.figures["in_step"], serde_json::Value::Null);
+        let behind = wall_clock(Some(1_000_060_000), now);
+        assert_eq!(behind.health, Health::Caution);
+        assert!(
+            behind.says.contains("60s behind") && behind.says.contains("have NTP keep both"),
+            "{behind:?}"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     contained::conclude,
     leadership::{Leadership, Leading, ToGuardian, Told},
     release,
+    settings::HANDED_ON,
 };
 use rustix::{
     io::Errno,
@@ -35,8 +36,8 @@ use vvm_host::operate::HostEnd;
 pub(super) struct Demoter {
     name: String,
     arguments: Vec<OsString>,
-    /// The variable with the settings of this command line.
-    settings: (&'static str, OsString),
+    /// The settings of this command line.
+    settings: OsString,
     process: Mutex<Process>,
 }
 
@@ -57,7 +58,7 @@ impl Demoter {
     pub(super) fn start(
         name: String,
         arguments: impl Iterator<Item = OsString>,
-        settings: (&'static str, OsString),
+        settings: OsString,
     ) -> io::Result<Self> {
         let process = Mutex::new(Process::Lost);
         let demoter = Self { name, arguments: arguments.collect(), settings, process };
@@ -67,9 +68,8 @@ impl Demoter {
 
     fn spawn(&self) -> io::Result<Process> {
         let (link, mut command) = NoteLink::to(STAGE_DEMOTE, self.arguments.iter().cloned())?;
-        let (variable, settings) = &self.settings;
         // A group of its own: the keys of a terminal are for the leader.
-        let child = command.env(variable, settings).process_group(0).spawn()?;
+        let child = command.env(HANDED_ON, &self.settings).process_group(0).spawn()?;
         Ok(Process::Runs(child, link))
     }
 

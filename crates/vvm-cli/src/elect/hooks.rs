@@ -1,6 +1,9 @@
 //! [`HookService`]: the hooks of one leadership. The record is released when the on-loss hook has ended.
 
-use super::demoter::{Demoter, Hook, KILLED, ToDemoter, kill};
+use super::{
+    ElectArgs,
+    demoter::{Demoter, Hook, KILLED, ToDemoter, kill},
+};
 use crate::{
     announce::{say, say_text},
     exit,
@@ -26,8 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
-use vvm_clock::{Instant, Span, SystemClock};
-use vvm_containment::Countdown;
+use vvm_clock::{Alarm, Instant, Span, SystemClock};
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
@@ -131,14 +133,7 @@ impl Service<ElectionKey> for HookService {
     }
 }
 
-/// The shell lines of the hooks.
-#[derive(Clone, Debug)]
-pub(super) struct HookLines {
-    pub(super) on_lead: String,
-    pub(super) on_loss: String,
-}
-
-/// A handle of the thread.
+/// A handle of the thread, and the deadman's trigger.
 #[derive(Debug)]
 pub(super) struct Hooks {
     inbox: Arc<Inbox>,
@@ -150,18 +145,11 @@ impl Hooks {
     ///
     /// # Errors
     /// If the process is out of descriptors or threads.
-    pub(super) fn start(
-        name: String,
-        lines: HookLines,
-        timeout: Duration,
-        demoter: &Arc<Demoter>,
-    ) -> io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn start(args: &ElectArgs, demoter: &Arc<Demoter>) -> io::Result<(Self, JoinHandle<()>)> {
         let inbox = Arc::new(Inbox::new()?);
         let demoter = Arc::clone(demoter);
         let hooks = HookThread {
-            name,
-            lines,
-            timeout,
+            args: args.clone(),
             inbox: Arc::clone(&inbox),
             demoter: Arc::clone(&demoter),
             leading: None,
@@ -206,18 +194,11 @@ impl Hooks {
     pub(super) fn end(&self) {
         self.inbox.order(Order::End);
     }
-
-    /// Returns the trigger of the deadman.
-    pub(super) fn trigger(&self) -> Arc<dyn Trigger> {
-        Arc::new(HookTrigger { inbox: Arc::clone(&self.inbox), demoter: Arc::clone(&self.demoter) })
-    }
 }
 
 /// The state of the thread.
 struct HookThread {
-    name: String,
-    lines: HookLines,
-    timeout: Duration,
+    args: ElectArgs,
     inbox: Arc<Inbox>,
     demoter: Arc<Demoter>,
     /// The environment of the leadership whose on-loss hook has not run yet.
@@ -250,7 +231,7 @@ impl HookThread {
     /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead
     /// soon.
     fn die(&mut self) -> ! {
-        say!("{}: the kill deadline has passed", self.name);
+        say!("{}: the kill deadline has passed", self.args.candidate.name);
         // It is printed, and the status is that of the deadline.
         let _failed = self.lose();
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
@@ -262,7 +243,7 @@ impl HookThread {
         let Some(environment) = self.leading.take() else { return Ok(()) };
         let outcome = self.run(Hook::OnLoss, &environment);
         if let Err(failure) = &outcome {
-            say!("{}: the on-loss hook {failure}", self.name);
+            say!("{}: the on-loss hook {failure}", self.args.candidate.name);
         }
         outcome
     }
@@ -277,8 +258,8 @@ impl HookThread {
 
     fn run_to_end(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
         let (line, gives_way) = match hook {
-            Hook::OnLead => (&self.lines.on_lead, true),
-            Hook::OnLoss => (&self.lines.on_loss, false),
+            Hook::OnLead => (&self.args.on_lead, true),
+            Hook::OnLoss => (&self.args.on_loss, false),
         };
         let mut command = Command::new("sh");
         command.args(["-c", line]).env_clear().envs(environment.iter().cloned());
@@ -288,7 +269,7 @@ impl HookThread {
             .spawn()
             .map_err(|cause| HookError::System(cause.kind()))?;
         self.demoter.tell(ToDemoter::Runs(hook, Pid::from_child(&child)));
-        let limit = SystemClock::read().after(self.timeout);
+        let limit = SystemClock::read().after(self.args.hook_timeout);
         loop {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
@@ -303,7 +284,7 @@ impl HookThread {
             }
             if now >= limit {
                 self.kill(&mut child);
-                return Err(HookError::TooLong(self.timeout));
+                return Err(HookError::TooLong(self.args.hook_timeout));
             }
             self.wait(Some((&child, now.until(limit))), Some(gives_way));
         }
@@ -314,7 +295,7 @@ impl HookThread {
             say!(
                 "{}: a hook was killed, but its process {} has not ended after {}: it hangs in the kernel (state \
                  D), as in a file system whose server does not answer. vvm elect continues without it",
-                self.name,
+                self.args.candidate.name,
                 hook.id(),
                 Span(KILLED)
             );
@@ -353,7 +334,7 @@ pub(super) enum HookError {
 
 /// An order to the thread.
 #[derive(Debug)]
-pub(super) enum Order {
+enum Order {
     /// Run the on-lead hook, in this environment.
     Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
     /// Run the on-loss hook. A running hook is killed first.
@@ -364,12 +345,12 @@ pub(super) enum Order {
 
 /// Orders and the kill deadline.
 #[derive(Debug)]
-pub(super) struct Inbox {
+struct Inbox {
     state: Mutex<State>,
     /// Readable if there is an order.
-    pub(super) wake: OwnedFd,
+    wake: OwnedFd,
     /// Readable from the deadline on.
-    pub(super) timer: Countdown,
+    timer: Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -383,43 +364,39 @@ impl Inbox {
     ///
     /// # Errors
     /// If the process is out of descriptors.
-    pub(super) fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), wake, timer: Countdown::new()? })
+        Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
     }
 
     /// Adds an order.
-    pub(super) fn order(&self, order: Order) {
+    fn order(&self, order: Order) {
         self.state().orders.push_back(order);
         // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Removes the next order.
-    pub(super) fn take(&self) -> Option<Order> {
+    fn take(&self) -> Option<Order> {
         // First: an order that comes after this makes it readable again.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.state().orders.pop_front()
     }
 
     /// Whether the next order ends a running hook.
-    pub(super) fn is_impatient(&self) -> bool {
+    fn is_impatient(&self) -> bool {
         matches!(self.state().orders.front(), Some(Order::Lose { .. } | Order::End))
     }
 
     /// Replaces the deadline.
-    ///
-    /// # Errors
-    /// If the kernel refuses. The old deadline is then still in force.
-    pub(super) fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+    fn set_deadline(&self, deadline: Option<Instant>) {
         let mut state = self.state();
-        self.timer.set(deadline)?;
+        self.timer.set(deadline.unwrap_or(Instant::NEVER));
         state.deadline = deadline;
-        Ok(())
     }
 
     /// Whether the deadline has passed at `now`.
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+    fn is_overdue(&self, now: Instant) -> bool {
         self.state().deadline.is_some_and(|at| now >= at)
     }
 
@@ -428,20 +405,14 @@ impl Inbox {
     }
 }
 
-/// The deadman's trigger: hands the deadline to the thread, which then runs the on-loss hook and ends the
-/// process, and to the demoter. The system's trigger would end the process without the hook. A thread,
-/// because the async runtime may hang.
-#[derive(Debug)]
-pub(super) struct HookTrigger {
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) demoter: Arc<Demoter>,
-}
-
-impl Trigger for HookTrigger {
+/// Hands the deadline to the thread, which then runs the on-loss hook and ends the process, and to the demoter. The
+/// system's trigger would end the process without the hook. A thread, because the async runtime may hang.
+impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);
         self.demoter.tell(ToDemoter::Deadline(earliest));
-        self.inbox.set_deadline(earliest)
+        self.inbox.set_deadline(earliest);
+        Ok(())
     }
 
     fn now(&self) -> Instant {

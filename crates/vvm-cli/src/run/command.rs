@@ -3,9 +3,8 @@
 
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
-    control::{Control, GuardianDeadline},
-    health::Health,
-    outcome::{Cause, LeadershipRun, Reporter, WorkEnd, Worked},
+    control::{Control, GuardianSilent},
+    outcome::{Cause, LeadershipRun, WorkEnd, Worked},
 };
 use crate::{
     announce::say_text,
@@ -15,15 +14,15 @@ use crate::{
     once::OnceArgs,
 };
 use async_trait::async_trait;
-use ielections::Standing;
+use ielections::{Holder, Standing};
 use rustix::process::Pid;
 use std::{ffi::OsString, os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Span};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, Ended, OnEvent, Starting, StopTimeouts, Supervised, Supervision,
-    Unproven, spawn,
+    CommandSpec, Containment, Controls, Ended, Guardian, OnEvent, Starting, StopTimeouts, Supervised,
+    Supervision, Unproven, spawn,
 };
 use vvm_host::{
     StopRequested,
@@ -46,10 +45,10 @@ pub(super) struct CommandRunner {
     /// The options of `vvm once`.
     pub(super) once: Option<Arc<OnceArgs>>,
     pub(super) starter: Arc<CommandStarter>,
-    pub(super) guardian_deadline: GuardianDeadline,
     pub(super) control: Arc<Control>,
     pub(super) status: Arc<HostStatus>,
-    pub(super) reporter: Arc<Reporter>,
+    pub(super) holder: Holder,
+    pub(super) guardian: Guardian,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) run: Arc<LeadershipRun>,
 }
@@ -72,10 +71,14 @@ impl Service<ElectionKey> for CommandRunner {
 }
 
 impl CommandRunner {
+    /// Returns the name that this process competes for.
+    pub(super) fn election_name(&self) -> &str {
+        &self.args.candidate.name
+    }
+
     async fn begin(self, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let leadership = self.reporter.leadership(&cx.slot, &cx.standing);
+        let leadership = self.leadership(&cx.slot, &cx.standing);
         let work = LeadershipWork {
-            health: Health::of(&self.args.work, &self.clock),
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
             stop: cx.stop.child_token(),
@@ -83,13 +86,47 @@ impl CommandRunner {
         };
         // First, so that no signal is lost while the command starts.
         let controls = work.controls();
-        work.runner.guardian_deadline.is_in_force(&cx.stop).await?;
-        work.runner.reporter.leads(work.runner.run.leadership.get_or_init(|| leadership));
+        work.runner.deadline_is_in_force(&cx.stop).await?;
+        work.runner.leads(work.runner.run.leadership.get_or_init(|| leadership));
         if let Some(once) = work.runner.once.clone() {
             return Ok(Box::pin(work.run_once(once)));
         }
         let supervision = work.start(controls, &[]).await?;
         Ok(Box::pin(async move { work.run(supervision).await }))
+    }
+
+    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process
+    /// would kill what the command leaves behind if guardian and host were stopped together.
+    ///
+    /// # Errors
+    /// [`GuardianSilent`] after TTL/4, and `StopRequested` when `stop` is cancelled.
+    pub(super) async fn deadline_is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
+        let deadline = *self.starter.deadline.borrow();
+        let mut in_force = self.control.in_force.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as this process.
+            _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
+            () = stop.cancelled() => Err(StopRequested.into()),
+            // As long as an acquisition counts as fresh.
+            () = self.clock.sleep(self.args.candidate.ttl.get() / 4) => Err(GuardianSilent.into()),
+        }
+    }
+
+    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it ends
+    /// this process.
+    pub(super) fn proven(
+        &self,
+        supervised: Result<Supervised, Unproven>,
+        leadership: Option<&Leadership>,
+    ) -> Supervised {
+        supervised.unwrap_or_else(|unproven| {
+            let run = LeadershipRun::default();
+            if let Some(leadership) = leadership {
+                run.leadership.get_or_init(|| leadership.clone());
+            }
+            self.end_process(&run, &Cause::Unproven(unproven))
+        })
     }
 }
 
@@ -101,7 +138,6 @@ pub(super) struct LeadershipWork {
     pub(super) standing: Standing,
     /// Cancelled by a stop request, a loss, or when the leadership is given up.
     pub(super) stop: CancellationToken,
-    health: Option<Health>,
 }
 
 impl LeadershipWork {
@@ -141,18 +177,10 @@ impl LeadershipWork {
         match executed {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
-                self.proven(supervision.kill_at_once().run().await);
+                self.runner.proven(supervision.kill_at_once().run().await, Some(&self.leadership));
                 Err(NotStarted::from(refusal).into())
             }
         }
-    }
-
-    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it
-    /// ends this process.
-    fn proven(&self, supervised: Result<Supervised, Unproven>) -> Supervised {
-        supervised.unwrap_or_else(|unproven| {
-            self.runner.reporter.end_process(&self.runner.run, &Cause::Unproven(unproven))
-        })
     }
 
     /// Runs from the start of the first command to the end of the last.
@@ -245,13 +273,14 @@ impl LeadershipWork {
     /// Supervises, and gives the leadership up if the command fails its checks.
     async fn check(&self, supervision: Supervision) -> Supervised {
         let helpers = supervision.helpers();
-        let mut supervised = pin!(async { self.proven(supervision.run().await) });
-        let Some(health) = &self.health else { return supervised.await };
+        let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
+        let mut supervised = pin!(supervising);
+        let Some(check) = &self.runner.args.work.check else { return supervised.await };
         tokio::select! {
             biased;
             supervised = &mut supervised => return supervised,
             () = self.stop.cancelled() => {}
-            unhealthy = health.fails(&helpers, &self.runner.status) => {
+            unhealthy = self.runner.fails_checks(check, &helpers) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 self.runner.status.stops_by(&self.standing, why);
                 // The first one counts.

@@ -6,7 +6,6 @@ use crate::{
     leadership::{Activity, HostState, ToGuardian},
     runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
 };
-use ielections::Ttl;
 use rustix::process::Signal;
 use std::{
     convert::Infallible,
@@ -22,11 +21,9 @@ use vvm_containment::{
     terminal_is_gone,
 };
 use vvm_host::{
-    StopRequested,
     operate::{At, Request, StopRequests},
     status::{HostStatus, Role, WhyStopping},
 };
-use vvm_orch::BoxError;
 
 /// Signals that wait to be forwarded to the command. Further ones merge, as pending signals do.
 const SIGNALS: usize = 64;
@@ -216,35 +213,6 @@ fn tells_of_lost_terminal(source: SignalSource) -> bool {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the guardian does not answer (stopped by Ctrl-Z?), so the command would not be contained")]
 pub(super) struct GuardianSilent;
-
-/// The kill deadline of this process, and the one that the guardian has confirmed.
-#[derive(Clone, Debug)]
-pub(super) struct GuardianDeadline {
-    pub(super) deadline: watch::Receiver<Option<Instant>>,
-    pub(super) in_force: watch::Receiver<Option<Instant>>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) ttl: Ttl,
-}
-
-impl GuardianDeadline {
-    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process
-    /// would kill what the command leaves behind if guardian and host were stopped together.
-    ///
-    /// # Errors
-    /// [`GuardianSilent`] after TTL/4, and `StopRequested` when `stop` is cancelled.
-    pub(super) async fn is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
-        let deadline = *self.deadline.borrow();
-        let mut in_force = self.in_force.clone();
-        tokio::select! {
-            biased;
-            // The sender lives as long as this process.
-            _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
-            () = stop.cancelled() => Err(StopRequested.into()),
-            // As long as an acquisition counts as fresh.
-            () = self.clock.sleep(self.ttl.get() / 4) => Err(GuardianSilent.into()),
-        }
-    }
-}
 
 /// Sends each change, as long as it is polled.
 ///

@@ -63,7 +63,7 @@ Example:
   vvm once --storage sqlite:/var/lib/backup/leader.db --name backup --period 2026-11-24 --quiet -- ./backup
 
   In a crontab, write --period \"$(date +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
-  What was done: vvm status and vvm history --periods.";
+  What was done: vvm history --periods.";
     format!("{EXAMPLE}\n\n{HELP}")
 }
 

@@ -1,8 +1,8 @@
 //! [`ExitReason`]: why a `vvm run` ends, with its outcome and exit status.
 
-use super::{control::GuardianSilent, health::Unhealthy};
+use super::{command::CommandRunner, control::GuardianSilent, health::Unhealthy};
 use crate::{
-    announce::{is_quiet, say, say_end, say_text},
+    announce::{is_quiet, say, say_text},
     contained::{NotStarted, describe},
     exit,
     leadership::{Farewell, Leadership, ToGuardian},
@@ -10,14 +10,13 @@ use crate::{
     result_file::{Outcome, Report},
     runtime,
 };
-use ielections::{AcquireError, Holder, Standing};
+use ielections::{AcquireError, Standing};
 use rustix::process::Signal;
 use std::{
     fmt,
-    path::PathBuf,
     sync::{Arc, OnceLock},
 };
-use vvm_containment::{Ended, Guardian, Level, Supervised, Unproven};
+use vvm_containment::{Ended, Supervised, Unproven};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
 use vvm_storage::ElectionKey;
@@ -252,24 +251,15 @@ impl fmt::Display for ExitReason {
 }
 
 /// Reports what this process does.
-#[derive(Debug)]
-pub(super) struct Reporter {
-    pub(super) name: String,
-    pub(super) holder: Holder,
-    pub(super) level: Level,
-    pub(super) result_file: Option<PathBuf>,
-    pub(super) guardian: Guardian,
-}
-
-impl Reporter {
+impl CommandRunner {
     pub(super) fn waits(&self) {
-        let Self { name, holder, level, .. } = self;
+        let (name, holder, level) = (self.election_name(), &self.holder, self.starter.containment.level());
         say_text!("{name}: waiting for leadership as {holder}, containment: {level}");
     }
 
     /// Returns the leadership of this name and holder.
     pub(super) fn leadership(&self, slot: &ElectionKey, standing: &Standing) -> Leadership {
-        Leadership::new(&self.name, &self.holder, slot, standing)
+        Leadership::new(self.election_name(), &self.holder, slot, standing)
     }
 
     pub(super) fn leads(&self, leadership: &Leadership) {
@@ -285,7 +275,7 @@ impl Reporter {
             self.announce(&reason, run);
         }
         // After the guardian's death the next `vvm run` may write the same file already.
-        if let Some(path) = &self.result_file
+        if let Some(path) = &self.args.result_file
             && reason.outcome != Outcome::GuardianDied
         {
             let report = self.report(&reason, run);
@@ -299,11 +289,6 @@ impl Reporter {
         self.guardian.note(ToGuardian::Farewell(farewell).into());
     }
 
-    /// Tells the guardian that this process only has to exit: it is left behind if it hangs in the kernel.
-    pub(super) fn finished(&self) {
-        self.guardian.finished();
-    }
-
     /// Reports `cause` and ends this process at once, without a release (I6): the guardian kills what is left
     /// of the command. After the keeper's death the guardian releases the record, else it expires.
     pub(super) fn end_process(&self, run: &LeadershipRun, cause: &Cause) -> ! {
@@ -315,29 +300,29 @@ impl Reporter {
         self.part(self.campaign_ended(run, cause).farewell);
         if !is_unproven {
             // No process of the command is left, and this one can't end while a thread of it hangs in the kernel.
-            self.finished();
+            self.guardian.finished();
         }
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::SYSTEM.into())
     }
 
     fn announce(&self, reason: &ExitReason, run: &LeadershipRun) {
-        let name = self.name.as_str();
+        let name = self.election_name();
         let leadership = run.leadership.get();
         let (slot, epoch) = (leadership.map(|it| it.slot), leadership.map(|it| it.epoch.get()));
-        say_end!("{name}{}: {reason}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
+        let of_slot = slot.map(|slot| format!(" slot {slot}")).unwrap_or_default();
+        let line = format!("{name}{of_slot}: {reason}");
         let (event, holder) = ("concluded", self.holder.as_str());
         let (outcome, reason) = (reason.outcome.word(), reason.text.as_deref());
-        tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason);
+        tracing::info!(target: "vvm", event, name, holder, slot, epoch, outcome, reason, "{line}");
     }
 
     fn report(&self, reason: &ExitReason, run: &LeadershipRun) -> Report {
-        let mut report = Report::new(reason.outcome, &self.name, &self.holder);
-        report.contained(self.level);
-        report.ending(reason.farewell);
+        let (level, of) = (self.starter.containment.level(), (self.election_name(), &self.holder));
+        let mut report = Report::new(reason.outcome, reason.farewell, level, of);
         report.reason.clone_from(&reason.text);
         if let Some(leadership) = run.leadership.get() {
-            report.leading(leadership.slot, leadership.epoch, leadership.incarnation);
+            report.leading(leadership.into());
         }
         if let Some(ended) = run.worked.get().and_then(|worked| worked.last.ended) {
             report.of_worker(ended);

@@ -8,7 +8,6 @@ mod socket;
 use super::{
     command::{Backoff, CommandRunner},
     control::Control,
-    outcome::{Cause, LeadershipRun},
 };
 use crate::{
     announce::say_text,
@@ -38,7 +37,7 @@ use vvm_cli::warm::{
     protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
 };
 use vvm_clock::{Instant, Span};
-use vvm_containment::{Controls, Family, Supervised, Supervision, Unproven};
+use vvm_containment::{Controls, Family, Supervision};
 use vvm_host::{
     Host, NotReady,
     operate::ResourceLimit,
@@ -81,16 +80,6 @@ pub(super) struct WarmRunner {
     app: mpsc::UnboundedSender<Request>,
 }
 
-/// Makes the service of each campaign.
-#[derive(Clone, Debug)]
-pub(super) struct WarmHandle(mpsc::UnboundedSender<Request>);
-
-impl WarmHandle {
-    pub(super) fn service(&self, runner: CommandRunner) -> WarmRunner {
-        WarmRunner { runner, app: self.0.clone() }
-    }
-}
-
 #[async_trait]
 impl Service<ElectionKey> for WarmRunner {
     fn name(&self) -> &str {
@@ -99,17 +88,18 @@ impl Service<ElectionKey> for WarmRunner {
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let Self { runner, app } = *self;
-        let leadership = runner.reporter.leadership(&cx.slot, &cx.standing);
-        runner.guardian_deadline.is_in_force(&cx.stop).await?;
+        let leadership = runner.leadership(&cx.slot, &cx.standing);
+        runner.deadline_is_in_force(&cx.stop).await?;
         let (progress, follows) = watch::channel(Progress::Arming);
         let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
         // An app that has ended leads no more.
         app.send(Request::Lead(Box::new(led))).map_err(|_| NotReady)?;
-        let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control: runner.control };
+        let control = Arc::clone(&runner.control);
+        let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control };
         if led.becomes(Progress::Leads).await == Progress::Over {
             return Err(NotReady.into());
         }
-        runner.reporter.leads(runner.run.leadership.get_or_init(|| leadership));
+        runner.leads(runner.run.leadership.get_or_init(|| leadership));
         Ok(Box::pin(async move {
             led.becomes(Progress::Over).await;
             Ok(())
@@ -166,6 +156,7 @@ pub(super) struct WarmApp {
     runner: CommandRunner,
     socket: Socket,
     requests: mpsc::UnboundedReceiver<Request>,
+    requesting: mpsc::UnboundedSender<Request>,
     ready: watch::Sender<bool>,
 }
 
@@ -175,17 +166,18 @@ impl WarmApp {
     ///
     /// # Errors
     /// If there is no socket.
-    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<(Self, WarmHandle), NoSocket> {
+    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
         host.campaign_while(is_ready);
-        let app = Self {
-            runner: runner.clone(),
-            socket: Socket::listen(Arc::clone(&runner.clock))?,
-            requests,
-            ready,
-        };
-        Ok((app, WarmHandle(requesting)))
+        let socket = Socket::listen(Arc::clone(&runner.clock))?;
+        Ok(Self { runner: runner.clone(), socket, requests, requesting, ready })
+    }
+
+    /// Makes the service of each campaign.
+    pub(super) fn services(&self) -> impl Fn(CommandRunner) -> WarmRunner + use<> {
+        let app = self.requesting.clone();
+        move |runner| WarmRunner { runner, app: app.clone() }
     }
 
     /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
@@ -240,7 +232,7 @@ impl WarmApp {
                 true => Duration::ZERO,
                 false => backoff.after_a_run_of(self.runner.clock.now().since(began)),
             };
-            let name = &self.runner.reporter.name;
+            let name = self.runner.election_name();
             let released = released(&self.runner.status);
             tokio::select! {
                 biased;
@@ -375,7 +367,7 @@ impl WarmApp {
             tree.on(event);
         };
         let was_wanted = stop.is_cancelled() || tree.kill.is_cancelled();
-        let last = self.runner.proven(ended, tree.led.as_ref());
+        let last = self.runner.proven(ended, tree.led.as_ref().map(|led| &led.leadership));
         // What the app has sent before its end.
         while let Some(heard) = tree.socket.next(keeper).now_or_never() {
             if let Some(event) = tree.read(heard) {
@@ -448,18 +440,6 @@ impl CommandRunner {
     fn times(&self, kill_at: Instant) -> Times {
         Times { stop_by: kill_at.before(Timing::of(self.args.candidate.ttl).stopping()), kill_at }
     }
-
-    /// Returns how the app ended, if it is proven that no process of it is left (I6). Without proof it ends this
-    /// process.
-    fn proven(&self, supervised: Result<Supervised, Unproven>, led: Option<&Led>) -> Supervised {
-        supervised.unwrap_or_else(|unproven| {
-            let run = LeadershipRun::default();
-            if let Some(led) = led {
-                run.leadership.get_or_init(|| led.leadership.clone());
-            }
-            self.reporter.end_process(&run, &Cause::Unproven(unproven))
-        })
-    }
 }
 
 /// So many processes are named.
@@ -503,8 +483,8 @@ impl Tree<'_> {
     }
 
     fn apply(&mut self, effect: Effect) {
-        let CommandRunner { reporter, clock, args, .. } = self.runner;
-        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        let CommandRunner { clock, args, .. } = self.runner;
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
                 let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -547,14 +527,16 @@ impl Tree<'_> {
     }
 
     fn refused(&self, reason: &str) {
-        let (name, holder) = (self.runner.reporter.name.as_str(), self.runner.reporter.holder.as_str());
-        say_text!("{name}: a connection of the app is refused: {reason}");
-        tracing::warn!(target: "vvm", event = "warm_refused", name, holder, reason);
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        tracing::warn!(
+            target: "vvm", event = "warm_refused", name, holder, reason,
+            "{name}: a connection of the app is refused: {reason}"
+        );
     }
 
     /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
-        let CommandRunner { reporter, status, .. } = self.runner;
+        let status = &self.runner.status;
         let former = self.ending.take();
         let is_first = former.is_none();
         self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
@@ -566,10 +548,11 @@ impl Tree<'_> {
             Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),
         };
-        say_text!("{name} slot {slot}: stopping the app: {reason}");
-        let holder = reporter.holder.as_str();
-        let (slot, epoch) = (*slot, epoch.get());
-        tracing::info!(target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason);
+        let (holder, epoch) = (self.runner.holder.as_str(), epoch.get());
+        tracing::info!(
+            target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason,
+            "{name} slot {slot}: stopping the app: {reason}"
+        );
         status.work_ended(reason.clone());
         if ending.is_of_the_app() {
             status.stops(WhyStopping::GivenUp(reason.into()));
@@ -582,21 +565,18 @@ impl Tree<'_> {
         let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
         let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
         let began: Vec<_> = began.filter_map(living).collect();
-        let (holder, slot, epoch, count) =
-            (self.runner.reporter.holder.as_str(), *slot, epoch.get(), began.len());
+        let (holder, slot, epoch, count) = (self.runner.holder.as_str(), *slot, epoch.get(), began.len());
         let more = began.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let processes = began[..began.len().min(NAMED)].join(", ") + &more;
-        let event = "warm_stopped";
+        let (event, line) = ("warm_stopped", "the app has stopped its work, and stands by");
         if began.is_empty() {
-            say_text!("{name} slot {slot}: the app has stopped its work, and stands by");
-            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count);
+            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count, "{name} slot {slot}: {line}");
         } else {
-            say_text!(
-                "{name} slot {slot}: the app has stopped its work, and stands by. Started since it leads, and still \
-                 running: {processes}"
+            tracing::warn!(
+                target: "vvm", event, name, holder, slot, epoch, count, processes,
+                "{name} slot {slot}: {line}. Started since it leads, and still running: {processes}"
             );
-            tracing::warn!(target: "vvm", event, name, holder, slot, epoch, count, processes);
         }
     }
 
@@ -608,8 +588,7 @@ impl Tree<'_> {
 
     /// Returns the event that was heard, if it is one for the machine.
     fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
-        let reporter = &self.runner.reporter;
-        let (name, holder) = (reporter.name.as_str(), reporter.holder.as_str());
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         Some(match heard.ok()? {
             Heard::Connected(connection, pid) => {
                 self.silent.insert(connection, pid);
@@ -631,21 +610,21 @@ impl Tree<'_> {
             Heard::Closed(connection) => {
                 // A client that refuses to lead can't say so: it has not said `hello`.
                 if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid) {
-                    say_text!(
+                    tracing::warn!(
+                        target: "vvm", event = "warm_silent", name, holder, pid,
                         "{name}: process {pid} of the app has left without \"hello\". Its own output says why: \
                          perhaps a client of another release, or a time namespace that is not vvm's"
                     );
-                    tracing::warn!(target: "vvm", event = "warm_silent", name, holder, pid);
                 }
                 Event::Closed(connection)
             }
             Heard::Uncontained(pid) => {
                 let pid = pid.as_raw_pid();
-                say_text!(
+                tracing::warn!(
+                    target: "vvm", event = "warm_uncontained", name, holder, pid,
                     "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
                      `vvm run --warm -- PROGRAM`, and not through another service"
                 );
-                tracing::warn!(target: "vvm", event = "warm_uncontained", name, holder, pid);
                 return None;
             }
             Heard::Refused(reason) => {
@@ -658,11 +637,11 @@ impl Tree<'_> {
             }
             Heard::Foreign(_, pid) => {
                 let pid = pid.as_raw_pid();
-                say_text!(
+                tracing::warn!(
+                    target: "vvm", event = "warm_foreign", name, holder, pid,
                     "{name}: process {pid} has sent a message over a connection of another process: ignored; \
                      close the socket in forked children"
                 );
-                tracing::warn!(target: "vvm", event = "warm_foreign", name, holder, pid);
                 return None;
             }
         })

@@ -1,6 +1,6 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::{COMMAND, CONFIG, Found, Setting, named, nearest};
+use super::{COMMAND, CONFIG, Found, Setting, nearest, of_all};
 use clap::Command;
 use std::{
     collections::BTreeMap,
@@ -41,16 +41,11 @@ pub(crate) enum FileRefusal {
 }
 
 impl File {
-    /// Reads the file at `path` for the command `own`. `named_by` is the option or variable that names it.
+    /// Reads the file at `path`. `named_by` is the option or variable that names it.
     ///
     /// # Errors
-    /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`, or a value
-    /// that all of them refuse.
-    pub(super) fn read(
-        path: PathBuf,
-        named_by: &'static str,
-        (cli, own): (&Command, &Command),
-    ) -> Result<Self, FileRefusal> {
+    /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`.
+    pub(super) fn read(path: PathBuf, named_by: &'static str, cli: &Command) -> Result<Self, FileRefusal> {
         let text = match read_text(&path) {
             Ok(text) => text,
             Err(cause) => return Err(FileRefusal::Unreadable { named_by, path, cause }),
@@ -68,7 +63,7 @@ impl File {
         });
         let file = Self { entries: entries.collect(), path };
         for entry in &file.entries {
-            file.check(entry, (cli, own))?;
+            file.check(entry, cli)?;
         }
         Ok(file)
     }
@@ -101,23 +96,13 @@ impl File {
         self.entries.iter().find(|entry| entry.key == COMMAND).and_then(Entry::words)
     }
 
-    fn check(&self, entry: &Entry, (cli, own): (&Command, &Command)) -> Result<(), FileRefusal> {
+    fn check(&self, entry: &Entry, cli: &Command) -> Result<(), FileRefusal> {
         match entry.key.as_str() {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            key if named(cli, key).next().is_some() => {
-                // A value is accepted if some command accepts it. Otherwise the first refusal counts: that of `own`,
-                // if it has this option.
-                let mut named = named(cli, key).collect::<Vec<_>>();
-                named.sort_by_key(|(command, _)| command.get_name() != own.get_name());
-                let checked = named.into_iter().map(|(command, option)| {
-                    let values = self.values(&option)?.map(|(values, _)| values).unwrap_or_default();
-                    let refusal = values.iter().find_map(|value| option.refusal(command, value));
-                    refusal.map_or(Ok(()), |refusal| Err(self.refuse(entry, refusal)))
-                });
-                checked.reduce(|first, next| first.or_else(|first| next.map_err(|_| first))).unwrap_or(Ok(()))
-            }
+            // The command that has it checks the value, as that of a variable.
+            key if of_all(cli).any(|option| option.name() == key) => Ok(()),
             key => {
                 let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {
                     Some(nearest) => format!("did you mean {nearest}?"),

@@ -203,6 +203,25 @@ enum Phase {
     Ending { term: Option<Term> },
 }
 
+impl Phase {
+    /// Returns the leadership that is not released yet.
+    fn term(self) -> Option<Term> {
+        match self {
+            Self::Standby => None,
+            Self::Arming { term, .. } | Self::Leading { term, .. } | Self::Stopping { term, .. } => {
+                Some(term)
+            }
+            Self::Ending { term } => term,
+        }
+    }
+
+    /// Whether `lead` with this epoch was sent to `connection`, and the tree is not being ended.
+    fn is_led_by(self, connection: Connection, epoch: Epoch) -> bool {
+        let (Self::Leading { term, by, .. } | Self::Stopping { term, by, .. }) = self else { return false };
+        (by, term.epoch) == (connection, epoch)
+    }
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
@@ -271,11 +290,10 @@ impl Machine {
                 _ => effects.push(Effect::Over),
             },
             Event::InForce => self.lead(now, &mut effects),
-            Event::NotInForce => {
-                if let Phase::Arming { term, .. } = self.phase {
-                    self.end(Some(term), Ending::NotInForce, Effect::TermTree, &mut effects);
-                }
+            Event::NotInForce if self.is_arming() => {
+                self.end(Ending::NotInForce, Effect::TermTree, &mut effects);
             }
+            Event::NotInForce => {}
             Event::Moved(times) => {
                 self.times = Some(times);
                 if let Phase::Leading { term, by, .. } = self.phase {
@@ -296,44 +314,30 @@ impl Machine {
             Event::Quit => {
                 self.quits = true;
                 match self.phase {
-                    Phase::Standby => {
-                        self.end(None, Ending::Asked(Reason::Terminating), Effect::TermTree, &mut effects)
-                    }
-                    Phase::Arming { term, .. } => {
-                        self.end(
-                            Some(term),
-                            Ending::Asked(Reason::Terminating),
-                            Effect::TermTree,
-                            &mut effects,
-                        );
+                    Phase::Standby | Phase::Arming { .. } => {
+                        self.end(Ending::Asked(Reason::Terminating), Effect::TermTree, &mut effects);
                     }
                     Phase::Leading { .. } => self.stop(now, Reason::Terminating, &mut effects),
                     Phase::Stopping { .. } | Phase::Ending { .. } => {}
                 }
             }
             Event::Tick => match self.phase {
-                Phase::Leading { term, answered, answer_by, .. } if now >= answer_by => {
+                Phase::Leading { answered, answer_by, .. } if now >= answer_by => {
                     let ending = if answered { Ending::NotAlive } else { Ending::NotLeading };
-                    self.end(Some(term), ending, Effect::TermTree, &mut effects);
+                    self.end(ending, Effect::TermTree, &mut effects);
                 }
-                Phase::Stopping { term, until, .. } if now >= until => {
-                    self.end(Some(term), Ending::NotStopped, Effect::TermTree, &mut effects);
+                Phase::Stopping { until, .. } if now >= until => {
+                    self.end(Ending::NotStopped, Effect::TermTree, &mut effects);
                 }
                 _ => {}
             },
             Event::TreeGone => {
-                let held = match self.phase {
-                    Phase::Arming { .. } => true,
-                    Phase::Leading { .. } | Phase::Stopping { .. } => {
-                        effects.push(Effect::Ends(Ending::Gone));
-                        true
-                    }
-                    Phase::Ending { term } => term.is_some(),
-                    Phase::Standby => false,
-                };
+                if self.is_leading() {
+                    effects.push(Effect::Ends(Ending::Gone));
+                }
+                effects.extend(self.phase.term().map(|_| Effect::Over));
                 self.phase = Phase::Ending { term: None };
                 self.ready.clear();
-                effects.extend(held.then_some(Effect::Over));
             }
         }
         let ready = match self.phase {
@@ -373,53 +377,38 @@ impl Machine {
                     _ => {}
                 }
             }
-            FromApp::Leading { epoch: Decimal(of) } => {
-                if let Phase::Leading { term, by, answered, answer_by } = &mut self.phase
-                    && (*by, term.epoch) == (from, of)
-                {
+            FromApp::Leading { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
+                if let Phase::Leading { answered, answer_by, .. } = &mut self.phase {
                     *answered = true;
                     *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
-            FromApp::Alive { epoch: Decimal(of) } => {
-                if let Phase::Leading { term, by, answered: true, answer_by } = &mut self.phase
-                    && (*by, term.epoch) == (from, of)
-                {
+            FromApp::Alive { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
+                if let Phase::Leading { answered: true, answer_by, .. } = &mut self.phase {
                     *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
-            FromApp::Resign { epoch: Decimal(of) } => {
-                if let Phase::Leading { term, by, .. } = self.phase
-                    && (by, term.epoch) == (from, of)
-                {
+            FromApp::Resign { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
+                if let Phase::Leading { .. } = self.phase {
                     self.ready.retain(|ready| *ready != from);
                     self.stop(now, Reason::Resigned, effects);
                 }
             }
-            FromApp::Stopped { epoch: Decimal(of) } => {
-                let (Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. }) = self.phase else {
-                    return;
-                };
-                if (by, term.epoch) != (from, of) {
-                    return;
-                }
+            FromApp::Stopped { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
                 if self.after_stop == AfterStop::Keep && !self.quits {
                     self.keep(from, effects);
                 } else {
                     // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
                     let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
-                    self.end(Some(term), Ending::Stopped, how, effects);
+                    self.end(Ending::Stopped, how, effects);
                 }
             }
-            FromApp::Failed { epoch: Decimal(of), reason } => {
-                if let Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. } = self.phase
-                    && (by, term.epoch) == (from, of)
-                {
-                    // Also with `--after-stop keep`: its word that the work has stopped is missing.
-                    self.end(Some(term), Ending::Failed(reason), Effect::TermTree, effects);
-                }
+            FromApp::Failed { epoch: Decimal(of), reason } if self.phase.is_led_by(from, of) => {
+                // Also with `--after-stop keep`: its word that the work has stopped is missing.
+                self.end(Ending::Failed(reason), Effect::TermTree, effects);
             }
-            FromApp::Unknown => {}
+            // Of another connection, about another epoch, or of a later version.
+            _ => {}
         }
     }
 
@@ -483,14 +472,15 @@ impl Machine {
         self.ready.retain(|ready| *ready != connection);
         match self.phase {
             Phase::Arming { by, .. } if by == connection => self.withdraw(effects),
-            Phase::Leading { term, by, .. } | Phase::Stopping { term, by, .. } if by == connection => {
-                self.end(Some(term), why, Effect::TermTree, effects);
+            Phase::Leading { by, .. } | Phase::Stopping { by, .. } if by == connection => {
+                self.end(why, Effect::TermTree, effects);
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, term: Option<Term>, why: Ending, how: Effect, effects: &mut Vec<Effect>) {
+    fn end(&mut self, why: Ending, how: Effect, effects: &mut Vec<Effect>) {
+        let term = self.phase.term();
         // After `stop`, its reason stands.
         if !matches!(self.phase, Phase::Stopping { .. }) || !matches!(why, Ending::Stopped) {
             effects.extend(term.map(|_| Effect::Ends(why)));

@@ -2,14 +2,9 @@
 
 use crate::VVM;
 use harness::Finished;
-use ielections::{
-    BatchOutcome, Claim, Entry, Epoch, Fence, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version,
-    testing::put,
-};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+use std::time::Duration;
 
 /// Returns the values of the variables that a worker printed.
 fn told(finished: &Finished) -> Vec<&str> {
@@ -121,65 +116,6 @@ fn status_shows_each_slot() {
     let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
     let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
     assert!(found.iter().all(|line| line["state"] == "free"), "{out}");
-}
-
-/// Leads and writes documents as a primary-only service would. Returns the number of the batch.
-fn document(storage: &str, name: &str) -> u64 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let clock = Arc::new(vvm_clock::SystemClock::start().unwrap());
-        let storage = ElectionsTtlStorage::new(vvm_storage::open(storage, clock).await.unwrap());
-        let key = ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) };
-        let Slot::Vacant(vacant) = storage.get(&key).await.unwrap() else { panic!("a process leads") };
-        let epoch = Epoch::new(vacant.last_epoch.map_or(0, Epoch::get) + 1).unwrap();
-        let incarnation = Incarnation::from_bytes([7; 16]);
-        let entry = Entry {
-            holder: Holder::new("services").unwrap(),
-            version: Version { incarnation, write: 0 },
-            ttl: Ttl::DEFAULT,
-            epoch,
-        };
-        assert_eq!(storage.insert_if_not_exist(&key, vacant, &entry).await.unwrap(), Claim::Claimed);
-        let batch = [
-            put("primary-only/copies\0first", b"\x01\0\0\0\x02{\"done\":3}"),
-            put("primary-only/copies\0second", b"nonsense"),
-            put("another program's", b""),
-        ];
-        let documents = storage.documents().unwrap();
-        // Earlier leaders may have written their history.
-        let after = documents.fence_state(&key).await.unwrap().last;
-        let fence = Fence { epoch, incarnation, after };
-        assert_eq!(documents.write_documents(&key, &fence, &batch).await.unwrap(), BatchOutcome::Written);
-        storage.close().await;
-        after.next().get()
-    })
-}
-
-#[test]
-fn status_with_instances_shows_their_documents() {
-    let trial = VVM.trial();
-    trial.run(["true"]).finish();
-    let batch = document(&trial.storage(), &trial.name());
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json", "--instances"]);
-    let found = serde_json::from_str::<Vec<Value>>(&out).unwrap();
-    let [first, second] = &found[0]["instances"].as_array().unwrap()[..] else { panic!("{out}") };
-    let expected = serde_json::json!({
-        "collection": "copies", "instance": "first", "version": batch, "schema": 2, "state": { "done": 3 },
-    });
-    assert_eq!(*first, expected);
-    assert_eq!((&second["instance"], &second["state"]), (&"second".into(), &Value::Null));
-    assert!(second["problem"].as_str().unwrap().contains("format 110"), "{second}");
-
-    let (_, table, _) = trial.status(&["--name", &trial.name(), "--instances"]);
-    assert!(table.contains(r#"{"done":3}"#) && table.contains("unreadable: "), "{table}");
-    let (_, out, _) = trial.status(&["--name", &trial.name(), "--json"]);
-    assert!(!out.contains("instances"), "{out}");
-
-    // A program with one slot led this name and never settled its slot count.
-    let library = trial.name().replace("payroll", "library");
-    document(&trial.storage(), &library);
-    let (code, out, error) = trial.status(&["--name", &library]);
-    assert!(code == 0 && !out.contains("free") && out.contains("services"), "{out}{error}");
 }
 
 #[test]

@@ -56,10 +56,7 @@ fn each_change_of_state_is_one_object() {
         messages[3..5],
         [format!("{name} slot 1: leading"), format!("{name} slot 1: stopping: asked")]
     );
-    assert!(
-        messages[5].starts_with(&format!("{name} slot 1: concluded: stopped: the command ")),
-        "{messages:?}"
-    );
+    assert!(messages[5].starts_with(&format!("{name} slot 1: stopped: the command ")), "{messages:?}");
     for place in [1, 3, 5] {
         assert_eq!(objects[place]["containment"], VVM.level().name(), "{}", objects[place]);
     }

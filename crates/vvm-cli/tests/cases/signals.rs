@@ -154,7 +154,7 @@ fn hanging_pre_stop_is_killed_with_its_children() {
 fn pre_stop_after_a_loss_leaves_time_for_the_command_to_stop() {
     let trial = VVM.trial();
     let hangs = "trap '' TERM; echo pre >> $NOTES; while :; do sleep 1000; done";
-    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "5s"]));
+    let running = up(with_pre_stop(&trial, hangs).with(["--pre-stop-timeout", "1h", "--ttl", "10s"]));
     let outage = trial.outage();
     running.wait();
     drop(outage);

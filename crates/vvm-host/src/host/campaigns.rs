@@ -9,7 +9,7 @@ use crate::{
     status::{HostStatus, Role, WhyStopping},
 };
 use async_trait::async_trait;
-use ielections::{AcquireError, Elections, Env, Timing};
+use ielections::{AcquireError, Elections, Env};
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -48,19 +48,13 @@ impl Campaigns {
                 self.status.is_unready();
                 tokio::select! {
                     biased;
-                    () = self.stop.cancelled() => {
-                        after(&Ended::Stopped);
-                        return Ended::Stopped;
-                    }
+                    () = self.stop.cancelled() => break,
                     () = self.condition.becomes(true) => {}
                 }
             }
             let next = match self.campaign(storage, services()).await {
                 None if !self.stop.is_cancelled() => continue,
-                None => {
-                    after(&Ended::Stopped);
-                    return Ended::Stopped;
-                }
+                None => break,
                 Some(ended) => match after(&ended) {
                     Next::CampaignAfter(pause) if pause.is_zero() => Box::pin(ready(())),
                     Next::CampaignAfter(pause) => self.env.clock.sleep(pause),
@@ -70,13 +64,12 @@ impl Campaigns {
             };
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
-                    after(&Ended::Stopped);
-                    return Ended::Stopped;
-                }
+                () = self.stop.cancelled() => break,
                 () = next => {}
             }
         }
+        after(&Ended::Stopped);
+        Ended::Stopped
     }
 
     /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an
@@ -91,7 +84,6 @@ impl Campaigns {
         config.stop_timeout = settings.stop_timeout;
         let demand = Arc::new(SetOnce::new());
         let preface = Preface {
-            status: Arc::clone(status),
             storage: Arc::clone(storage),
             demand: Arc::clone(&demand),
             condition: self.condition.clone(),
@@ -102,7 +94,6 @@ impl Campaigns {
         let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
         let over = CancellationToken::new();
         let handler = RequestHandler {
-            status,
             storage,
             over: &over,
             condition: &self.condition,
@@ -194,7 +185,6 @@ impl fmt::Debug for Campaigns {
 
 /// Starts before every other service, and stops after them.
 struct Preface {
-    status: Arc<HostStatus>,
     storage: Arc<HostStorage>,
     demand: Arc<SetOnce<Demand>>,
     condition: Condition,
@@ -207,16 +197,15 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { status, storage, demand, condition } = *self;
-        let (clock, ttl) = (Arc::clone(&status.clock), status.candidate.ttl);
+        let Self { storage, demand, condition } = *self;
+        let status = Arc::clone(&storage.status);
+        let ttl = status.candidate.ttl;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
-        // As long as an acquisition counts as fresh.
-        let (timeout, retry_pause) = (ttl.get() / 4, Timing::of(ttl).retry_pause());
         tokio::select! {
             biased;
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
-            answer = may_work(&storage, &clock, timeout, retry_pause) => {
+            answer = may_work(&storage) => {
                 if let Err(refused) = answer {
                     // The first reason stands.
                     let _ = demand.set(refused.clone());
@@ -231,7 +220,7 @@ impl Service<ElectionKey> for Preface {
         }
         let history = {
             let holder = status.candidate.holder.as_str();
-            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &clock, &status.unwritten_ends)
+            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &status.clock, &status.unwritten_ends)
         };
         Ok(Box::pin(async move {
             // The other services do not wait for this write.

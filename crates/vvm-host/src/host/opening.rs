@@ -56,32 +56,20 @@ pub(super) async fn open(
         AcquireTimeout::Forever => Instant::NEVER,
         AcquireTimeout::Within(duration) => clock.now().after(duration),
     };
-    let name = settings.name.as_str();
-    let mut is_logged = false;
     loop {
         let error = match open_once(settings, clock).await {
             Err(error) if error.is_passing() => error,
             outcome => {
                 if outcome.is_ok() {
-                    if is_logged {
-                        tracing::info!(target: "vvm", event = "storage_works_again", name);
-                    }
                     status.storage_answered(Call::Read);
                 }
                 return outcome;
             }
         };
-        status.storage_not_opened(&error);
         if clock.now() >= give_up_at {
             return Err(HostError::StorageTimedOut(error.to_string()));
         }
-        if !std::mem::replace(&mut is_logged, true) {
-            let reason = error.to_string();
-            tracing::warn!(
-                target: "vvm", event = "storage_trouble", name, call = "open", reason,
-                "{name}: {error}; trying again"
-            );
-        }
+        status.storage_not_opened(&error);
         clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    LocalDir,
     requests::{Demand, may_work},
     status::tests::{host_storage, in_steps, key, record, status},
 };
@@ -9,6 +10,7 @@ use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
+use vvm_clock::Clock;
 use vvm_storage::{Advanced, Ask, Stage, mem::MemDatabase, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
@@ -43,11 +45,6 @@ impl Scene {
         scene
     }
 
-    async fn may_work(&self) -> Result<(), Demand> {
-        let time: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        may_work(&self.host, &time, Duration::from_secs(1), Duration::from_secs(1)).await
-    }
-
     /// Sends a claim, and returns its outcome or the reason for a refusal.
     async fn claim(&self) -> Result<Claim, String> {
         let vacant = Vacant { last_epoch: Some(record(1).epoch) };
@@ -76,18 +73,18 @@ impl Scene {
     }
 }
 
-/// The gate decides by the last scan. The check after the claim reads anew.
+/// The check before a claim looks at the last scan. The one after it reads anew.
 #[tokio::test]
 async fn claim_sent_before_the_pause_is_seen_starts_no_work() {
     let scene = Scene::of("a").await;
-    assert_eq!(scene.may_work().await, Ok(()));
+    assert_eq!(may_work(&scene.host).await, Ok(()));
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
     let refused = Err(Demand::Paused(pause.clone()));
-    assert_eq!(scene.may_work().await, refused);
+    assert_eq!(may_work(&scene.host).await, refused);
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
-    assert_eq!(scene.may_work().await, Ok(()));
+    assert_eq!(may_work(&scene.host).await, Ok(()));
 }
 
 #[tokio::test]
@@ -106,7 +103,7 @@ async fn pause_refuses_claims_until_it_is_resumed() {
 async fn work_does_not_start_if_the_pause_cannot_be_read() {
     let scene = Scene::of("a").await;
     scene.host.close().await;
-    let answer = in_steps(&scene.clock, Duration::from_secs(1), scene.may_work()).await;
+    let answer = in_steps(&scene.clock, Duration::from_secs(1), may_work(&scene.host)).await;
     assert!(matches!(answer, Err(Demand::PauseUnseen(_))), "{answer:?}");
 }
 
@@ -128,7 +125,7 @@ async fn look_at_slots_and_requests_is_one_call() {
     let scene = Scene::of("a").await;
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
-    let reads = || scene.host.health.status.telemetry.calls(Call::Read).get();
+    let reads = || scene.host.status.telemetry.calls(Call::Read).get();
     let before = reads();
     scene.host.scan_some(&[key()], &mut [None]).await.unwrap();
     assert_eq!(scene.host.requests().borrow().pause.as_ref(), Some(&pause));
@@ -159,13 +156,13 @@ async fn step_down_without_a_name_defers_only_the_former_leader() {
     assert_eq!(other.claim().await, Ok(Claim::Claimed));
 
     let former = Scene::of("a").await;
-    former.host.gate.let_others_first(key().slot, record(1).epoch, FIRST_CHANCE);
+    former.host.let_others_first(key().slot, record(1).epoch, FIRST_CHANCE);
     assert_eq!(former.claim().await, Err("other candidates have the first chance".into()));
     former.clock.advance(FIRST_CHANCE);
     assert_eq!(former.claim().await, Ok(Claim::Claimed));
 
     let later = Scene::of("a").await;
-    later.host.gate.let_others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
+    later.host.let_others_first(key().slot, Epoch::new(7).unwrap(), FIRST_CHANCE);
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }
 
@@ -214,4 +211,21 @@ async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
     ];
     let expected = expected.map(|(claim, stored)| (claim.map(|claim| claim.epoch), Some(stored.epoch)));
     assert_eq!(*reports.lock(), expected);
+}
+
+#[tokio::test]
+async fn wake_ups_cause_one_look_in_a_gap_and_none_is_lost() {
+    let Scene { clock, host, .. } = Scene::of("a").await;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = LocalDir::At(folder.path().join("local"));
+    let join = || LocalWakeups::join(&dir, "payroll").unwrap();
+    let (host, other) = (HostStorage { wakeups: join(), ..host }, join());
+    (0..100).for_each(|_| other.wake());
+    host.woken().await;
+    other.wake();
+    assert!(host.woken().now_or_never().is_none());
+    clock.advance(Terms::HINT_GAP);
+    host.woken().await;
+    clock.advance(Terms::HINT_GAP);
+    assert!(host.woken().now_or_never().is_none());
 }

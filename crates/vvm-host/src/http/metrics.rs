@@ -110,7 +110,7 @@ fn encode_leadership(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fm
 fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let telemetry = &status.telemetry;
 
-    let help = "Time from sending a renewal to its confirmation.";
+    let help = "Time from sending a renewal to the answer that confirms it.";
     let read = telemetry.renewals.read();
     let bounds = read.cumulative.iter().map(|(bound, count)| (bound.as_secs_f64(), *count));
     // The encoder takes counts that are not cumulative.

@@ -11,7 +11,7 @@ use std::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
-    /// The times from sending a renewal to its confirmation.
+    /// The times from sending a renewal to the answer that confirms it.
     pub(crate) renewals: Histogram,
     /// Leaderships of this process.
     pub(crate) leaderships: Counter,

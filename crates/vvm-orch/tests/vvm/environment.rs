@@ -4,9 +4,8 @@ use crate::{
     rig::{Cluster, Probe, Process, TTL, run},
     tasks::Journal,
 };
-use futures_util::future::poll_immediate;
 use ielections::{Spawn, env::Task};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
@@ -59,23 +58,10 @@ fn waits_end_on_a_runtime_that_drops_all_tasks() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let running = launch_on(&process, dropping_at_once(&process, None), &Journal::default());
-        let broken = |problem| matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None });
+        let broken = |problem| matches!(problem, Problem::Broken { panic: None });
         assert!(broken(running.problem().await.unwrap()));
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(_))));
         assert!(broken(running.shutdown().await.unwrap_err()));
-    });
-}
-
-#[test]
-fn dropped_launcher_is_a_problem() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let running =
-            launch_on(&process, dropping_at_once(&process, Some("vvm launcher")), &Journal::default());
-        let problem = running.problem().await.unwrap();
-        assert!(matches!(problem, Problem::Broken { task: "vvm launcher", panic: None }), "{problem:?}");
-        assert!(running.shutdown().await.is_err());
-        process.leaves_nothing(&cluster).await;
     });
 }
 
@@ -94,61 +80,23 @@ fn dropped_service_is_not_proven_to_have_stopped() {
 }
 
 #[test]
-fn dropped_shutdowner_cancels_services_and_leaves_the_deadline_armed() {
+fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
         let journal = Journal::default();
         let process = cluster.process("leader");
         let at = CancellationToken::new();
         let others = Arc::clone(&process.env.spawn);
-        let dropping = Dropping { only: Some("vvm shutdowner"), at: at.clone(), others };
+        let dropping = Dropping { only: Some("vvm"), at: at.clone(), others };
         let running = launch_on(&process, dropping, &journal);
         running.leading().await.unwrap();
         at.cancel();
         let Err(problem) = running.shutdown().await else { panic!() };
-        assert!(matches!(problem, Problem::Broken { task: "vvm shutdowner", panic: None }), "{problem:?}");
+        assert!(matches!(problem, Problem::Broken { panic: None }), "{problem:?}");
         journal.shows("a ends", 1).await;
         journal.shows("b ends", 1).await;
-        // The shutdowner has not joined them.
+        // It has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
-    });
-}
-
-/// Polls the leadership monitor once a second.
-#[derive(Debug)]
-struct SlowMonitor {
-    clock: MockClock,
-    others: Arc<dyn Spawn>,
-}
-
-impl Spawn for SlowMonitor {
-    fn spawn(&self, name: &'static str, mut task: Task) {
-        if name != "vvm leadership monitor" {
-            return self.others.spawn(name, task);
-        }
-        let clock = self.clock.clone();
-        let slowly = async move {
-            while poll_immediate(&mut task).await.is_none() {
-                clock.sleep(Duration::from_secs(1)).await;
-            }
-        };
-        self.others.spawn(name, Box::pin(slowly));
-    }
-}
-
-#[test]
-fn shutdown_stops_the_monitor_before_the_release() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        let others = Arc::clone(&process.env.spawn);
-        config.spawn = Arc::new(SlowMonitor { clock: cluster.clock.clone(), others });
-        let running =
-            Vvm::provide(config, process.elections.clone(), vec![]).launch(TTL, DEFAULT_ACQUISITION);
-        running.leading().await.unwrap();
-        // The monitor would report the release as a loss.
-        running.shutdown().await.unwrap();
-        assert!(!process.tasks.alive().contains_key("vvm leadership monitor"));
     });
 }
 
@@ -186,21 +134,15 @@ impl Spawn for NeverSpawns {
     }
 }
 
-/// Launches a VVM with a changed configuration, and shuts it down. Returns the broken task and its panic.
-async fn broken(
-    process: &Process,
-    change: impl FnOnce(&mut VvmConfig<ElectionKey>),
-) -> (&'static str, String) {
+/// Launches a VVM with a changed configuration, and shuts it down. Returns its problem.
+async fn problem_of(process: &Process, change: impl FnOnce(&mut VvmConfig<ElectionKey>)) -> Problem {
     let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
     change(&mut config);
     let probe = Probe::new("a", &Journal::default()).boxed();
     let vvm = Vvm::provide(config, process.elections.clone(), vec![probe]);
     let running = vvm.launch(TTL, AcquireTimeout::Forever);
     drop(running.leading().await);
-    match running.shutdown().await {
-        Err(Problem::Broken { task, panic }) => (task, panic.as_deref().unwrap_or_default().to_owned()),
-        other => panic!("{other:?}"),
-    }
+    running.shutdown().await.unwrap_err()
 }
 
 #[test]
@@ -208,10 +150,10 @@ fn panic_in_the_launcher_is_a_problem_and_shutdown_returns() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let others = Arc::clone(&process.env.spawn);
-        let spawn = Arc::new(NeverSpawns { name: "vvm leadership monitor", others });
-        let (task, panic) = broken(&process, |config| config.spawn = spawn).await;
-        assert_eq!(task, "vvm launcher");
-        assert!(panic.contains("planted in the runtime"), "{panic}");
+        let spawn = Arc::new(NeverSpawns { name: "vvm service", others });
+        let problem = problem_of(&process, |config| config.spawn = spawn).await;
+        // The panic drops the task that was not started.
+        assert!(matches!(problem, Problem::Dropped { .. }), "{problem:?}");
     });
 }
 
@@ -220,7 +162,8 @@ fn panic_in_the_shutdowner_is_a_problem_and_shutdown_returns() {
     run(async |cluster| {
         let process = cluster.process("leader");
         let clock = Arc::new(NeverSleeps(cluster.clock.clone()));
-        let (task, panic) = broken(&process, |config| config.clock = clock).await;
-        assert_eq!((task, panic.as_str()), ("vvm shutdowner", "planted in the clock"));
+        let problem = problem_of(&process, |config| config.clock = clock).await;
+        let Problem::Broken { panic: Some(panic) } = problem else { panic!("{problem:?}") };
+        assert_eq!(&*panic, "planted in the clock");
     });
 }

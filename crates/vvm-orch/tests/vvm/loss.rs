@@ -38,28 +38,6 @@ fn loss_stops_the_services_at_once() {
 }
 
 #[test]
-fn loss_limits_stop_timeout_to_the_kill_deadline() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let mut process = cluster.process("leader");
-        process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).work(Act::Refuse).boxed(),
-        ]);
-        let led = running.leading().await.unwrap();
-        process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
-        // The loss remains the first problem.
-        running.problem().await;
-        let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
-        assert_eq!(cluster.clock.now(), led.standing.kill_at());
-        process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
-        assert_eq!(process.killer.fired().len(), 1);
-        assert!(cluster.record().await.is_some());
-    });
-}
-
-#[test]
 fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
@@ -180,19 +158,19 @@ fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
     });
 }
 
-/// Cancels a token when the leadership monitor has ended.
+/// Cancels a token when a service has ended.
 #[derive(Debug)]
-struct CancelsAfterTheMonitor {
+struct CancelsAfterAService {
     end: CancellationToken,
     others: Arc<dyn Spawn>,
 }
 
-impl Spawn for CancelsAfterTheMonitor {
+impl Spawn for CancelsAfterAService {
     fn spawn(&self, name: &'static str, task: Task) {
         let end = self.end.clone();
         let and_then = async move {
             task.await;
-            if name == "vvm leadership monitor" {
+            if name == "vvm service" {
                 end.cancel();
             }
         };
@@ -201,13 +179,14 @@ impl Spawn for CancelsAfterTheMonitor {
 }
 
 #[test]
-fn end_of_the_elections_task_after_the_monitor_is_a_problem() {
+fn end_of_the_elections_task_after_the_services_is_a_problem() {
     run(async |cluster| {
         let (process, end) = process(&cluster);
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        config.spawn = Arc::new(CancelsAfterTheMonitor { end, others: Arc::clone(&process.env.spawn) });
+        config.spawn = Arc::new(CancelsAfterAService { end, others: Arc::clone(&process.env.spawn) });
+        let services = vec![Probe::new("a", &Journal::default()).boxed()];
         let running =
-            Vvm::provide(config, Arc::clone(&process.elections), vec![]).launch(TTL, DEFAULT_ACQUISITION);
+            Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, DEFAULT_ACQUISITION);
         running.leading().await.unwrap();
         let Err(problem) = running.shutdown().await else {
             panic!("the deadline is armed, and no problem says so")

@@ -87,7 +87,6 @@ impl Cluster {
         let elections = Arc::new(Elections::new(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone()));
         Process {
             holder: Holder::new(name).unwrap(),
-            start_timeout: None,
             stop_timeout: Duration::from_secs(8),
             storage,
             env,
@@ -101,7 +100,6 @@ impl Cluster {
 /// One process.
 pub(crate) struct Process {
     pub(crate) holder: Holder,
-    pub(crate) start_timeout: Option<Duration>,
     pub(crate) stop_timeout: Duration,
     pub(crate) storage: Arc<FaultyStorage<ElectionKey>>,
     pub(crate) env: Env,
@@ -113,7 +111,6 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn vvm(&self, services: Services) -> Vvm<ElectionKey> {
         let mut config = VvmConfig::new(vec![Cluster::key()], self.holder.clone(), &self.env);
-        config.start_timeout = self.start_timeout;
         config.stop_timeout = self.stop_timeout;
         Vvm::provide(config, Arc::clone(&self.elections), services)
     }
@@ -145,8 +142,6 @@ pub(crate) enum Act {
     EndOnStop(Result<(), &'static str>),
     /// Ends when the test cancels the token, and ignores `stop`.
     EndAt(CancellationToken, Result<(), &'static str>),
-    /// Ends after the duration, and ignores `stop`.
-    EndAfter(MockClock, Duration),
     /// Ends this long after cancellation.
     EndSlowly(MockClock, Duration),
     /// Panics when the test cancels the token.
@@ -202,10 +197,6 @@ impl Act {
             Self::EndAt(go, result) => {
                 go.cancelled().await;
                 Ok(result?)
-            }
-            Self::EndAfter(clock, span) => {
-                clock.sleep(span).await;
-                Ok(())
             }
             Self::EndSlowly(clock, span) => {
                 told.await;

@@ -38,19 +38,9 @@
 //! built in. Expired credentials are fetched again within a request, so their provider must answer within an
 //! attempt's time, a tenth of the TTL.
 //!
-//! **Permissions.** `dynamodb:UpdateItem`, `GetItem`, `BatchGetItem`, `DescribeTable` and
-//! `DescribeTimeToLive` on the table; for documents also `ConditionCheckItem`, `PutItem`, `DeleteItem` and
-//! `Query`; for [`init_storage`](crate::init_storage) also `CreateTable`. It creates a table that is paid per
-//! request. `DescribeContinuousBackups` lets `vvm doctor` report whether the table can be restored. A table
-//! that you create yourself needs a partition key `pk` and a sort key `cc`, both binary. Protect the table
-//! against deletion: a deleted table loses the epochs.
-//!
-//! **Cost.** A claim, a renewal or a release is one write unit (up to 1 KB). A look at a slot is half a read
-//! unit, a read-back a whole one. There are no other requests. At the default TTL a leader renews 720 times
-//! an hour, and each standby looks 3,600 to 4,800 times. Writing or deleting a document costs two write units
-//! for each KB of its item; the batch adds two more, for the check and for the number with the ids. Reading
-//! the fence costs two read units for each item of the last batch and 4 KB, and five more. Reading a document
-//! costs one for 4 KB, and so does a scan.
+//! **Permissions and costs** are in docs/storages/dynamodb.md. [`init_storage`](crate::init_storage) creates a
+//! table that is paid per request. A table that you create yourself needs a partition key `pk` and a sort key
+//! `cc`, both binary. Protect the table against deletion: a deleted table loses the epochs.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it was not.
 //!
@@ -84,7 +74,6 @@
 
 mod address;
 mod errors;
-mod http;
 mod open;
 mod requests;
 mod rows;

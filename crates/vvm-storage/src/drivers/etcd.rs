@@ -207,21 +207,6 @@ impl SysVvmStorage for EtcdStorage {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let mut all: Vec<Partition> = Vec::new();
-        loop {
-            let request = self.keyspace.settings(all.last());
-            let (mut page, more) =
-                self.read_with(request, |answer| self.keyspace.settings_of(answer)).await?;
-            // A page without a key that says more would never end (I10).
-            let more = more && !page.is_empty();
-            all.append(&mut page);
-            if !more {
-                return Ok(Some(all));
-            }
-        }
-    }
-
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 512,
@@ -258,7 +243,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections, self.keyspace.own()).await.map_err(DriverError::of_read)
+        open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     /// Also ends the watches for which no caller waits.

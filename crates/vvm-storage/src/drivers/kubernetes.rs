@@ -33,10 +33,8 @@
 //! longest TTL of the name. client-go has no kill deadline: it stops its work when it notices. So two
 //! programs lead at most one at a time only if client-go's does stop.
 //!
-//! A candidate of client-go waits for as long as the record's `leaseDurationSeconds` says, from v0.27.0 on (that
-//! of Kubernetes 1.27). In all releases before, up to v0.26.15, it waits for its own `LeaseDuration`, whatever the
-//! record says. With a shorter one than our TTL it takes the Lease over while our leader works. So give it a
-//! `LeaseDuration` of at least the TTL.
+//! Releases of client-go before v0.27.0 (that of Kubernetes 1.27) wait for their own `LeaseDuration`, whatever the
+//! record says: give them at least the TTL. docs/storages/kubernetes.md has what was tried.
 //!
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
@@ -56,11 +54,11 @@
 //! | `context=name` | this context of the kubeconfig. Default: the current one |
 //! | `kubeconfig=path` | this file. A user logs in by `token`, `tokenFile` or client certificate; `exec` plug-ins, passwords, proxies and `insecure-skip-tls-verify` are refused |
 //! | `server=https://host:6443` | this server instead of the one that is configured |
-//! | `service_account=path` | a folder with `token` and `ca.crt`. Default: where Kubernetes mounts the service account. A token is read again after a minute, and after it was refused |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting |
 //!
 //! The kubeconfig is read once, because it may name another cluster later. The files that it names are read for
-//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request.
+//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request. The token
+//! of a file, or of a service account, is read again after a minute, and after it was refused.
 //!
 //! **Rights.** `get`, `create`, `update` and `watch` on leases of `coordination.k8s.io` in the namespace:
 //! `packaging/kubernetes/base/rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks
@@ -95,6 +93,8 @@ mod kubeconfig;
 mod names;
 mod open;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "testing")]
 pub use rows::decodes;

@@ -190,10 +190,6 @@ impl SysVvmStorage for MemStorage {
         Ok(database.rows().settings.get(&at).map(|value| value.to_vec()))
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        Ok(Some(self.open()?.rows().settings.keys().cloned().collect()))
-    }
-
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             // These keep a mistake from filling the memory.

@@ -32,19 +32,8 @@
 //! | `min_ttl=2s` | `s3:` accept TTLs from 2 s, for a server nearby; default 5 s |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s, half of it for connecting |
 //!
-//! **Credentials** come from the platform's own chain, as far as the client library knows it. `s3:` access
-//! key, web identity (`AWS_WEB_IDENTITY_TOKEN_FILE`), container, or instance metadata; `~/.aws` is not read.
-//! `gs:` `GOOGLE_SERVICE_ACCOUNT`, `GOOGLE_APPLICATION_CREDENTIALS`, gcloud's file, or instance metadata.
-//! `az:` `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, client secret, federated token, or managed
-//! identity.
-//!
-//! **Permissions.** On S3 `s3:GetObject` and `s3:PutObject` below the prefix, and `s3:ListBucket` on the
-//! bucket: without it S3 answers 403 for an object that does not exist. On Google Cloud Storage
-//! `storage.objects.create`, `get`, `delete` (for replacing) and `list`. On Azure Storage Blob Data
-//! Contributor.
-//!
-//! **Cost.** A renewal is one PUT. A look at a slot is one GET. A claim is one PUT, and one GET
-//! more if another candidate was sooner.
+//! **Credentials** come from the platform's own chain, as far as the client library knows it.
+//! docs/storages/object-stores.md has them, permissions and costs.
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!
@@ -79,17 +68,16 @@ use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     drivers::errors::Closed,
     key::Partition,
-    opening::{OpenError, OpenErrorKind},
+    opening::OpenError,
     sysvvm::{Description, Opened, Provenance},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock, SystemClock};
 
 /// Object stores allow names of 1,024 bytes: the rest is for prefix, slashes and ending.
 const MOST_KEY_BYTES: usize = 512;
@@ -112,8 +100,8 @@ impl ObjectCells {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (address, requests) = connect(url, clock)?;
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
         race::probe(&address, &requests).await?;
         Ok(Self::new(&address, requests))
@@ -127,8 +115,8 @@ impl ObjectCells {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (address, requests) = connect(url, clock)?;
+    pub async fn open_to_look(url: &str) -> Result<Self, OpenError> {
+        let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
         Ok(Self::new(&address, requests))
     }
@@ -145,11 +133,7 @@ impl ObjectCells {
 
 /// Races the conditions of the server, and leaves a mark below the prefix. Creates no bucket.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-    let clock = Arc::new(SystemClock::start().map_err(|cause| {
-        let text = format!("the system refuses the thread that waits for answers: {cause}");
-        OpenError::new(OpenErrorKind::System, text)
-    })?);
-    let (address, requests) = connect(url, clock)?;
+    let (address, requests) = connect(url)?;
     let raced =
         race::race(&requests, race::INIT).await.map_err(|failure| failure.into_open_error(&address))?;
     if let Some(why) = raced.verdict() {
@@ -164,9 +148,9 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 }
 
 /// Reads the credentials for the bucket that `url` names. Connects at the first request.
-fn connect(url: &str, clock: Arc<dyn Clock>) -> Result<(Address, Requests), OpenError> {
+fn connect(url: &str) -> Result<(Address, Requests), OpenError> {
     let address = Address::parse(url)?;
-    let requests = client::connect(&address, clock)?;
+    let requests = client::connect(&address)?;
     Ok((address, requests))
 }
 

@@ -32,6 +32,7 @@ impl Asked {
 /// The server. Dropping it ends it.
 pub(super) struct Scripted {
     pub(super) endpoint: String,
+    connected: Arc<AtomicUsize>,
     served: Arc<AtomicUsize>,
     _connections: JoinSet<()>,
 }
@@ -39,22 +40,43 @@ pub(super) struct Scripted {
 impl Scripted {
     /// Starts one. Each connection has one request and its answer; with `None` it is closed without one.
     pub(super) async fn start(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::serving(script, false).await
+    }
+
+    /// Starts one that keeps a connection until an answer is `None`. An empty answer is silence.
+    pub(super) async fn keeping(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::serving(script, true).await
+    }
+
+    async fn serving(
+        script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static,
+        keeps_connections: bool,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let served = Arc::new(AtomicUsize::new(0));
-        let (script, serves) = (Arc::new(script), Arc::clone(&served));
+        let (connected, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (script, connects, serves) = (Arc::new(script), Arc::clone(&connected), Arc::clone(&served));
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
+                connects.fetch_add(1, Ordering::SeqCst);
                 let (script, serves) = (Arc::clone(&script), Arc::clone(&serves));
                 connections.spawn(async move {
+                    let mut connection = BufReader::new(connection);
                     // A client may close its connection at any time.
-                    let _gone = serve(connection, &*script, &serves).await;
+                    while serve(&mut connection, &*script, &serves).await.unwrap_or(false)
+                        && keeps_connections
+                    {}
                 });
             }
         });
-        Self { endpoint, served, _connections: accepting }
+        Self { endpoint, connected, served, _connections: accepting }
+    }
+
+    /// Returns how many connections it has accepted.
+    pub(super) fn connected(&self) -> usize {
+        self.connected.load(Ordering::SeqCst)
     }
 
     /// Returns how many requests it has got.
@@ -63,18 +85,18 @@ impl Scripted {
     }
 }
 
+/// Answers one request. Returns whether there was one, and an answer to it.
 async fn serve(
-    connection: TcpStream,
+    connection: &mut BufReader<TcpStream>,
     script: &(impl Fn(Asked) -> Option<String> + Sync),
     served: &AtomicUsize,
-) -> io::Result<()> {
-    let mut connection = BufReader::new(connection);
+) -> io::Result<bool> {
     let mut asked = Asked { head: Vec::new(), body: String::new() };
     loop {
         let mut line = String::new();
         connection.read_line(&mut line).await?;
         match line.trim_end() {
-            "" if asked.head.is_empty() => return Ok(()),
+            "" if asked.head.is_empty() => return Ok(false),
             "" => break,
             line => asked.head.push(line.to_owned()),
         }
@@ -84,10 +106,9 @@ async fn serve(
     connection.read_exact(&mut body).await?;
     asked.body = String::from_utf8(body).unwrap();
     served.fetch_add(1, Ordering::SeqCst);
-    match script(asked) {
-        Some(answer) => connection.write_all(answer.as_bytes()).await,
-        None => Ok(()),
-    }
+    let Some(answer) = script(asked) else { return Ok(false) };
+    connection.write_all(answer.as_bytes()).await?;
+    Ok(true)
 }
 
 /// A whole answer.

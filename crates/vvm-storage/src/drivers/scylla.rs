@@ -1,7 +1,7 @@
 //! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. Several machines.
 //!
 //! Tested on Apache Cassandra 5.0.5 (`paxos_variant: v2`): the suites of records, elections and documents on
-//! one node and on three; fail-over on three nodes, one with its clock 8 s ahead; passwords, permissions and
+//! one node and on three; elections on three nodes, one with its clock 8 s ahead; passwords, permissions and
 //! TLS 1.3 on one node. With that clock no take-over was early. They were in time with `internode_timeout:
 //! false`, which docs/storages/cassandra.md explains; on a busy machine some cases of the suites failed. ScyllaDB was
 //! not tested; its documentation has every statement used here. Either needs version 4 of CQL's protocol and
@@ -45,7 +45,7 @@
 //! | `tls_ca=path` | TLS 1.2 or 1.3; one of these authorities (PEM) must have signed the nodes' certificates |
 //! | `tls_certificate=path`, `tls_key=path` | the client's certificate (PEM; the key without a passphrase) |
 //! | `tls_name=name` | the name in the nodes' certificates; `*` accepts any. Default: the node's address |
-//! | `replication=3`, `replication=dc1:3,dc2:3` | for a keyspace that [`init_storage`](crate::init_storage) creates |
+//! | `replication=3` | so many copies in each data centre, for a keyspace that [`init_storage`](crate::init_storage) creates |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s. Elections wait a tenth of the TTL at most, so more helps only with TTLs above 20 s |
 //!
 //! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL
@@ -224,10 +224,6 @@ impl SysVvmStorage for ScyllaStorage {
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let answer = self.statements()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
-    }
-
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        self.statements()?.settings().await.map(Some).map_err(DriverError::into_read_error)
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {

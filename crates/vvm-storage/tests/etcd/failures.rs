@@ -1,6 +1,6 @@
 //! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
 
-use super::{TTL, VACANT, entry, slot_of};
+use super::{TTL, VACANT, entry, hint_suite, slot_of};
 use ielections::{Entry, ReadError, Slot, WriteError};
 use servers::etcd::{Cluster, Program};
 use std::{path::Path, process::Command, time::Duration};
@@ -15,7 +15,7 @@ pub(super) fn program() -> Program {
 }
 
 /// Creates and opens a storage on a cluster that was just started, and may be electing its leader once more.
-pub(super) async fn ready(url: &str) -> EtcdStorage {
+async fn ready(url: &str) -> EtcdStorage {
     let creating = async {
         while let Err(error) = init_storage(url).await {
             assert!(error.is_passing(), "{error}");
@@ -75,19 +75,6 @@ impl Scene {
             }
         };
         timeout(LONG, renewing).await.expect("renewed")
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn renewals_go_on_when_any_one_member_is_killed() {
-    let (mut scene, at, held) = Scene::held(3).await;
-    let mut held = held;
-    for number in 0..3 {
-        scene.cluster.members()[number].kill().unwrap();
-        let renewed = entry(1, held.version.write + 1, TTL);
-        scene.renew(&at, &held, &renewed).await;
-        scene.cluster.members()[number].restart().unwrap();
-        held = renewed;
     }
 }
 
@@ -188,6 +175,22 @@ async fn storage_that_is_created_again_is_replaced() {
     assert!(matches!(read, Err(ReadError::Replaced(_))), "{read:?}");
     let peeked = scene.storage.peek(&[at]).await;
     assert!(matches!(peeked, Err(ReadError::Replaced(_))), "{peeked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_a_watch_is_a_hint_and_watching_goes_on() {
+    let mut cluster = Cluster::start(&program(), 1).unwrap();
+    let url = format!("etcd://{}/vvm", cluster.addresses());
+    drop(ready(&url).await);
+    let scene = hint_suite::Scene::on(&url).await;
+    cluster.members()[0].kill().unwrap();
+    assert!(scene.is_hinted().await, "the end");
+    assert!(!scene.listens(), "polls until it watches again");
+    cluster.members()[0].restart().unwrap();
+    assert!(scene.is_hinted().await, "the next watch");
+    scene.claimed(1).await;
+    scene.released(1).await;
+    assert!(scene.is_hinted().await, "the release");
 }
 
 fn copy(from: &Path, to: &Path) {

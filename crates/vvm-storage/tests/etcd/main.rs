@@ -1,8 +1,7 @@
 //! The driver on a real etcd.
 //!
 //! - `suites`: the public suites, each case with names of its own.
-//! - `handles`: what a handle refuses.
-//! - `hints`: watches.
+//! - `handles`: what a handle refuses, and watches.
 //! - `encrypted`: TLS and logins, on clusters that the tests start.
 //! - `failures`: members that fail, and storages that are replaced, likewise.
 //!
@@ -24,7 +23,6 @@ mod failures;
 mod handles;
 #[path = "../suites/hints.rs"]
 mod hint_suite;
-mod hints;
 
 use driver::{TTL, VACANT, entry, fresh, slot_of};
 use vvm_storage::{OpenError, etcd::EtcdStorage};

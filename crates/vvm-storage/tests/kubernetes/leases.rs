@@ -246,14 +246,6 @@ async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_lease_without_a_duration_is_damaged_and_no_vacancy() {
-    let (scene, _) = Scene::led().await;
-    scene.patch(r#"{"holderIdentity":"other","leaseDurationSeconds":null}"#);
-    let error = scene.storage.read(scene.slot.clone()).await.unwrap_err();
-    assert!(error.to_string().contains("without a leaseDurationSeconds"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn names_that_kubernetes_refuses_are_stored_all_the_same() {
     let storage = open(&url()).await;
     let unique = fresh();

@@ -126,25 +126,3 @@ async fn wrong_token_authority_and_context_are_named() {
     let error = refused(&format!("{}&context=none", at("context", absolute))).await;
     assert!(error.to_string().contains("no `none` among its contexts"), "{error}");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn token_of_a_file_is_read_again_after_it_was_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    let authority = kubeconfig().with_file_name("authority.pem").display().to_string();
-    let text = std::fs::read_to_string(kubeconfig()).unwrap().replace("authority.pem", &authority);
-    let path = folder.path().join("config");
-    std::fs::write(&path, text.replace("token: secret", "tokenFile: token")).unwrap();
-    std::fs::write(&token, "secret\n").unwrap();
-    let url = format!("k8s://{}?kubeconfig={}", namespace(), path.display());
-    let storage = super::open(&url).await;
-    let slot = || Partition::from_bytes(*b"\x01token\0\0\0\x01");
-    std::fs::write(&token, "expired").unwrap();
-    storage.read(slot()).await.expect("the token that was read is used for a minute");
-    // Another handle reads the file, and is refused.
-    let error = refused(&url).await;
-    assert!(error.to_string().contains("does not accept"), "{error}");
-    std::fs::write(&token, "secret").unwrap();
-    let another = super::open(&url).await;
-    another.read(slot()).await.unwrap();
-}

@@ -20,7 +20,6 @@
 mod driver;
 #[path = "../suites/hints.rs"]
 mod hint_suite;
-mod hints;
 mod leases;
 mod logins;
 
@@ -92,4 +91,14 @@ mod suites {
     };
 
     all_suites_on_a_server!(Driver::on_a_server(url()).await);
+}
+
+/// Watches.
+mod hints {
+    use super::{
+        hint_suite::{Scene, hints_suite},
+        url,
+    };
+
+    hints_suite!(url());
 }

@@ -1,22 +1,20 @@
 //! What a handle of a bucket refuses, describes and finds.
 
 use super::{fresh, opened, server, url};
-use ielections::{ReadError, WriteError};
-use std::sync::Arc;
-use vvm_clock::SystemClock;
+use ielections::ReadError;
 use vvm_storage::{
     OpenError, OpenErrorKind, Partition, SysVvmStorage as _,
-    cells::{CellStorage as _, CellWrite, Expected, Tag},
+    cells::{CellStorage as _, CellWrite, Expected},
     init_storage,
     objects::ObjectCells,
 };
 
 async fn cells(url: &str) -> ObjectCells {
-    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap()
+    ObjectCells::open(url).await.unwrap()
 }
 
 async fn refused(url: &str) -> OpenError {
-    ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.expect_err("opened")
+    ObjectCells::open(url).await.expect_err("opened")
 }
 
 /// A fresh prefix.
@@ -32,8 +30,7 @@ async fn prefix_that_was_not_initialised_is_refused() {
     let error = refused(&url).await;
     assert!(error.kind() == OpenErrorKind::Missing, "{error}");
     assert!(error.to_string().contains("vvm init-storage"), "{error}");
-    let clock = Arc::new(SystemClock::start().unwrap());
-    assert!(ObjectCells::open_to_look(&url, clock).await.is_err());
+    assert!(ObjectCells::open_to_look(&url).await.is_err());
     init_storage(&url).await.unwrap();
     init_storage(&url).await.unwrap();
     let opened = cells(&url).await.opened().unwrap();
@@ -70,15 +67,6 @@ async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn replacement_of_an_absent_object_is_refused() {
-    let cells = cells(&initialised().await).await;
-    let at = Partition::from_bytes(*b"absent");
-    let tag = Expected::Tag(Tag::new(*b"\"0123456789abcdef0123456789abcdef\""));
-    assert_eq!(cells.write(&at, "value".into(), tag).await.unwrap(), CellWrite::Refused);
-    assert_eq!(cells.read(&at).await.unwrap(), None);
-}
-
-#[tokio::test]
 async fn missing_bucket_is_named() {
     let server = server();
     let (place, options) = server.split_once('?').unwrap();
@@ -94,14 +82,4 @@ async fn endpoint_that_does_not_answer_is_named() {
     let error = refused("s3://bucket/elections?endpoint=http://127.0.0.1:1").await;
     assert!(error.is_passing(), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-}
-
-#[tokio::test]
-async fn closed_handle_refuses_every_call() {
-    let cells = cells(&initialised().await).await;
-    cells.close().await;
-    let at = Partition::from_bytes(*b"cell");
-    assert!(matches!(cells.read(&at).await, Err(ReadError::Fatal(_))));
-    let write = cells.write(&at, "value".into(), Expected::Absent).await;
-    assert!(matches!(write, Err(WriteError::Fatal(_))));
 }

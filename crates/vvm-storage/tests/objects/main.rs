@@ -18,12 +18,9 @@
 #[path = "../suites/driver.rs"]
 mod driver;
 mod handles;
-mod racy;
 
 use driver::Driver;
-use std::sync::Arc;
 use tokio::sync::OnceCell;
-use vvm_clock::SystemClock;
 use vvm_storage::{cells::Cells, init_storage, objects::ObjectCells};
 
 /// Returns where the server is. Fails without the variable, so that no test is skipped.
@@ -49,7 +46,7 @@ fn fresh() -> String {
 }
 
 async fn opened(url: &str) -> Cells<ObjectCells> {
-    Cells::new(ObjectCells::open(url, Arc::new(SystemClock::start().unwrap())).await.unwrap())
+    Cells::new(ObjectCells::open(url).await.unwrap())
 }
 
 /// One prefix for all cases. Races the server once.
@@ -64,4 +61,59 @@ mod suites {
     use super::{driver, driver::all_suites_on_a_server};
 
     all_suites_on_a_server!(driver().await);
+}
+
+/// Servers that accept conflicting writes, or show a tag with the content of another write, are refused.
+mod racy {
+    use super::{below, fresh};
+    use vvm_storage::init_storage;
+
+    /// The URL of S3Mock, if it was started.
+    fn s3mock() -> Option<String> {
+        std::env::var("VVM_TEST_S3_MOCK").ok()
+    }
+
+    /// Returns the URLs of such servers.
+    fn servers() -> Vec<String> {
+        let racy = std::env::var("VVM_TEST_S3_RACY").expect(
+            "VVM_TEST_S3_RACY=s3://… says where a server is that loses writes; `cargo xtask test-drivers --only \
+             s3` starts one",
+        );
+        [racy].into_iter().chain(s3mock()).collect()
+    }
+
+    /// How often each server is tried: `VVM_TEST_S3_TRIES`, or a few times.
+    fn tries() -> u32 {
+        std::env::var("VVM_TEST_S3_TRIES").map_or(5, |tries| tries.parse().expect("VVM_TEST_S3_TRIES=200"))
+    }
+
+    /// A race is a matter of chance: what it misses is counted, so that many tries show how seldom that is.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn server_that_loses_writes_is_refused_by_init_storage() {
+        for server in servers() {
+            let mut missed = 0;
+            for _ in 0..tries() {
+                match init_storage(&below(&server, &fresh())).await {
+                    Ok(_) => missed += 1,
+                    Err(refusal) => {
+                        println!("{refusal}");
+                        let refusal = refusal.to_string();
+                        assert!(refusal.contains("Two candidates would lead"), "{refusal}");
+                        assert_eq!(
+                            refusal.contains("like S3Mock"),
+                            Some(&server) == s3mock().as_ref(),
+                            "{refusal}"
+                        );
+                        // A server that is known is refused whatever the race shows.
+                        missed += u32::from(
+                            refusal.contains("acknowledged 0 times, and 0 times")
+                                && refusal.contains("; 0 of"),
+                        );
+                    }
+                }
+            }
+            println!("missed in {missed} of {} tries: {server}", tries());
+            assert_eq!(missed, 0, "of {} tries: {server}", tries());
+        }
+    }
 }

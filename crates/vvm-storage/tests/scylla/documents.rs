@@ -1,73 +1,67 @@
 //! Documents on a real cluster, as far as their suite does not test them: thousands of deleted documents, and
 //! the largest pages.
 
-use super::{contact_points, copies, session};
+use super::{
+    contact_points, copies,
+    driver::{TTL, VACANT, entry, slot_of},
+    session,
+};
 use bytes::Bytes;
-use ielections::{DocumentId, DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf, Scan, Slot, Vacant};
+use ielections::{
+    DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf, Scan,
+    testing::{id, put},
+};
 use std::time::Duration;
 use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
 /// After so long a wait fails.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a keyspace that no earlier run used, and its URL.
-async fn fresh(name: &str) -> (String, String) {
-    let keyspace = super::fresh(name);
-    let url = format!("scylla://{}/{keyspace}?replication={}", contact_points(), copies().await);
-    (keyspace, url)
+/// A slot in a keyspace of its own, and its leader.
+struct Led {
+    keyspace: String,
+    storage: ScyllaStorage,
+    at: Partition,
+    held: Entry,
 }
 
-fn entry() -> Entry {
-    ielections::testing::entry(7, 0, 1)
-}
+impl Led {
+    async fn new(name: &str) -> Self {
+        let keyspace = super::fresh(name);
+        let url = format!("scylla://{}/{keyspace}?replication={}", contact_points(), copies().await);
+        init_storage(&url).await.unwrap();
+        let storage = ScyllaStorage::open(&url).await.unwrap();
+        let (at, held) = (slot_of("slot"), entry(1, 0, TTL));
+        assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+        Self { keyspace, storage, at, held }
+    }
 
-fn partition() -> Partition {
-    Partition::from_bytes(*b"partition")
-}
-
-/// Creates a storage on which `entry` leads.
-async fn led(url: &str) -> ScyllaStorage {
-    init_storage(url).await.unwrap();
-    let storage = ScyllaStorage::open(url).await.unwrap();
-    let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.commit(partition(), Step::claim(&vacant, &entry())).await.unwrap(), Done::Applied);
-    storage
-}
-
-async fn write(storage: &ScyllaStorage, after: u64, batch: &[DocumentWrite]) -> Done {
-    let after = DocumentVersion::from_stored(after);
-    let fence = Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after };
-    storage.commit(partition(), Step::batch(&fence, batch)).await.unwrap()
-}
-
-fn put(id: impl Into<Bytes>, bytes: usize) -> DocumentWrite {
-    let id = DocumentId::new(id).unwrap();
-    DocumentWrite::Put { id, body: vec![b'x'; bytes].into(), only_if: OnlyIf::Always }
+    async fn write(&self, after: u64, batch: &[DocumentWrite]) {
+        let after = DocumentVersion::from_stored(after);
+        let fence = Fence { epoch: self.held.epoch, incarnation: self.held.incarnation(), after };
+        let written = self.storage.commit(self.at.clone(), Step::batch(&fence, batch)).await;
+        assert_eq!(written.unwrap(), Done::Applied);
+    }
 }
 
 /// A renewal compares only static columns, but Cassandra reads up to the first live row for them. A node
 /// refuses a read that meets 100,000 tombstones, so a leader that deleted as many documents could not renew.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_reads_no_tombstone_after_1000_deletions() {
-    let (keyspace, url) = fresh("tombstones").await;
-    let storage = led(&url).await;
-    let ids: Vec<Vec<u8>> = (0..1_000_u32).map(|number| number.to_be_bytes().to_vec()).collect();
-    for (batch, ids) in (0..).zip(ids.chunks(250)) {
-        let deletes: Vec<_> = ids
-            .iter()
-            .map(|id| DocumentWrite::Delete {
-                id: DocumentId::new(id.clone()).unwrap(),
-                only_if: OnlyIf::Always,
-            })
-            .collect();
-        assert_eq!(write(&storage, batch, &deletes).await, Done::Applied);
+    let led = Led::new("tombstones").await;
+    let deletes: Vec<_> = (0..1_000_u32)
+        .map(|number| DocumentWrite::Delete { id: id(number.to_be_bytes()), only_if: OnlyIf::Always })
+        .collect();
+    for (after, batch) in (0..).zip(deletes.chunks(250)) {
+        led.write(after, batch).await;
     }
     let session = session().await;
     let mut read = ::scylla::statement::unprepared::Statement::new(format!(
-        "SELECT epoch FROM {keyspace}.sysvvm WHERE pk = ? LIMIT 1"
+        "SELECT epoch FROM {}.sysvvm WHERE pk = ? LIMIT 1",
+        led.keyspace
     ));
     read.set_tracing(true);
-    let answer = session.query_unpaged(read, (partition().as_bytes(),)).await.unwrap();
+    let answer = session.query_unpaged(read, (led.at.as_bytes(),)).await.unwrap();
     let id = answer.tracing_id().unwrap();
     // The words of Cassandra, and those of ScyllaDB.
     let counts = |words: &String| words.contains(" tombstone cells") || words.contains(" dead)");
@@ -89,15 +83,14 @@ async fn renewal_reads_no_tombstone_after_1000_deletions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_of_the_largest_documents_is_answered_in_time() {
-    let (_, url) = fresh("large").await;
-    let storage = led(&url).await;
-    let limits = storage.document_limits().unwrap();
-    for number in 0..limits.max_page {
-        let large = put(number.to_be_bytes().to_vec(), limits.max_body_bytes);
-        assert_eq!(write(&storage, number as u64, &[large]).await, Done::Applied);
+    let led = Led::new("large").await;
+    let limits = led.storage.document_limits().unwrap();
+    let body = vec![b'x'; limits.max_body_bytes];
+    for number in 0..limits.max_page as u64 {
+        led.write(number, &[put(number.to_be_bytes(), &body)]).await;
     }
     let scan = Scan { prefix: Bytes::new(), after: None, limit: limits.max_page };
-    let page = storage.scan_documents(&partition(), &scan).await.unwrap();
+    let page = led.storage.scan_documents(&led.at, &scan).await.unwrap();
     // A server may return a shorter page with a continuation.
     assert!(page.documents.len() == limits.max_page || page.next.is_some(), "{}", page.documents.len());
 }

@@ -14,9 +14,7 @@ mod campaign_for_many_slots;
 mod drivers;
 #[cfg(feature = "mem")]
 mod elections_storage;
-#[cfg(feature = "kubernetes")]
-mod kubernetes_answers;
-#[cfg(feature = "mem")]
+#[cfg(all(feature = "mem", feature = "sqlite"))]
 mod requests;
 #[cfg(feature = "scylla")]
 mod scylla_strangers;

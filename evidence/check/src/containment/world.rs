@@ -5,7 +5,7 @@
 
 use crate::{
     Assumption,
-    search::{Model, Notes},
+    search::{Model, Notes, happenings},
 };
 use ielections::Ttl;
 use std::{collections::VecDeque, time::Duration};
@@ -24,70 +24,38 @@ const LEAVES: Duration = Duration::from_secs(2);
 /// How far behind the deadline the guardian kills at the latest: a constant of this check's own.
 const BEHIND: Duration = Duration::from_millis(10);
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum What {
-    KeeperTurns,
-    HostTurns,
-    GuardianTurns,
-    DeadmanKills,
-    TimerKills,
-    CommandIsOver,
-    OtherIsOver,
-    HostIsOver,
-    HostGoesOn,
-    KeeperGoesOn,
-    GuardianGoesOn,
-    TimePasses,
-    // From here on: bounded in number.
-    Forks,
-    CommandEnds,
-    // From here on: and together.
-    Renews,
-    IsAsked,
-    HostCrashes,
-    KeeperCrashes,
-    GuardianCrashes,
-    HostIsStopped,
-    KeeperIsStopped,
-    GuardianIsStopped,
-    HostHangs,
-    LosesOrder,
-    LosesNotice,
-    LosesClaim,
-    Leaves,
-}
-
-impl What {
-    pub(crate) fn told(self) -> &'static str {
-        match self {
-            Self::KeeperTurns => "the keeper looks at all",
-            Self::HostTurns => "the host looks at all",
-            Self::GuardianTurns => "the guardian looks at all",
-            Self::DeadmanKills => "the deadman kills the host",
-            Self::TimerKills => "its own timer kills the keeper",
-            Self::CommandIsOver => "the command, killed, has ended",
-            Self::OtherIsOver => "the other process, killed, has ended",
-            Self::HostIsOver => "the kernel lets go of the host, which ends",
-            Self::HostGoesOn => "the host goes on",
-            Self::KeeperGoesOn => "the keeper goes on",
-            Self::GuardianGoesOn => "the guardian goes on",
-            Self::TimePasses => "time passes",
-            Self::Forks => "the command starts another process",
-            Self::CommandEnds => "the command ends by itself",
-            Self::Renews => "a renewal is confirmed",
-            Self::IsAsked => "the host is asked to stop",
-            Self::HostCrashes => "the host crashes",
-            Self::KeeperCrashes => "the keeper crashes",
-            Self::GuardianCrashes => "the guardian crashes",
-            Self::HostIsStopped => "the host is stopped",
-            Self::KeeperIsStopped => "the keeper is stopped",
-            Self::GuardianIsStopped => "the guardian is stopped",
-            Self::HostHangs => "the host hangs in the kernel",
-            Self::LosesOrder => "the link to the keeper is full: a message is lost",
-            Self::LosesNotice => "the link to the guardian is full: a message is lost",
-            Self::LosesClaim => "the guardian has lost the note of the claim",
-            Self::Leaves => "the other process leaves the descent",
-        }
+happenings! {
+    /// What may happen, and how a story tells it.
+    What {
+        KeeperTurns = "the keeper looks at all",
+        HostTurns = "the host looks at all",
+        GuardianTurns = "the guardian looks at all",
+        DeadmanKills = "the deadman kills the host",
+        TimerKills = "its own timer kills the keeper",
+        CommandIsOver = "the command, killed, has ended",
+        OtherIsOver = "the other process, killed, has ended",
+        HostIsOver = "the kernel lets go of the host, which ends",
+        HostGoesOn = "the host goes on",
+        KeeperGoesOn = "the keeper goes on",
+        GuardianGoesOn = "the guardian goes on",
+        TimePasses = "time passes",
+        // From here on: bounded in number.
+        Forks = "the command starts another process",
+        CommandEnds = "the command ends by itself",
+        // From here on: and together.
+        Renews = "a renewal is confirmed",
+        IsAsked = "the host is asked to stop",
+        HostCrashes = "the host crashes",
+        KeeperCrashes = "the keeper crashes",
+        GuardianCrashes = "the guardian crashes",
+        HostIsStopped = "the host is stopped",
+        KeeperIsStopped = "the keeper is stopped",
+        GuardianIsStopped = "the guardian is stopped",
+        HostHangs = "the host hangs in the kernel",
+        LosesOrder = "the link to the keeper is full: a message is lost",
+        LosesNotice = "the link to the guardian is full: a message is lost",
+        LosesClaim = "the guardian has lost the note of the claim",
+        Leaves = "the other process leaves the descent",
     }
 }
 

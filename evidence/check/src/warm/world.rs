@@ -2,7 +2,7 @@
 
 use crate::{
     Assumption,
-    search::{Model, Notes},
+    search::{Model, Notes, happenings},
 };
 use ielections::Epoch;
 use std::{
@@ -38,71 +38,38 @@ pub(crate) struct Happens {
     at: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum What {
-    Delivers,
-    Receives,
-    Finishes,
-    Confirms,
-    TreeEnds,
-    TreeGone,
-    Ticks,
-    NotConfirmed,
-    KilledAtDeadline,
-    Connects,
-    Wins,
-    TimePasses,
-    // From here on: bounded in number, and together.
-    StepsDown,
-    IsLost,
-    Renews,
-    Quits,
-    IsUnready,
-    Resigns,
-    StopsUnasked,
-    SaysTwice,
-    TreeDies,
-    Dies,
-    Closes,
-    Garbles,
-    WinsLate,
-    Hangs,
-    Lies,
-    ChildSays,
-}
-
-impl What {
-    pub(crate) fn told(self) -> &'static str {
-        match self {
-            Self::Delivers => "the host reads a message of participant",
-            Self::Receives => "a message reaches participant",
-            Self::Finishes => "the work has stopped in participant",
-            Self::Confirms => "guardian and keeper confirm the deadline",
-            Self::TreeEnds => "the tree has ended, as ordered",
-            Self::TreeGone => "the keeper says that no process is left",
-            Self::Ticks => "a time limit passes",
-            Self::NotConfirmed => "the deadline is not confirmed in time",
-            Self::KilledAtDeadline => "guardian and keeper kill at the deadline",
-            Self::Connects => "participant connects, and is ready:",
-            Self::Wins => "the host wins a slot",
-            Self::TimePasses => "time passes",
-            Self::StepsDown => "an operator asks for a step-down",
-            Self::IsLost => "the leadership is lost",
-            Self::Renews => "a renewal is confirmed",
-            Self::Quits => "vvm is to end",
-            Self::IsUnready => "not ready any more: participant",
-            Self::Resigns => "participant resigns:",
-            Self::StopsUnasked => "participant stops unasked:",
-            Self::SaysTwice => "participant says stopped twice:",
-            Self::TreeDies => "all processes of the tree die",
-            Self::Dies => "participant dies:",
-            Self::Closes => "the work goes on, and the connection is closed of participant",
-            Self::Garbles => "no message is sent by participant",
-            Self::WinsLate => "a claim that was under way wins a slot",
-            Self::Hangs => "participant hangs:",
-            Self::Lies => "stopped is said, and the work goes on, in participant",
-            Self::ChildSays => "a forked child says stopped over the connection of participant",
-        }
+happenings! {
+    /// What may happen, and how a story tells it before the number of the participant.
+    What {
+        Delivers = "the host reads a message of participant",
+        Receives = "a message reaches participant",
+        Finishes = "the work has stopped in participant",
+        Confirms = "guardian and keeper confirm the deadline",
+        TreeEnds = "the tree has ended, as ordered",
+        TreeGone = "the keeper says that no process is left",
+        Ticks = "a time limit passes",
+        NotConfirmed = "the deadline is not confirmed in time",
+        KilledAtDeadline = "guardian and keeper kill at the deadline",
+        Connects = "participant connects, and is ready:",
+        Wins = "the host wins a slot",
+        TimePasses = "time passes",
+        // From here on: bounded in number, and together.
+        StepsDown = "an operator asks for a step-down",
+        IsLost = "the leadership is lost",
+        Renews = "a renewal is confirmed",
+        Quits = "vvm is to end",
+        IsUnready = "not ready any more: participant",
+        Resigns = "participant resigns:",
+        StopsUnasked = "participant stops unasked:",
+        SaysTwice = "participant says stopped twice:",
+        TreeDies = "all processes of the tree die",
+        Dies = "participant dies:",
+        Closes = "the work goes on, and the connection is closed of participant",
+        Garbles = "no message is sent by participant",
+        WinsLate = "a claim that was under way wins a slot",
+        Hangs = "participant hangs:",
+        Lies = "stopped is said, and the work goes on, in participant",
+        ChildSays = "a forked child says stopped over the connection of participant",
     }
 }
 

@@ -2,65 +2,58 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Mutex, PoisonError},
 };
 
-/// An effect of a fault, as the report says it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Event {
-    ForgedApplied,
-    ForgedRefused,
-    ForgedUnsent,
-    Throttled,
-    ConnectionCut,
-    ConnectionRefused,
-    AnswerDelayed,
-    WriteDelivered,
-    ServerStopped,
-    QuorumLost,
-    ServerRestarted,
-    FailedOver,
-    FailedOverLagging,
-    SwitchedBack,
-    Restored,
-    Repeated,
-    Deleted,
-    LostByDeletion,
-    LeaderCrashed,
-    DeposedRefused,
+/// Kinds of things, each with its words in the report.
+macro_rules! reported {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $kind:ident = $words:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub(crate) enum $name {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.pad(match self {
+                    $(Self::$kind => $words,)*
+                })
+            }
+        }
+    };
+}
+pub(super) use reported;
+
+reported! {
+    /// An effect of a fault.
+    Event {
+        ForgedApplied = "ambiguous answers forged after the write was applied",
+        ForgedRefused = "ambiguous answers forged after the write was refused",
+        ForgedUnsent = "ambiguous answers forged to a write that was lost",
+        Throttled = "writes throttled",
+        ConnectionCut = "connections cut",
+        ConnectionRefused = "connections refused",
+        AnswerDelayed = "answers delayed",
+        WriteDelivered = "writes delivered late",
+        ServerStopped = "servers stopped",
+        QuorumLost = "times that no quorum was left",
+        ServerRestarted = "servers killed and started again",
+        FailedOver = "synchronous standbys promoted",
+        FailedOverLagging = "lagging standbys promoted",
+        SwitchedBack = "switches back to a former primary that lags",
+        Restored = "restores in place",
+        Repeated = "connections whose messages were repeated after their end",
+        Deleted = "deletions by hand",
+        LostByDeletion = "leaders lost because their record was deleted",
+        LeaderCrashed = "leaders crashed",
+        DeposedRefused = "late writes of deposed leaders, all refused",
+    }
 }
 
 impl Event {
     /// Events after which the client does not know the outcome of its write.
     pub(crate) const AMBIGUOUS: [Self; 3] = [Self::ForgedApplied, Self::ForgedRefused, Self::ForgedUnsent];
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::ForgedApplied => "ambiguous answers forged after the write was applied",
-            Self::ForgedRefused => "ambiguous answers forged after the write was refused",
-            Self::ForgedUnsent => "ambiguous answers forged to a write that was lost",
-            Self::Throttled => "writes throttled",
-            Self::ConnectionCut => "connections cut",
-            Self::ConnectionRefused => "connections refused",
-            Self::AnswerDelayed => "answers delayed",
-            Self::WriteDelivered => "writes delivered late",
-            Self::ServerStopped => "servers stopped",
-            Self::QuorumLost => "times that no quorum was left",
-            Self::ServerRestarted => "servers killed and started again",
-            Self::FailedOver => "synchronous standbys promoted",
-            Self::FailedOverLagging => "lagging standbys promoted",
-            Self::SwitchedBack => "switches back to a former primary that lags",
-            Self::Restored => "restores in place",
-            Self::Repeated => "connections whose messages were repeated after their end",
-            Self::Deleted => "deletions by hand",
-            Self::LostByDeletion => "leaders lost because their record was deleted",
-            Self::LeaderCrashed => "leaders crashed",
-            Self::DeposedRefused => "late writes of deposed leaders, all refused",
-        })
-    }
 }
 
 /// How often each event happened.

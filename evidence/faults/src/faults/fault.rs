@@ -2,43 +2,45 @@
 
 use super::{
     SLOTS, TTL,
+    event::reported,
     network::{Conditions, Link},
 };
-use std::{fmt, time::Duration};
+use std::time::Duration;
 use vvm_storage::SlotNumber;
 
-/// A kind of fault.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Fault {
-    /// The connections of the leader are cut, or of another candidate if there is no leader.
-    CutLeader,
-    /// The connections of all candidates are cut.
-    CutAll,
-    /// Answers come later than the time limit of an attempt.
-    Slow,
-    /// Nothing of a leader arrives in either direction, until the fault ends; then all of it does.
-    Silent,
-    /// Some writes are answered with an error that leaves their outcome unknown.
-    Forged,
-    /// A server is stopped with SIGSTOP.
-    StopOne,
-    /// So many servers are stopped that no quorum is left.
-    StopMost,
-    /// A server is killed, and started again.
-    KillOne,
-    /// A server is killed for good, and a standby that has all of its writes is promoted.
-    FailOver,
-    /// A server is killed for good, and a standby that lacks the last writes is promoted.
-    FailOverLagging,
-    /// A standby is promoted, and at the end the former server is used again, which lacks all since then.
-    SwitchBack,
-    /// A server goes on from a copy of its files that was made when the fault began, as an operator is told to.
-    Restore,
-    /// The record of a slot is deleted by hand, while it is led as a rule. When the fault ends, what stands there
-    /// is deleted again: a placeholder, or the record of the next leader.
-    DeleteRecord,
-    /// As [`DeleteRecord`](Self::DeleteRecord), for all that is stored of the name, its settings included.
-    DeleteAll,
+reported! {
+    /// A kind of fault.
+    Fault {
+        /// The connections of the leader are cut, or of another candidate if there is no leader.
+        CutLeader = "connections of one cut",
+        /// The connections of all candidates are cut.
+        CutAll = "all connections cut",
+        /// Answers come later than the time limit of an attempt.
+        Slow = "slow answers",
+        /// Nothing of a leader arrives in either direction, until the fault ends; then all of it does.
+        Silent = "messages held back",
+        /// Some writes are answered with an error that leaves their outcome unknown.
+        Forged = "forged answers",
+        /// A server is stopped with SIGSTOP.
+        StopOne = "one server stopped",
+        /// So many servers are stopped that no quorum is left.
+        StopMost = "no quorum",
+        /// A server is killed, and started again.
+        KillOne = "one server killed",
+        /// A server is killed for good, and a standby that has all of its writes is promoted.
+        FailOver = "fail-over, complete",
+        /// A server is killed for good, and a standby that lacks the last writes is promoted.
+        FailOverLagging = "fail-over, lagging",
+        /// A standby is promoted, and at the end the former server is used again, which lacks all since then.
+        SwitchBack = "fail-over and back",
+        /// A server goes on from a copy of its files that was made when the fault began, as an operator is told to.
+        Restore = "restore in place",
+        /// The record of a slot is deleted by hand, while it is led as a rule. When the fault ends, what stands there
+        /// is deleted again: a placeholder, or the record of the next leader.
+        DeleteRecord = "a record deleted twice",
+        /// As [`DeleteRecord`](Self::DeleteRecord), for all that is stored of the name, its settings included.
+        DeleteAll = "all deleted twice",
+    }
 }
 
 /// What is deleted by hand.
@@ -104,27 +106,6 @@ impl Fault {
             _ => TTL.get() * 3,
         };
         (TTL.get() / 2) + (most - TTL.get() / 2).mul_f64(rng.f64())
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.pad(match self {
-            Self::CutLeader => "connections of one cut",
-            Self::CutAll => "all connections cut",
-            Self::Slow => "slow answers",
-            Self::Silent => "messages held back",
-            Self::Forged => "forged answers",
-            Self::StopOne => "one server stopped",
-            Self::StopMost => "no quorum",
-            Self::KillOne => "one server killed",
-            Self::FailOver => "fail-over, complete",
-            Self::FailOverLagging => "fail-over, lagging",
-            Self::SwitchBack => "fail-over and back",
-            Self::Restore => "restore in place",
-            Self::DeleteRecord => "a record deleted twice",
-            Self::DeleteAll => "all deleted twice",
-        })
     }
 }
 

@@ -14,11 +14,10 @@ use super::{
     event::Counts,
     fault::Fault,
     network::{Conditions, Link, Network, WriteUnderWay},
-    replicas::Replicas,
-    servers::{FaultyServers, Servers},
+    servers::FaultyServers,
 };
 use crate::Storage;
-use ::servers::{built::HISTORY_CHECKER, mysql::MariaDb, postgres::Postgres, target};
+use ::servers::{built::HISTORY_CHECKER, target};
 use clients::{Client, NAME, Open, SLOTS};
 use history::{History, Recorder};
 use rusqlite::Connection;
@@ -32,7 +31,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::SystemClock;
-use vvm_storage::{ElectionsTtlStorage, SysVvmStorage, mem::MemDatabase};
+use vvm_storage::{SysVvmStorage, mem::MemDatabase};
 
 /// The default duration of a history.
 pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(120);
@@ -129,7 +128,7 @@ enum What {
 impl Place {
     fn start(storage: Storage, runtime: &Runtime, clock: &SystemClock) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
-        let servers: Box<dyn FaultyServers> = match storage {
+        let place = match storage {
             Storage::Mem => {
                 let what = What::Mem(MemDatabase::new(Arc::new(clock.clone())));
                 return Ok(Self { name: "memory".into(), what, counts, _folder: None });
@@ -137,61 +136,28 @@ impl Place {
             Storage::Sqlite => {
                 let folder = TempDir::with_prefix("histories").map_err(|error| error.to_string())?;
                 let what = What::File(folder.path().join("histories.db"));
-                let place = Self { name: "SQLite".into(), what, counts, _folder: Some(folder) };
-                place.settle(runtime, clock)?;
-                return Ok(place);
+                Self { name: "SQLite".into(), what, counts, _folder: Some(folder) }
             }
-            Storage::Scylla => Box::new(Servers::cassandra()?),
-            Storage::Dynamodb => Box::new(Servers::dynamodb()?),
-            Storage::Etcd => Box::new(Servers::etcd()?),
-            Storage::Kubernetes => Box::new(Servers::kubernetes()?),
-            Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
-            Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-            Storage::S3 => Box::new(Servers::s3()?),
+            _ => {
+                let servers = super::start(storage)?;
+                let counted = Arc::clone(&counts);
+                let network = super::network_of(servers.site(), CLIENTS, runtime, counted, clock.clone())?;
+                let name = servers.site().name.clone();
+                Self { name, what: What::Servers(servers, network), counts, _folder: None }
+            }
         };
-        let mut network = Network::new(CLIENTS, servers.protocol(), Arc::clone(&counts), clock.clone());
-        for client in 0..CLIENTS {
-            for server in servers.servers() {
-                let proxy = servers.proxy_address(client, server);
-                network
-                    .open(runtime.handle(), client, proxy, server)
-                    .map_err(|error| format!("{proxy}: {error}"))?;
-            }
-        }
-        let name = servers.name().to_owned();
-        let place = Self { name, what: What::Servers(servers, network), counts, _folder: None };
-        place.settle(runtime, clock)?;
-        Ok(place)
-    }
-
-    /// Makes the storage, and settles the name, as each host does.
-    fn settle(&self, runtime: &Runtime, clock: &SystemClock) -> Result<(), String> {
-        let open = self.open(None, clock);
+        let url = place.url(None).unwrap_or_default();
         runtime.block_on(async {
-            let mut failed = "it was not tried".to_owned();
-            // A server that has just started may take too long.
-            for _ in 0..5 {
-                if let Some(url) = self.url(None)
-                    && let Err(error) = vvm_storage::init_storage(&url).await
-                {
-                    failed = error.to_string();
-                }
-                let Some(storage) = open().await else { continue };
-                let elections = ElectionsTtlStorage::new(Arc::clone(&storage));
-                let settled = elections.settle_slot_count(&NAME.into(), SLOTS).await;
-                storage.close().await;
-                match settled {
-                    Ok(()) => return Ok(()),
-                    Err(error) => failed = error.to_string(),
-                }
-            }
-            Err(format!("{} can't be prepared: {failed}", self.name))
+            let storage = super::opened(&url, true, clock, (NAME, SLOTS)).await;
+            let storage = storage.map_err(|error| format!("{} can't be prepared: {error}", place.name))?;
+            storage.close().await;
+            Ok::<_, String>(place)
         })
     }
 
     fn url(&self, client: Option<usize>) -> Option<String> {
         match &self.what {
-            What::Servers(servers, _) => Some(servers.url(client)),
+            What::Servers(servers, _) => Some(servers.site().url(client)),
             What::File(path) => Some(format!("sqlite:{}", path.display())),
             What::Mem(_) => None,
         }
@@ -254,7 +220,7 @@ impl Place {
                 }
                 What::Servers(servers, network) => {
                     if ahead.is_empty() {
-                        let all = Fault::OF_NETWORKS.into_iter().chain(servers.faults().iter().copied());
+                        let all = Fault::OF_NETWORKS.into_iter().chain(servers.site().faults.iter().copied());
                         let kept = all.filter(|fault| fault.keeps_history()).map(Some);
                         // `None` is the repetition.
                         ahead = kept.chain([None]).collect();

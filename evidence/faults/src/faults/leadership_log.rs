@@ -279,35 +279,32 @@ const REQUIRED: [Event; 8] = [
     Event::DeposedRefused,
 ];
 
-#[derive(Default, Debug)]
-pub(super) struct Report {
-    /// Each fault, and how long after it every slot had a leader.
-    pub(super) recovered: Vec<(String, Duration)>,
-}
-
-impl Report {
-    /// Returns the text of the report.
-    pub(super) fn figures(&self, log: &LeadershipLog, counts: &Counts, began: Instant) -> String {
-        let leaderships = log.judge();
-        let mut lines = vec![
-            format!(
-                "\n{leaderships} leaderships in {:.0} s; {} ambiguous answers forged",
-                began.until(SystemClock::read()).as_secs_f64(),
-                counts.ambiguous()
-            ),
-            "                         times  longest time without a leader afterwards".into(),
-        ];
-        let mut kinds: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-        for (fault, recovered) in &self.recovered {
-            kinds.entry(fault).or_default().push(*recovered);
-        }
-        for (name, recovered) in kinds {
-            let longest = recovered.iter().max().copied().unwrap_or_default().as_secs_f64();
-            lines.push(format!("{name:24} {:5}  {longest:.2} s", recovered.len()));
-        }
-        lines.extend(counts.all().into_iter().map(|(what, times)| format!("{times:6}  {what}")));
-        lines.join("\n")
+/// Returns the text of the report. `recovered`: each fault, and how long after it every slot had a leader.
+pub(super) fn figures(
+    recovered: &[(String, Duration)],
+    log: &LeadershipLog,
+    counts: &Counts,
+    began: Instant,
+) -> String {
+    let leaderships = log.judge();
+    let mut lines = vec![
+        format!(
+            "\n{leaderships} leaderships in {:.0} s; {} ambiguous answers forged",
+            began.until(SystemClock::read()).as_secs_f64(),
+            counts.ambiguous()
+        ),
+        "                         times  longest time without a leader afterwards".into(),
+    ];
+    let mut kinds: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    for (fault, recovered) in recovered {
+        kinds.entry(fault).or_default().push(*recovered);
     }
+    for (name, recovered) in kinds {
+        let longest = recovered.iter().max().copied().unwrap_or_default().as_secs_f64();
+        lines.push(format!("{name:24} {:5}  {longest:.2} s", recovered.len()));
+    }
+    lines.extend(counts.all().into_iter().map(|(what, times)| format!("{times:6}  {what}")));
+    lines.join("\n")
 }
 
 /// Checks that all required events happened.

@@ -6,7 +6,7 @@ use super::{
     event::Event,
     fault::{Deletion, Fault},
     network::Protocol,
-    servers::{FaultyServers, Front, text},
+    servers::{FaultyServers, Site, listed, text},
 };
 use servers::{
     mysql::MariaDb,
@@ -120,7 +120,7 @@ impl Faulty for MariaDb {
 /// A primary with one standby. The standby has all of the primary's writes, except before a fail-over that is to lose
 /// some.
 pub(super) struct Replicas<S> {
-    name: String,
+    site: Site,
     primary: S,
     /// `None` after it was promoted.
     standby: Option<S>,
@@ -128,9 +128,6 @@ pub(super) struct Replicas<S> {
     former: Option<S>,
     /// The backup to restore.
     copy: Option<Copy>,
-    /// In the order of the URL.
-    addresses: [SocketAddr; 2],
-    front: Front,
     /// The fault that was injected last, until it is repaired.
     to_repair: Option<Fault>,
 }
@@ -140,11 +137,14 @@ impl<S: Faulty> Replicas<S> {
         let mut primary = S::start().map_err(text)?;
         let standby = primary.standby().map_err(text)?;
         primary.wait_for_standby(true).map_err(text)?;
-        let addresses = [primary.address(), standby.address()];
+        let addresses = vec![primary.address(), standby.address()];
         let name = format!("{} with a standby", primary.version());
-        let (front, standby) = (Front::find()?, Some(standby));
+        let bound = TTL.get().as_secs();
+        let url =
+            move |at: &[SocketAddr]| format!("{}?max_ttl={bound}s&request_timeout=1s", S::url(&listed(at)));
+        let site = Site::new(name, S::PROTOCOL, addresses, (S::FAULTS, S::REQUIRED), url)?;
         let (former, copy, to_repair) = (None, None, None);
-        Ok(Self { name, primary, standby, former, copy, addresses, front, to_repair })
+        Ok(Self { site, primary, standby: Some(standby), former, copy, to_repair })
     }
 
     /// Makes the standby the primary. Returns the former one, which is killed.
@@ -158,10 +158,10 @@ impl<S: Faulty> Replicas<S> {
 
     /// A new standby, at the address that is free. Its primary is restarted.
     fn replace_standby(&mut self) -> Result<(), StartError> {
-        let address = self.addresses.iter().find(|address| **address != self.primary.address());
-        let Some(address) = address else { return Ok(()) };
+        let mut addresses = self.site.addresses.iter().copied();
+        let Some(address) = addresses.find(|one| *one != self.primary.address()) else { return Ok(()) };
         self.primary.wait_for_standby(false)?;
-        self.standby = Some(self.primary.standby_at(*address)?);
+        self.standby = Some(self.primary.standby_at(address)?);
         self.primary.wait_for_standby(true)
     }
 
@@ -251,37 +251,8 @@ impl<S: Faulty> Replicas<S> {
 }
 
 impl<S: Faulty> FaultyServers for Replicas<S> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn protocol(&self) -> Protocol {
-        S::PROTOCOL
-    }
-
-    fn servers(&self) -> Vec<SocketAddr> {
-        self.addresses.to_vec()
-    }
-
-    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
-        self.front.proxy(candidate, usize::from(server != self.addresses[0]))
-    }
-
-    fn url(&self, candidate: Option<usize>) -> String {
-        let hosts = self.addresses.map(|server| match candidate {
-            Some(candidate) => self.proxy_address(candidate, server).to_string(),
-            None => server.to_string(),
-        });
-        let bound = TTL.get().as_secs();
-        format!("{}?max_ttl={bound}s&request_timeout=1s", S::url(&hosts.join(",")))
-    }
-
-    fn required_events(&self) -> &'static [Event] {
-        S::REQUIRED
-    }
-
-    fn faults(&self) -> &'static [Fault] {
-        S::FAULTS
+    fn site(&self) -> &Site {
+        &self.site
     }
 
     fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Event>, String> {

@@ -1,4 +1,5 @@
-//! [`FaultyServers`]: what a fault run needs of a kind of server. [`Servers`] are one or three of a kind.
+//! [`FaultyServers`]: what a fault run does to a kind of server, and [`Site`], what it knows of them. [`Servers`] are one or
+//! three of a kind.
 
 use super::{
     NAME,
@@ -34,51 +35,66 @@ const OBJECTS: &str = "faults";
 /// How many candidates there may be before the proxies of the second server begin.
 const CANDIDATES_AT_MOST: u16 = 100;
 
-/// A loopback address that only the proxies of this run use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Front(Ipv4Addr);
+/// Finds a loopback address that only the proxies of this run use.
+///
+/// # Errors
+/// Twenty random ones are in use.
+fn free_front() -> Result<Ipv4Addr, String> {
+    let mut addresses = (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
+    let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
+    addresses.find(is_free).ok_or_else(|| "no free loopback address".into())
+}
 
-impl Front {
-    /// Finds one.
-    ///
+/// What stays as it is while faults come and go: servers, and the proxies between them and the candidates.
+pub(super) struct Site {
+    /// For reports.
+    pub(super) name: String,
+    pub(super) protocol: Protocol,
+    /// The addresses of the servers, in the order of the URL.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// The faults of these servers.
+    pub(super) faults: &'static [Fault],
+    /// The events that a run must have, beyond those of connections.
+    pub(super) required: &'static [Event],
+    /// `None` if the proxies listen at the addresses of the servers.
+    front: Option<Ipv4Addr>,
+    url: Box<UrlAt>,
+}
+
+impl Site {
     /// # Errors
-    /// Twenty random ones are in use.
-    pub(super) fn find() -> Result<Self, String> {
-        let mut addresses =
-            (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
-        let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
-        addresses.find(is_free).map(Self).ok_or_else(|| "no free loopback address".into())
+    /// No address is free for proxies.
+    pub(super) fn new(
+        name: String,
+        protocol: Protocol,
+        addresses: Vec<SocketAddr>,
+        (faults, required): (&'static [Fault], &'static [Event]),
+        url: impl Fn(&[SocketAddr]) -> String + 'static,
+    ) -> Result<Self, String> {
+        let (front, url) = (Some(free_front()?), Box::new(url));
+        Ok(Self { name, protocol, addresses, faults, required, front, url })
     }
 
     /// Returns where the proxy between a candidate and a server listens.
-    pub(super) fn proxy(self, candidate: usize, server: usize) -> SocketAddr {
-        let port = FIRST_PORT + candidate as u16 + CANDIDATES_AT_MOST * server as u16;
-        SocketAddr::from((self.0, port))
+    pub(super) fn proxy(&self, candidate: usize, server: usize) -> SocketAddr {
+        let port = FIRST_PORT + candidate as u16;
+        match self.front {
+            Some(front) => SocketAddr::from((front, port + CANDIDATES_AT_MOST * server as u16)),
+            None => SocketAddr::new(self.addresses[server].ip(), port),
+        }
+    }
+
+    /// Returns the URL of the storage through the proxies of `candidate`, or directly.
+    pub(super) fn url(&self, candidate: Option<usize>) -> String {
+        let Some(candidate) = candidate else { return (self.url)(&self.addresses) };
+        let proxies = (0..self.addresses.len()).map(|server| self.proxy(candidate, server));
+        (self.url)(&proxies.collect::<Vec<_>>())
     }
 }
 
 /// Servers with faults. [`repair`](Self::repair) ends a fault. Dropping the value ends the servers.
 pub(super) trait FaultyServers {
-    /// Returns a name for reports.
-    fn name(&self) -> &str;
-
-    /// Returns their protocol.
-    fn protocol(&self) -> Protocol;
-
-    /// Returns the addresses of the servers.
-    fn servers(&self) -> Vec<SocketAddr>;
-
-    /// Returns where the proxy between `candidate` and `server` listens.
-    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr;
-
-    /// Returns the URL of the storage through the proxies of `candidate`, or directly.
-    fn url(&self, candidate: Option<usize>) -> String;
-
-    /// Returns the events that a run must have, beyond those of connections.
-    fn required_events(&self) -> &'static [Event];
-
-    /// Returns the faults of these servers.
-    fn faults(&self) -> &'static [Fault];
+    fn site(&self) -> &Site;
 
     /// Injects the fault into a random server. Returns what was done.
     ///
@@ -89,7 +105,7 @@ pub(super) trait FaultyServers {
     /// Deletes what the candidates stored, by the means of an operator.
     ///
     /// # Errors
-    /// If a server refuses.
+    /// If a server refuses, or no record of these servers is one object for operators, too.
     fn delete(&self, what: Deletion) -> Result<(), String>;
 
     /// Ends the fault, and waits until every server answers.
@@ -109,12 +125,7 @@ type Delete = dyn Fn(Deletion) -> Result<(), String>;
 
 /// One server, or three.
 pub(super) struct Servers {
-    name: String,
-    protocol: Protocol,
-    addresses: Vec<SocketAddr>,
-    /// `None` if the proxies listen at the addresses of the servers.
-    front: Option<Front>,
-    url: Box<UrlAt>,
+    site: Site,
     /// Does something to the server with this index. Owns the servers.
     act: Box<dyn FnMut(usize, Act) -> Result<(), String>>,
     /// Deletes what is stored, where a record is one object for operators, too.
@@ -122,6 +133,16 @@ pub(super) struct Servers {
     stopped: Vec<usize>,
     killed: Vec<usize>,
 }
+
+/// The faults of three servers, and of one.
+const OF_THREE: &[Fault] = &[Fault::StopOne, Fault::StopMost, Fault::KillOne];
+const OF_ONE: &[Fault] = &[Fault::StopOne, Fault::KillOne];
+
+/// The same where records are deleted by hand, and what has to happen then.
+const DELETED: (&[Fault], &[Event]) = (
+    &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll],
+    &[Event::Throttled, Event::ServerStopped, Event::ServerRestarted, Event::Deleted, Event::LostByDeletion],
+);
 
 impl Servers {
     /// Three nodes of Apache Cassandra, with every record on each.
@@ -133,8 +154,11 @@ impl Servers {
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
         let name = "Apache Cassandra 5.0.5, 3 nodes, replication 3".to_owned();
         let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
+        let required =
+            &[Event::ForgedRefused, Event::ServerStopped, Event::QuorumLost, Event::ServerRestarted];
+        let site = Site::new(name, Protocol::Cql, addresses, (OF_THREE, required), url)?;
         let act = move |index: usize, act: Act| act(&mut cluster.nodes()[index]);
-        Ok(Self { front: None, ..Self::new(name, Protocol::Cql, addresses, url, act)? })
+        Ok(Self::new(Site { front: None, ..site }, act))
     }
 
     /// Three members of etcd.
@@ -144,16 +168,26 @@ impl Servers {
         let addresses = cluster.members().iter().map(|member| member.address()).collect();
         let name = format!("{}, three members", program.version());
         let url = |at: &[SocketAddr]| format!("etcd://{}/faults?request_timeout=1s", listed(at));
-        let act = move |index: usize, act: Act| act(&mut cluster.members()[index]);
-        Self::new(name, Protocol::Etcd, addresses, url, act)
+        let required = &[
+            Event::ForgedRefused,
+            Event::Throttled,
+            Event::ServerStopped,
+            Event::QuorumLost,
+            Event::ServerRestarted,
+        ];
+        let site = Site::new(name, Protocol::Etcd, addresses, (OF_THREE, required), url)?;
+        Ok(Self::new(site, move |index: usize, act: Act| act(&mut cluster.members()[index])))
     }
 
     pub(super) fn dynamodb() -> Result<Self, String> {
         let server = DynamoDbLocal::start(&servers::target()).map_err(text)?;
         let address = server.address();
         let url = |at: &[SocketAddr]| format!("dynamodb://eu-west-1/faults?endpoint=http://{}", listed(at));
-        let act = on_one(server);
-        Self::new("DynamoDB Local 2.6.1".into(), Protocol::DynamoDb, vec![address], url, act)
+        // Few writes are refused where candidates ask for the slot at different times.
+        let required = &[Event::Throttled, Event::ServerStopped, Event::ServerRestarted];
+        let name = "DynamoDB Local 2.6.1".into();
+        let site = Site::new(name, Protocol::DynamoDb, vec![address], (OF_ONE, required), url)?;
+        Ok(Self::new(site, on_one(server)))
     }
 
     pub(super) fn s3() -> Result<Self, String> {
@@ -164,9 +198,8 @@ impl Servers {
             format!("{through}&min_ttl=2s&request_timeout=1s")
         };
         let delete = Some(delete_objects(address).map_err(text)?);
-        let act = on_one(server);
-        let servers = Self::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], url, act)?;
-        Ok(Self { delete, ..servers })
+        let site = Site::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], DELETED, url)?;
+        Ok(Self { delete, ..Self::new(site, on_one(server)) })
     }
 
     pub(super) fn kubernetes() -> Result<Self, String> {
@@ -179,28 +212,12 @@ impl Servers {
         };
         let delete = Some(delete_leases(server.kubeconfig()));
         // The folder with the kubeconfig is the server's.
-        let act = on_one(server);
-        Ok(Self { delete, ..Self::new(name, Protocol::Kubernetes(tls), vec![address], url, act)? })
+        let site = Site::new(name, Protocol::Kubernetes(tls), vec![address], DELETED, url)?;
+        Ok(Self { delete, ..Self::new(site, on_one(server)) })
     }
 
-    fn new(
-        name: String,
-        protocol: Protocol,
-        addresses: Vec<SocketAddr>,
-        url: impl Fn(&[SocketAddr]) -> String + 'static,
-        act: impl FnMut(usize, Act) -> Result<(), String> + 'static,
-    ) -> Result<Self, String> {
-        Ok(Self {
-            name,
-            protocol,
-            addresses,
-            front: Some(Front::find()?),
-            url: Box::new(url),
-            act: Box::new(act),
-            delete: None,
-            stopped: Vec::new(),
-            killed: Vec::new(),
-        })
+    fn new(site: Site, act: impl FnMut(usize, Act) -> Result<(), String> + 'static) -> Self {
+        Self { site, act: Box::new(act), delete: None, stopped: Vec::new(), killed: Vec::new() }
     }
 
     fn stop(&mut self, index: usize) -> Result<(), String> {
@@ -255,7 +272,7 @@ fn delete_objects(server: SocketAddr) -> Result<Box<Delete>, Box<dyn Error>> {
     }))
 }
 
-fn listed(addresses: &[SocketAddr]) -> String {
+pub(super) fn listed(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -264,59 +281,12 @@ pub(super) fn text(error: impl ToString) -> String {
 }
 
 impl FaultyServers for Servers {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn protocol(&self) -> Protocol {
-        self.protocol.clone()
-    }
-
-    fn servers(&self) -> Vec<SocketAddr> {
-        self.addresses.clone()
-    }
-
-    fn proxy_address(&self, candidate: usize, server: SocketAddr) -> SocketAddr {
-        let index = self.addresses.iter().position(|address| *address == server).unwrap_or_default();
-        match self.front {
-            Some(front) => front.proxy(candidate, index),
-            None => SocketAddr::new(server.ip(), FIRST_PORT + candidate as u16),
-        }
-    }
-
-    fn url(&self, candidate: Option<usize>) -> String {
-        let Some(candidate) = candidate else { return (self.url)(&self.addresses) };
-        let proxies = self.addresses.iter().map(|server| self.proxy_address(candidate, *server));
-        (self.url)(&proxies.collect::<Vec<_>>())
-    }
-
-    fn required_events(&self) -> &'static [Event] {
-        use Event::{
-            Deleted, ForgedRefused, LostByDeletion, QuorumLost, ServerRestarted, ServerStopped, Throttled,
-        };
-        match self.protocol {
-            Protocol::Cql => &[ForgedRefused, ServerStopped, QuorumLost, ServerRestarted],
-            _ if self.delete.is_some() => {
-                &[Throttled, ServerStopped, ServerRestarted, Deleted, LostByDeletion]
-            }
-            Protocol::Etcd => &[ForgedRefused, Throttled, ServerStopped, QuorumLost, ServerRestarted],
-            // Few writes are refused where candidates ask for the slot at different times.
-            _ => &[Throttled, ServerStopped, ServerRestarted],
-        }
-    }
-
-    fn faults(&self) -> &'static [Fault] {
-        match self.addresses[..] {
-            [_] if self.delete.is_some() => {
-                &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll]
-            }
-            [_] => &[Fault::StopOne, Fault::KillOne],
-            _ => &[Fault::StopOne, Fault::StopMost, Fault::KillOne],
-        }
+    fn site(&self) -> &Site {
+        &self.site
     }
 
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
-        let chosen = rng.usize(..self.addresses.len());
+        let chosen = rng.usize(..self.site.addresses.len());
         match fault {
             Fault::StopOne => {
                 self.stop(chosen)?;
@@ -324,7 +294,7 @@ impl FaultyServers for Servers {
             }
             Fault::StopMost => {
                 self.stop(chosen)?;
-                self.stop((chosen + 1) % self.addresses.len())?;
+                self.stop((chosen + 1) % self.site.addresses.len())?;
                 Ok(vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost])
             }
             Fault::KillOne => {

@@ -3,17 +3,16 @@
 
 use super::processes::{self, Process};
 use fastrand::Rng;
+use harness::PseudoTerminal;
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock},
-    process::{Pid, Signal, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    fs::{FlockOperation, flock},
+    process::Signal,
 };
 use std::{
     env,
-    ffi::{CString, OsString},
+    ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
     rc::Rc,
@@ -68,7 +67,7 @@ pub(crate) struct Instance {
 struct Life {
     guardian: Child,
     process: Option<Process>,
-    terminal: Option<Terminal>,
+    terminal: Option<PseudoTerminal>,
 }
 
 /// An instance that has ended, and may have left processes behind.
@@ -88,7 +87,7 @@ impl Instance {
     /// Detects an end, and starts again up to a second later.
     pub(crate) fn restart_if_due(&mut self, now: Instant, rng: &mut Rng) -> io::Result<Option<Ended>> {
         if let Some(terminal) = &self.life.terminal {
-            terminal.read();
+            terminal.discard();
         }
         match self.restart_at {
             Some(at) if now >= at => {
@@ -135,15 +134,15 @@ impl Instance {
         if self.restart_at.is_some() {
             return Ok(None);
         }
-        if let Some(pid) = self.guardian().and_then(|guardian| Pid::from_raw(guardian.number)) {
+        if let Some(guardian) = self.guardian() {
             // It may have ended already.
-            let _ = kill_process(pid, Signal::TERM);
+            guardian.signal(Signal::TERM);
         }
         let kill_at = SystemClock::read().after(Duration::from_secs(5));
         let mut before_kill = Some(before_kill);
         while self.life.guardian.try_wait()?.is_none() {
             if let Some(terminal) = &self.life.terminal {
-                terminal.read();
+                terminal.discard();
             }
             if SystemClock::read() >= kill_at
                 && let Some(before_kill) = before_kill.take()
@@ -181,9 +180,9 @@ impl Setup {
             .envs(self.worker.variables.iter().map(|(name, value)| (name, value)))
             .env(MARK, self.mark(number, starts))
             .env(PROGRAM, turn.to_string());
-        let terminal = (number % 2 == 1).then(Terminal::open).transpose()?;
+        let terminal = (number % 2 == 1).then(PseudoTerminal::open);
         let mut command = match &terminal {
-            Some(terminal) => terminal.command(&line)?,
+            Some(terminal) => on_terminal(terminal, &line),
             None => {
                 line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 line
@@ -195,41 +194,13 @@ impl Setup {
     }
 }
 
-/// The controlling side. Dropping it closes the terminal, which hangs up on its processes.
-pub(crate) struct Terminal {
-    master: OwnedFd,
-    name: CString,
-}
-
-impl Terminal {
-    pub(crate) fn open() -> io::Result<Self> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
-        let name = ptsname(&master, Vec::new())?;
-        Ok(Self { master, name })
-    }
-
-    /// Returns a command that runs `line` on it. The started process becomes the program.
-    pub(crate) fn command(&self, line: &Command) -> io::Result<Command> {
-        let side = || {
-            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Ok::<_, io::Error>(Stdio::from(rustix::fs::open(&*self.name, flags, Mode::empty())?))
-        };
-        let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(line.get_program()).args(line.get_args());
-        command.envs(line.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.stdin(side()?).stdout(side()?).stderr(side()?);
-        Ok(command)
-    }
-
-    /// Reads the output, so that its writers don't block.
-    pub(crate) fn read(&self) {
-        let mut screen = [0; 4096];
-        // No output, or no writer left.
-        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
-    }
+/// Returns a command that runs `line` on a terminal. The started process becomes the program.
+fn on_terminal(terminal: &PseudoTerminal, line: &Command) -> Command {
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(line.get_program()).args(line.get_args());
+    command.envs(line.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
+    command
 }
 
 /// So that candidates whose app has died, or has lost a leadership, are back soon.

@@ -2,18 +2,13 @@
 //! [`warm`](super::warm) does, and write with their fence to a [`Receiver`].
 
 use super::candidates::Worker;
+use servers::owned::run;
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
     net::{SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::Duration,
 };
 
 /// A language.
@@ -40,8 +35,9 @@ impl Client {
         let (program, variable) = match self {
             Self::Python => {
                 // Not a script that looks for it at each start.
-                let asked =
-                    output(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
+                let mut ask = Command::new("python3");
+                ask.args(["-c", "import sys; print(sys.executable)"]);
+                let asked = run(&mut ask, "Python").map_err(io::Error::other)?;
                 let worker = written("worker.py", include_str!("apps/worker.py"))?;
                 (vec![asked.trim().into(), worker.into()], ("PYTHONPATH", clients.join("python")))
             }
@@ -54,7 +50,9 @@ impl Client {
                 written("main.go", include_str!("apps/main.go"))?;
                 let offline = [("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
                 let build = ["build", "-o", "worker", "."];
-                output(Command::new("go").args(build).envs(offline).current_dir(&place))?;
+                let mut go = Command::new("go");
+                go.args(build).envs(offline).current_dir(&place);
+                run(&mut go, "Go").map_err(io::Error::other)?;
                 (vec![place.join("worker").into()], ("SAFETY_CLIENT", clients.join("go")))
             }
             Self::Node => {
@@ -73,76 +71,42 @@ impl Client {
     }
 }
 
-/// Runs a command to its end. Returns its output.
-fn output(command: &mut Command) -> io::Result<String> {
-    let ran = command.env_remove("VVM_SOCKET").output()?;
-    if ran.status.success() {
-        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    Err(io::Error::other(format!("{:?}: {}\n{said}", command.get_program(), ran.status)))
-}
-
 /// What workers write to, as datagrams with their epoch. It refuses a smaller epoch than it has seen.
 pub(super) struct Receiver {
-    pub(super) address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    receiving: JoinHandle<Received>,
-}
-
-/// How many writes there were.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Received {
+    socket: UdpSocket,
     pub(super) taken: u64,
     pub(super) refused: u64,
     newest: u64,
 }
 
-impl Received {
-    fn write(&mut self, epoch: u64) {
-        if epoch >= self.newest {
-            self.newest = epoch;
-            self.taken += 1;
-        } else {
-            self.refused += 1;
-        }
-    }
-}
-
 impl Receiver {
-    /// Receives on a port of its own.
+    /// On a port of its own.
     ///
     /// # Errors
     /// There is none.
     pub(super) fn start() -> io::Result<Self> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
-        // So often it looks whether it is over.
-        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
-        let address = socket.local_addr()?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&is_over);
-        let receiving = thread::Builder::new().name("receiver".into()).spawn(move || {
-            let mut received = Received::default();
-            let mut bytes = [0; 32];
-            loop {
-                match socket.recv(&mut bytes) {
-                    Ok(length) => {
-                        let epoch = str::from_utf8(&bytes[..length]).ok().and_then(|text| text.parse().ok());
-                        epoch.into_iter().for_each(|epoch| received.write(epoch));
-                    }
-                    // All that was sent before is received.
-                    Err(_) if ends.load(Ordering::Acquire) => return received,
-                    Err(_) => {}
-                }
-            }
-        })?;
-        Ok(Self { address, is_over, receiving })
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, taken: 0, refused: 0, newest: 0 })
     }
 
-    /// Ends it, once nothing more is there.
-    pub(super) fn end(self) -> io::Result<Received> {
-        self.is_over.store(true, Ordering::Release);
-        self.receiving.join().map_err(|_| io::Error::other("the receiver has failed"))
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Receives what was sent so far.
+    pub(super) fn receive(&mut self) {
+        let mut bytes = [0; 32];
+        while let Ok(length) = self.socket.recv(&mut bytes) {
+            let text = str::from_utf8(&bytes[..length]).unwrap_or_default();
+            let Ok(epoch) = text.parse::<u64>() else { continue };
+            if epoch >= self.newest {
+                self.newest = epoch;
+                self.taken += 1;
+            } else {
+                self.refused += 1;
+            }
+        }
     }
 }
 
@@ -152,11 +116,12 @@ mod tests {
 
     #[test]
     fn write_with_a_smaller_epoch_than_was_seen_is_refused() {
-        let receiver = Receiver::start().unwrap();
+        let mut receiver = Receiver::start().unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for epoch in ["7", "9", "7", "9", "no number"] {
-            socket.send_to(epoch.as_bytes(), receiver.address).unwrap();
+            socket.send_to(epoch.as_bytes(), receiver.address().unwrap()).unwrap();
         }
-        assert_eq!(receiver.end().unwrap(), Received { taken: 3, refused: 1, newest: 9 });
+        receiver.receive();
+        assert_eq!((receiver.taken, receiver.refused, receiver.newest), (3, 1, 9));
     }
 }

@@ -3,10 +3,10 @@
 
 use super::{
     candidates::Instance,
-    processes::{Process, Tree},
+    processes::{Process, Target, Tree},
 };
 use fastrand::Rng;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -20,23 +20,12 @@ pub(crate) struct Faults {
     done: BTreeMap<(Target, Action), u64>,
     /// When a leader's guardian, host, or both were killed.
     pub(crate) leader_kills: Vec<(Instant, Target)>,
-    stopped: Vec<(Instant, Pid)>,
+    stopped: Vec<(Instant, Process)>,
     /// Guardians, hosts and keepers that were killed or stopped.
     hit: BTreeSet<Process>,
     /// Guardians and hosts of candidates whose guardian was hit, and host or keeper, too: then no process
     /// may be left that ends the background processes of the worker.
     pub(crate) excused: BTreeSet<Process>,
-}
-
-/// The target of a fault.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Target {
-    Guardian,
-    Host,
-    Keeper,
-    Worker,
-    GuardianAndHost,
-    Terminal,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,20 +64,6 @@ impl CandidateProcesses {
         ];
         there.into_iter().filter_map(|(target, is_there)| is_there.then_some(target)).collect()
     }
-
-    /// Returns the processes of a target.
-    fn processes(&self, target: Target) -> Vec<Process> {
-        let Tree { guardian, host, keeper, worker } = self.tree;
-        let processes = match target {
-            Target::Guardian => [Some(guardian), None],
-            Target::Host => [host, None],
-            Target::Keeper => [keeper, None],
-            Target::Worker => [worker, None],
-            Target::GuardianAndHost => [Some(guardian), host],
-            Target::Terminal => [None, None],
-        };
-        processes.into_iter().flatten().collect()
-    }
 }
 
 impl Faults {
@@ -119,19 +94,19 @@ impl Faults {
         if let (true, Some(instance)) = (is_done, instances.get_mut(candidate.index)) {
             instance.close_terminal();
         }
-        let mut processes = candidate.processes(target);
+        let mut processes = candidate.tree.processes(target);
         rng.shuffle(&mut processes);
         let signal = match action {
             Action::Kill => Signal::KILL,
             Action::Stop => Signal::STOP,
             Action::Term => Signal::TERM,
         };
-        for target in processes.into_iter().filter_map(|process| Pid::from_raw(process.number)) {
-            // It may have ended meanwhile. Its process id is not reused within so short a time.
-            is_done |= kill_process(target, signal).is_ok();
+        for process in processes {
+            // It may have ended meanwhile.
+            is_done |= process.signal(signal);
             if action == Action::Stop {
                 let resume_at = now.after(Duration::from_millis(rng.u64(50..2500)));
-                self.stopped.push((resume_at, target));
+                self.stopped.push((resume_at, process));
             }
         }
         *self.done.entry((target, action)).or_default() += u64::from(is_done);
@@ -154,7 +129,7 @@ impl Faults {
     fn hit(&mut self, candidate: &CandidateProcesses, target: Target) {
         let Tree { guardian, host, keeper, .. } = candidate.tree;
         if target != Target::Worker {
-            self.hit.extend(candidate.processes(target));
+            self.hit.extend(candidate.tree.processes(target));
         }
         let was_hit = |process: Option<Process>| process.is_some_and(|process| self.hit.contains(&process));
         if was_hit(Some(guardian)) && (was_hit(host) || was_hit(keeper)) {
@@ -166,7 +141,7 @@ impl Faults {
         self.stopped.retain(|(resume_at, stopped)| {
             if *resume_at <= now {
                 // Its deadline has probably killed it meanwhile.
-                let _ = kill_process(*stopped, Signal::CONT);
+                stopped.signal(Signal::CONT);
             }
             *resume_at > now
         });
@@ -186,19 +161,6 @@ impl fmt::Display for Faults {
         let each = self.done.iter().filter(|(_, count)| **count > 0).map(one).collect::<Vec<_>>();
         let others = self.done.values().sum::<u64>() - self.kills();
         write!(out, "{} kills and {others} other faults: {}", self.kills(), each.join("; "))
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Guardian => "guardian",
-            Self::Host => "host",
-            Self::Keeper => "keeper",
-            Self::Worker => "worker",
-            Self::GuardianAndHost => "guardian and host at once",
-            Self::Terminal => "terminal",
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes in /proc: whether one still runs, the tree of a `vvm`, and those with a mark in their environment.
 
-use rustix::process::Pid;
-use std::fs;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{fmt, fs};
 
 /// A process, told apart from a later one with the same id by its start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,6 +23,11 @@ impl Process {
     /// Returns the process that has this id now.
     pub(crate) fn of(number: i32) -> Option<Self> {
         Some(Self { number, started: stat(number)?.get(19)?.parse().ok()? })
+    }
+
+    /// Sends a signal. Returns whether it was there: its process id is not reused soon after it was found.
+    pub(crate) fn signal(self, signal: Signal) -> bool {
+        Pid::from_raw(self.number).is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
     /// Whether it still runs.
@@ -56,6 +61,48 @@ impl Tree {
         let host = first(guardian);
         let keeper = host.and_then(first);
         Self { guardian, host, keeper, worker: keeper.and_then(first) }
+    }
+
+    /// The processes of a target.
+    pub(crate) fn processes(&self, target: Target) -> Vec<Process> {
+        let Self { guardian, host, keeper, worker } = *self;
+        let processes = match target {
+            Target::Guardian => vec![Some(guardian)],
+            Target::Host => vec![host],
+            Target::Keeper => vec![keeper],
+            Target::Worker => vec![worker],
+            Target::GuardianAndHost => vec![Some(guardian), host],
+            Target::All => vec![Some(guardian), host, keeper, worker],
+            Target::Terminal => Vec::new(),
+        };
+        processes.into_iter().flatten().collect()
+    }
+}
+
+/// What is killed or stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Target {
+    Guardian,
+    Host,
+    Keeper,
+    /// The command.
+    Worker,
+    GuardianAndHost,
+    All,
+    Terminal,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Guardian => "guardian",
+            Self::Host => "host",
+            Self::Keeper => "keeper",
+            Self::Worker => "worker",
+            Self::GuardianAndHost => "guardian and host at once",
+            Self::All => "all processes at once",
+            Self::Terminal => "terminal",
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     candidates::{BEAT, OVERLAP, STOPPED},
-    faults::Target,
+    processes::Target,
 };
 use std::{
     collections::BTreeMap,

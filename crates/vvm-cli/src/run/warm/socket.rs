@@ -262,14 +262,13 @@ impl Socket {
         }
     }
 
-    /// Closes a connection.
+    /// Closes a connection. What was read from it before is still heard.
     pub(super) fn close(&mut self, connection: Connection) {
         if let Some(peer) = self.peers.remove(&connection) {
             // The descriptors are open elsewhere: epoll would go on to report them.
             let _ = epoll::delete(&self.epoll, &peer.socket);
             let _ = epoll::delete(&self.epoll, &peer.process);
         }
-        self.heard.retain(|heard| heard.connection() != Some(connection));
     }
 
     /// Closes all connections.
@@ -299,19 +298,6 @@ fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     unlinkat(&folder, NAME, AtFlags::empty())?;
     rmdir(path)
-}
-
-impl Heard {
-    fn connection(&self) -> Option<Connection> {
-        match self {
-            Self::Connected(connection, _)
-            | Self::Line(connection, _)
-            | Self::TooLong(connection)
-            | Self::Closed(connection)
-            | Self::Foreign(connection, _) => Some(*connection),
-            Self::Uncontained(_) | Self::Refused(_) | Self::NotAccepted(_) => None,
-        }
-    }
 }
 
 /// Accepts one connection. Returns what its owner has to know.

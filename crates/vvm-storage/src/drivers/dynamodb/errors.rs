@@ -13,7 +13,7 @@ use std::error::Error;
 
 /// Why a request failed, as far as it is known.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum DriverError {
     /// It was not sent: no connection, or no credentials at the moment.
     #[error("no connection to DynamoDB: {0}")]
     NotSent(String),
@@ -54,15 +54,9 @@ pub(super) enum Failure {
     /// The request may have been applied.
     #[error("DynamoDB did not confirm the request: {0}")]
     Unanswered(String),
-}
-
-/// Why a verb failed.
-#[derive(Debug)]
-pub(super) enum DriverError {
-    /// The request failed.
-    Failed(Failure),
     /// The answer has a malformed item.
-    Damaged(Damaged),
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
 }
 
 /// An item that this driver did not write.
@@ -90,37 +84,8 @@ impl Damaged {
     }
 }
 
-impl From<Failure> for DriverError {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<Damaged> for DriverError {
-    fn from(damaged: Damaged) -> Self {
-        Self::Damaged(damaged)
-    }
-}
-
 impl DriverError {
     pub(super) fn into_write_error(self) -> WriteError {
-        match self {
-            Self::Failed(failure) => failure.into_write_error(),
-            // Only a refusal contains an item, and a refused write was not applied.
-            Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
-        }
-    }
-
-    pub(super) fn into_read_error(self) -> ReadError {
-        match self {
-            Self::Failed(failure) => errors::of_read(failure.into_write_error()),
-            Self::Damaged(damaged) => ReadError::Fatal(damaged.into()),
-        }
-    }
-}
-
-impl Failure {
-    fn into_write_error(self) -> WriteError {
         match self {
             // Credentials are fetched anew, a clock and a policy are corrected. A provider that can't be reached
             // looks like one that is not there.
@@ -130,12 +95,17 @@ impl Failure {
             | Self::Denied(_)
             | Self::Throttled(_)
             | Self::Conflict(_) => WriteError::NotApplied(self.into()),
-            Self::Refused(_) => WriteError::Fatal(self.into()),
+            // Only a refusal contains an item, and a refused write was not applied.
+            Self::Refused(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
             // The table existed when it was opened. Another table may replace it, or another region may write
             // beside this one (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
         }
+    }
+
+    pub(super) fn into_read_error(self) -> ReadError {
+        errors::of_read(self.into_write_error())
     }
 
     /// A request that could not be built.
@@ -178,6 +148,27 @@ impl Failure {
             };
         }
         if never_connected(error) { Self::NotSent(said) } else { Self::Unanswered(said) }
+    }
+
+    /// Maps the reasons of a cancelled transaction. Each action has one; `None` means that the action itself was
+    /// in order. Returns `None` if a condition failed.
+    pub(super) fn of_cancellation(reasons: &[CancellationReason], said: String) -> Option<Self> {
+        let contains = |codes: &[&str]| {
+            reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
+        };
+        if contains(&["ConditionalCheckFailed"]) {
+            None
+        } else if contains(&["AccessDenied"]) {
+            Some(Self::Denied(said))
+        } else if contains(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
+            Some(Self::Refused(said))
+        } else if contains(&["TransactionConflict"]) {
+            Some(Self::Conflict(said))
+        } else if contains(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
+            Some(Self::Throttled(said))
+        } else {
+            Some(Self::Unanswered(said))
+        }
     }
 
     fn of_code(code: &str, said: String) -> Self {
@@ -230,52 +221,18 @@ where
     described(error)
 }
 
-/// The outcome of a cancelled transaction.
-#[derive(Debug)]
-pub(super) enum Cancellation {
-    /// A condition failed.
-    Refused,
-    /// The transaction failed.
-    Failed(Failure),
-}
-
-impl Cancellation {
-    /// Maps the reasons. Each action has one; `None` means that the action itself was in order.
-    pub(super) fn of(reasons: &[CancellationReason], said: String) -> Self {
-        let contains = |codes: &[&str]| {
-            reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
-        };
-        if contains(&["ConditionalCheckFailed"]) {
-            Self::Refused
-        } else if contains(&["AccessDenied"]) {
-            Self::Failed(Failure::Denied(said))
-        } else if contains(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
-            Self::Failed(Failure::Refused(said))
-        } else if contains(&["TransactionConflict"]) {
-            Self::Failed(Failure::Conflict(said))
-        } else if contains(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
-            Self::Failed(Failure::Throttled(said))
-        } else {
-            Self::Failed(Failure::Unanswered(said))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drivers::errors::kinds;
-    use aws_sdk_dynamodb::{
-        error::ErrorMetadata,
-        operation::update_item::UpdateItemError,
-        types::error::{ProvisionedThroughputExceededException, TransactionConflictException},
-    };
+    use aws_sdk_dynamodb::{error::ErrorMetadata, operation::update_item::UpdateItemError};
 
     fn kind(codes: &[&str]) -> &'static str {
         let reason = |code: &&str| CancellationReason::builder().code(*code).build();
-        match Cancellation::of(&codes.iter().map(reason).collect::<Vec<_>>(), String::new()) {
-            Cancellation::Refused => "Refused",
-            Cancellation::Failed(failure) => kinds::of_write(&failure.into_write_error()),
+        let reasons: Vec<_> = codes.iter().map(reason).collect();
+        match DriverError::of_cancellation(&reasons, String::new()) {
+            None => "Refused",
+            Some(error) => kinds::of_write(&error.into_write_error()),
         }
     }
 
@@ -316,73 +273,8 @@ mod tests {
     }
 
     fn both(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
-        let failed = || DriverError::from(Failure::of(error()));
+        let failed = || DriverError::of(error());
         (kinds::of_write(&failed().into_write_error()), kinds::of_read(&failed().into_read_error()))
-    }
-
-    #[test]
-    fn each_code_maps_as_documented() {
-        let table: [(&[&str], _, _); 4] = [
-            (
-                &[
-                    "ProvisionedThroughputExceededException",
-                    "RequestLimitExceeded",
-                    "ThrottlingException",
-                    "TransactionConflictException",
-                    "AccessDeniedException",
-                    "UnrecognizedClientException",
-                    "InvalidSignatureException",
-                    "IncompleteSignatureException",
-                    "MissingAuthenticationTokenException",
-                    "ExpiredTokenException",
-                    "RequestExpired",
-                ],
-                "NotApplied",
-                "Unavailable",
-            ),
-            (
-                &[
-                    "ValidationException",
-                    "SerializationException",
-                    "UnknownOperationException",
-                    "ItemCollectionSizeLimitExceededException",
-                ],
-                "Fatal",
-                "Fatal",
-            ),
-            (&["ResourceNotFoundException", "ReplicatedWriteConflictException"], "Replaced", "Replaced"),
-            (&["SomethingNew", ""], "Unknown", "Unavailable"),
-        ];
-        for (codes, write, read) in table {
-            for code in codes {
-                assert_eq!(both(|| answered(400, code)), (write, read), "{code}");
-                // A broken server may have applied the request, with any code.
-                for status in [500, 502, 503] {
-                    assert_eq!(
-                        both(|| answered(status, code)),
-                        ("Unknown", "Unavailable"),
-                        "{status} {code}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn errors_with_a_type_of_their_own_map_by_their_code() {
-        let said = |code| ErrorMetadata::builder().code(code).build();
-        let conflict =
-            TransactionConflictException::builder().meta(said("TransactionConflictException")).build();
-        let throttled = ProvisionedThroughputExceededException::builder()
-            .meta(said("ProvisionedThroughputExceededException"))
-            .build();
-        for error in [
-            UpdateItemError::TransactionConflictException(conflict),
-            UpdateItemError::ProvisionedThroughputExceededException(throttled),
-        ] {
-            let failure = Failure::of(SdkError::service_error(error, response(400)));
-            assert!(matches!(DriverError::from(failure).into_write_error(), WriteError::NotApplied(_)));
-        }
     }
 
     #[test]
@@ -396,8 +288,8 @@ mod tests {
             // An established connection can end with it, after an ICMP message of another host.
             ConnectorError::io(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
         ] {
-            let failure = Failure::of(UpdateError::dispatch_failure(broken));
-            assert!(matches!(DriverError::from(failure).into_write_error(), WriteError::Unknown(_)));
+            let failure = DriverError::of(UpdateError::dispatch_failure(broken));
+            assert!(matches!(failure.into_write_error(), WriteError::Unknown(_)));
         }
     }
 
@@ -415,7 +307,7 @@ mod tests {
 
     #[test]
     fn message_has_the_answer_of_the_server_and_what_to_do() {
-        let said = |error| Failure::of::<UpdateItemError>(error).to_string();
+        let said = |error| DriverError::of::<UpdateItemError>(error).to_string();
         let error = said(answered(400, "AccessDeniedException"));
         assert!(error.contains("policy") && error.contains("AccessDeniedException: said so"), "{error}");
         assert!(said(answered(400, "InvalidSignatureException")).contains("clock"));

@@ -3,12 +3,15 @@
 
 use super::{
     address::{Address, LoadedOnce},
-    errors::{DriverError, Failure},
-    http,
+    errors::DriverError,
     requests::Requests,
     rows::{ATTRIBUTES, PARTITION, PLACE},
 };
-use crate::{drivers::errors::chain, opening::OpenError, sysvvm::Description};
+use crate::{
+    drivers::{address::is_on_loopback, errors::described},
+    opening::OpenError,
+    sysvvm::Description,
+};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::provider::{
     ProvideCredentials, SharedCredentialsProvider, error::CredentialsError,
@@ -21,6 +24,14 @@ use aws_sdk_dynamodb::{
         AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableDescription,
         TableStatus, TimeToLiveStatus,
     },
+};
+use aws_smithy_http_client::{Builder as HttpBuilder, Connector, proxy::ProxyConfig, tls};
+use aws_smithy_runtime_api::client::{
+    http::{
+        HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector,
+        http_client_fn,
+    },
+    orchestrator::HttpRequest,
 };
 use std::time::Duration;
 use vvm_clock::{Clock, SystemClock};
@@ -65,7 +76,7 @@ pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> R
 async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .region(Region::new(address.region.clone()))
-        .http_client(http::client());
+        .http_client(http_client());
     if let Some(endpoint) = &address.endpoint {
         loader = loader.endpoint_url(endpoint);
     }
@@ -88,12 +99,45 @@ pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Cl
     // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
     // credentials are separate and follow the SDK's own rules.
     let configuration = Builder::from(configuration)
-        .http_client(http::client())
+        .http_client(http_client())
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .build();
     Client::from_conf(configuration)
+}
+
+/// Makes the client of all requests, to DynamoDB and for credentials. It follows the proxy variables of the environment,
+/// as the SDK's own does, but not for loopback: a proxy on another machine would reach its own.
+fn http_client() -> SharedHttpClient {
+    let (loopback, others) = (with(ProxyConfig::disabled()), with(ProxyConfig::from_env()));
+    http_client_fn(move |settings, components| {
+        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
+        SharedHttpConnector::new(ByPlace { loopback: connector(&loopback), others: connector(&others) })
+    })
+}
+
+fn with(proxy: ProxyConfig) -> SharedHttpClient {
+    let provider = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc);
+    HttpBuilder::new().build_with_connector_fn(move |settings, components| {
+        let mut connector = Connector::builder().tls_provider(provider.clone()).proxy_config(proxy.clone());
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    })
+}
+
+#[derive(Debug)]
+struct ByPlace {
+    loopback: SharedHttpConnector,
+    others: SharedHttpConnector,
+}
+
+impl HttpConnector for ByPlace {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connector = if is_on_loopback(request.uri()) { &self.loopback } else { &self.others };
+        connector.call(request)
+    }
 }
 
 /// The interval between looks at a table that is being created.
@@ -127,7 +171,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
         let key = KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
         let (attribute, key) = attribute
             .and_then(|attribute| Ok((attribute, key?)))
-            .map_err(|error| of_failure(address, Failure::of_building(&error)))?;
+            .map_err(|error| of_failure(address, DriverError::of_building(&error)))?;
         creation = creation.attribute_definitions(attribute).key_schema(key);
     }
     match creation.send().await {
@@ -138,7 +182,7 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
         {
             Ok(())
         }
-        Err(error) => Err(of_failure(address, Failure::of(error))),
+        Err(error) => Err(of_failure(address, DriverError::of(error))),
     }
 }
 
@@ -168,7 +212,7 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
         )));
     }
     let answer = client.describe_time_to_live().table_name(&address.table).send().await;
-    let answer = answer.map_err(|error| of_failure(address, Failure::of(error)))?;
+    let answer = answer.map_err(|error| of_failure(address, DriverError::of(error)))?;
     let Some(found) = answer.time_to_live_description else { return Ok(()) };
     match (found.time_to_live_status, found.attribute_name) {
         (None | Some(TimeToLiveStatus::Disabled), _) => Ok(()),
@@ -183,9 +227,9 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
 
 /// Describes the table; `None` if it does not exist.
 async fn look(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
-    match client.describe_table().table_name(&address.table).send().await.map_err(Failure::of) {
+    match client.describe_table().table_name(&address.table).send().await.map_err(DriverError::of) {
         Ok(answer) => Ok(answer.table),
-        Err(Failure::NoTable(_)) => Ok(None),
+        Err(DriverError::NoTable(_)) => Ok(None),
         Err(failure) => Err(of_failure(address, failure)),
     }
 }
@@ -224,34 +268,34 @@ fn replicated_to(table: &TableDescription) -> Option<String> {
 }
 
 /// The error of opening if a request failed.
-fn of_failure(address: &Address, failure: Failure) -> OpenError {
+fn of_failure(address: &Address, failure: DriverError) -> OpenError {
     let (place, region) = (address.place(), &address.region);
     match failure {
-        Failure::NotSent(cause) => OpenError::passing(format!(
+        DriverError::NotSent(cause) => OpenError::passing(format!(
             "no answer from {place}: check the region, the endpoint and the network ({cause})"
         )),
-        Failure::NoCredentials(said) => no_credentials(&said),
-        Failure::Credentials(said) => OpenError::refused(format!(
+        DriverError::NoCredentials(said) => no_credentials(&said),
+        DriverError::Credentials(said) => OpenError::refused(format!(
             "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that \
              the account uses region {region} ({said})"
         )),
         // The message says what to do.
-        Failure::Denied(_) => OpenError::refused(failure.to_string()),
-        Failure::NoTable(_) => no_table(address),
-        Failure::Refused(said) => {
+        DriverError::Denied(_) | DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
+        DriverError::NoTable(_) => no_table(address),
+        DriverError::Refused(said) => {
             OpenError::refused(format!("{place} refuses the request, and may not be DynamoDB: {said}"))
         }
-        Failure::Throttled(said)
-        | Failure::Conflict(said)
-        | Failure::Global(said)
-        | Failure::Unanswered(said) => {
+        DriverError::Throttled(said)
+        | DriverError::Conflict(said)
+        | DriverError::Global(said)
+        | DriverError::Unanswered(said) => {
             OpenError::passing(format!("{place} failed a request: {said}. Try again"))
         }
     }
 }
 
 pub(super) fn of_credentials(error: &CredentialsError) -> OpenError {
-    let said = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let said = described(error);
     match error {
         CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
             no_credentials(&said)
@@ -282,49 +326,20 @@ fn being_created(address: &Address) -> OpenError {
     OpenError::passing(format!("table `{}` is being created: try again in a few seconds", address.table))
 }
 
-/// Returns the location, the billing and the protection of a table.
+/// Returns the location and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
-    let answer = client.describe_table().table_name(table).send().await.map_err(Failure::of)?;
-    let description = match &answer.table {
-        Some(table) => of_table(table, Description::of("DynamoDB")),
-        None => Description::of("DynamoDB"),
-    };
-    // Elections do not need this permission, so it may be missing.
-    let backups = client.describe_continuous_backups().table_name(table).send().await;
-    let backups = backups.ok().and_then(|answer| {
-        let description = answer.continuous_backups_description?;
-        Some(
-            description
-                .point_in_time_recovery_description?
-                .point_in_time_recovery_status?
-                .as_str()
-                .to_lowercase(),
-        )
-    });
-    let backups = backups.unwrap_or_else(|| "unknown: needs dynamodb:DescribeContinuousBackups".to_owned());
-    Ok(description.with("point-in-time recovery", backups))
+    let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
+    let description = Description::of("DynamoDB");
+    Ok(match &answer.table {
+        Some(table) => of_table(table, description),
+        None => description,
+    })
 }
 
 fn of_table(table: &TableDescription, mut description: Description) -> Description {
     if let Some(arn) = table.table_arn() {
         description = description.with("table", arn);
     }
-    if let Some(status) = table.table_status() {
-        description = description.with("status", status.as_str().to_lowercase());
-    }
-    // Old tables have no billing mode.
-    let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
-    let units = table.provisioned_throughput().map(|units| {
-        let unit = |units: Option<i64>| units.unwrap_or_default();
-        (unit(units.read_capacity_units()), unit(units.write_capacity_units()))
-    });
-    description = description.with(
-        "billing",
-        match (mode, units) {
-            (Some(BillingMode::PayPerRequest), _) | (_, None) => "per request".to_owned(),
-            (_, Some((reads, writes))) => format!("provisioned, {reads} read and {writes} write units"),
-        },
-    );
     if table.deletion_protection_enabled() == Some(true) {
         return description.with("deletion protection", "on");
     }
@@ -337,29 +352,14 @@ fn of_table(table: &TableDescription, mut description: Description) -> Descripti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aws_sdk_dynamodb::types::{BillingModeSummary, ProvisionedThroughputDescription, TableStatus};
 
     #[test]
-    fn billing_and_protection_are_described_and_missing_protection_is_a_concern() {
-        let provisioned = ProvisionedThroughputDescription::builder()
-            .read_capacity_units(5)
-            .write_capacity_units(7)
-            .build();
-        let open = TableDescription::builder()
-            .table_status(TableStatus::Active)
-            .provisioned_throughput(provisioned)
-            .build();
-        let open = of_table(&open, Description::default());
-        assert_eq!(open.setting("status"), Some("active"));
-        assert_eq!(open.setting("billing"), Some("provisioned, 5 read and 7 write units"));
-        assert!(open.concerns[0].contains("--deletion-protection-enabled"), "{open:?}");
-        let per_request = BillingModeSummary::builder().billing_mode(BillingMode::PayPerRequest).build();
-        let kept = TableDescription::builder()
-            .billing_mode_summary(per_request)
-            .deletion_protection_enabled(true)
-            .build();
-        let kept = of_table(&kept, Description::default());
-        assert_eq!(kept.setting("billing"), Some("per request"));
-        assert_eq!(kept.concerns, Vec::<String>::new());
+    fn missing_protection_is_a_concern() {
+        let concerns = |protected| {
+            let table = TableDescription::builder().deletion_protection_enabled(protected).build();
+            of_table(&table, Description::default()).concerns
+        };
+        assert!(concerns(false)[0].contains("--deletion-protection-enabled"));
+        assert_eq!(concerns(true), Vec::<String>::new());
     }
 }

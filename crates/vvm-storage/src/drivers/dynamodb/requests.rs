@@ -1,7 +1,7 @@
 //! The requests for slots, settings and documents.
 
 use super::{
-    errors::{Cancellation, DriverError, Failure, said},
+    errors::{DriverError, said},
     rows::{self, Batches, Item},
 };
 use crate::{
@@ -59,7 +59,7 @@ impl Requests {
         {
             return Ok(Some(refusal.item.clone()));
         }
-        Err(Failure::of(error).into())
+        Err(DriverError::of(error))
     }
 
     /// Reads a partition's first item consistently.
@@ -70,7 +70,7 @@ impl Requests {
     /// Reads an item consistently.
     pub(super) async fn get(&self, key: Item) -> Result<Option<Item>, DriverError> {
         let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
-        let answer = read.consistent_read(true).send().await.map_err(Failure::of)?;
+        let answer = read.consistent_read(true).send().await.map_err(DriverError::of)?;
         Ok(answer.item)
     }
 
@@ -84,9 +84,9 @@ impl Requests {
         while !keys.is_empty() {
             let asked = keys.len();
             let batch = KeysAndAttributes::builder().set_keys(Some(keys)).build();
-            let batch = batch.map_err(|error| Failure::of_building(&error))?;
+            let batch = batch.map_err(|error| DriverError::of_building(&error))?;
             let request = self.client.batch_get_item().request_items(&self.table, batch);
-            let answer = request.send().await.map_err(Failure::of)?;
+            let answer = request.send().await.map_err(DriverError::of)?;
             for item in answer.responses.into_iter().flatten().flat_map(|(_, items)| items) {
                 if let Some(partition) = rows::partition(&item) {
                     found.insert(partition.to_vec(), item);
@@ -96,7 +96,7 @@ impl Requests {
             keys = answer.unprocessed_keys.into_iter().flatten().flat_map(|(_, rest)| rest.keys).collect();
             if keys.len() >= asked {
                 let cause = "none of the requested items was read".to_owned();
-                return Err(Failure::Throttled(cause).into());
+                return Err(DriverError::Throttled(cause));
             }
         }
         Ok(found)
@@ -115,7 +115,7 @@ impl Requests {
         batch: &[DocumentWrite],
     ) -> Result<Done, DriverError> {
         let actions = rows::batch(&self.table, partition, fence, batch);
-        let actions = actions.map_err(|error| Failure::of_building(&error))?;
+        let actions = actions.map_err(|error| DriverError::of_building(&error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
             Ok(_) => return Ok(Done::Applied),
             Err(error) => error,
@@ -123,12 +123,10 @@ impl Requests {
         if let SdkError::ServiceError(answer) = &error
             && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
         {
-            return match Cancellation::of(cancelled.cancellation_reasons(), said(&error)) {
-                Cancellation::Refused => Ok(Done::Refused(Shown::Nothing)),
-                Cancellation::Failed(failure) => Err(failure.into()),
-            };
+            let failure = DriverError::of_cancellation(cancelled.cancellation_reasons(), said(&error));
+            return failure.map_or(Ok(Done::Refused(Shown::Nothing)), Err);
         }
-        Err(Failure::of(error).into())
+        Err(DriverError::of(error))
     }
 
     /// Returns the leader record and the number of the last batch, when that batch is completely applied
@@ -161,7 +159,7 @@ impl Requests {
             }
             batches = present;
         }
-        Err(Failure::Conflict("batches are written faster than they can be read".into()).into())
+        Err(DriverError::Conflict("batches are written faster than they can be read".into()))
     }
 
     /// Reads the leader record, the count, and these documents in one transaction. Of each document it reads
@@ -180,7 +178,7 @@ impl Requests {
         let gets = gets.chain(ids.iter().map(version));
         let gets: Result<Vec<_>, BuildError> =
             gets.map(|get| Ok(TransactGetItem::builder().get(get.build()?).build())).collect();
-        let gets = gets.map_err(|error| Failure::of_building(&error))?;
+        let gets = gets.map_err(|error| DriverError::of_building(&error))?;
         let error = match self.client.transact_get_items().set_transact_items(Some(gets)).send().await {
             Ok(answer) => {
                 let items = answer.responses.unwrap_or_default();
@@ -190,18 +188,18 @@ impl Requests {
                     return Ok(items);
                 }
                 let cause = "the answer has fewer items than were requested";
-                return Err(Failure::Unanswered(cause.into()).into());
+                return Err(DriverError::Unanswered(cause.into()));
             }
             Err(error) => error,
         };
         if let SdkError::ServiceError(answer) = &error
             && let TransactGetItemsError::TransactionCanceledException(cancelled) = answer.err()
-            && let Cancellation::Failed(failure) =
-                Cancellation::of(cancelled.cancellation_reasons(), said(&error))
+            && let Some(failure) =
+                DriverError::of_cancellation(cancelled.cancellation_reasons(), said(&error))
         {
-            return Err(failure.into());
+            return Err(failure);
         }
-        Err(Failure::of(error).into())
+        Err(DriverError::of(error))
     }
 
     pub(super) async fn document(
@@ -219,7 +217,7 @@ impl Requests {
         let Some(query) = rows::scanned(query.limit(limit), partition, scan) else {
             return Ok(Page { documents: Vec::new(), next: None });
         };
-        let answer = query.send().await.map_err(Failure::of)?;
+        let answer = query.send().await.map_err(DriverError::of)?;
         let documents = answer.items().iter().map(rows::document).collect::<Result<_, _>>()?;
         Ok(Page { documents, next: answer.last_evaluated_key().map(rows::id_of).transpose()? })
     }

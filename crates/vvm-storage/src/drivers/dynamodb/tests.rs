@@ -1,8 +1,6 @@
 //! Tests of what DynamoDB Local can't show: tables and refusals that only AWS has, and the number of
 //! requests.
 
-mod server;
-
 use super::{
     DynamoDbStorage,
     address::Address,
@@ -10,7 +8,11 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    drivers::{address::REQUEST_TIMEOUT, errors::kinds},
+    drivers::{
+        address::REQUEST_TIMEOUT,
+        errors::kinds,
+        scripted::{Scripted, answer},
+    },
     key::Partition,
     opening::{OpenError, OpenErrorKind},
     step::{Done, Shown, Step},
@@ -26,8 +28,69 @@ use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, OnlyIf, ReadError, Scan, Slot, Vacant,
     WriteError,
 };
-use server::{Answer, Server, ok, refusal};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 use vvm_clock::SystemClock;
+
+/// An answer: status and body. With `None` the connection is closed without an answer.
+type Answer = Option<(u16, String)>;
+
+/// The bodies of the requests, by operation.
+type Bodies = BTreeMap<String, Vec<String>>;
+
+/// A server with scripted answers that counts its requests. Dropping it ends it.
+struct Server {
+    scripted: Scripted,
+    requests: Arc<Mutex<Bodies>>,
+}
+
+fn ok(text: &str) -> Answer {
+    Some((200, text.to_owned()))
+}
+
+/// A refusal by DynamoDB.
+fn refusal(status: u16, code: &str) -> Answer {
+    let text = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"said so"}}"#);
+    Some((status, text))
+}
+
+impl Server {
+    /// Starts one. `script` returns the answer to an operation, given how often it was requested before.
+    async fn start(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> Self {
+        let requests = Arc::new(Mutex::new(Bodies::new()));
+        let received = Arc::clone(&requests);
+        let scripted = Scripted::start(move |asked| {
+            let target = asked.header("x-amz-target").unwrap_or_default();
+            let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+            let asked_before = {
+                let mut requests = received.lock().unwrap();
+                let bodies = requests.entry(operation.clone()).or_default();
+                bodies.push(asked.body);
+                bodies.len() - 1
+            };
+            let (status, text) = script(&operation, asked_before)?;
+            Some(answer(status, "Content-Type: application/x-amz-json-1.0\r\n", &text))
+        });
+        Self { scripted: scripted.await, requests }
+    }
+
+    fn endpoint(&self) -> &str {
+        &self.scripted.endpoint
+    }
+
+    /// Returns how often each operation was requested since the last call of this function.
+    fn take_counts(&self) -> Vec<(String, usize)> {
+        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        requests.into_iter().map(|(operation, bodies)| (operation, bodies.len())).collect()
+    }
+
+    /// Returns the body of the last request for an operation.
+    fn last_body(&self, operation: &str) -> String {
+        self.requests.lock().unwrap()[operation].last().unwrap().clone()
+    }
+}
 
 /// The answer to DescribeTable about an election table, with `more` attributes.
 fn described(status: &str, more: &str) -> Answer {
@@ -125,7 +188,7 @@ async fn table_that_is_not_active_is_refused() {
 }
 
 #[tokio::test]
-async fn time_to_live_is_refused_until_it_is_disabled() {
+async fn time_to_live_of_records_is_refused_until_it_is_disabled() {
     for status in ["ENABLING", "ENABLED", "DISABLING"] {
         let error = refused(move |operation, _| match operation {
             "DescribeTimeToLive" => Some((
@@ -139,6 +202,13 @@ async fn time_to_live_is_refused_until_it_is_disabled() {
         .await;
         assert!(error.to_string().contains("time to live on attribute `epoch`"), "{status}: {error}");
     }
+    // Items of elections do not have this attribute.
+    const OTHER: &str = r#"{"TimeToLiveStatus":"ENABLED","AttributeName":"something_else"}"#;
+    let (_server, _storage) = opened(|operation, _| match operation {
+        "DescribeTimeToLive" => ok(&format!(r#"{{"TimeToLiveDescription":{OTHER}}}"#)),
+        _ => active(operation),
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -251,26 +321,64 @@ async fn reads_are_consistent_and_peeks_are_not() {
 }
 
 #[tokio::test]
-async fn failed_renewal_is_sent_once_and_mapped_by_its_error() {
-    let table: [(fn() -> Answer, _); 7] = [
-        (|| refusal(400, "ProvisionedThroughputExceededException"), "NotApplied"),
-        (|| refusal(500, "InternalServerError"), "Unknown"),
-        (|| refusal(503, "ServiceUnavailable"), "Unknown"),
-        (|| None, "Unknown"),
-        (|| refusal(400, "ExpiredTokenException"), "NotApplied"),
-        (|| refusal(400, "InvalidSignatureException"), "NotApplied"),
-        (|| refusal(400, "ValidationException"), "Fatal"),
+async fn failed_request_is_sent_once_and_mapped_by_its_error() {
+    let says = Arc::new(Mutex::new(Answer::None));
+    let answer = Arc::clone(&says);
+    let (server, storage) = opened(move |operation, _| match operation {
+        "UpdateItem" | "GetItem" => answer.lock().unwrap().clone(),
+        _ => active(operation),
+    })
+    .await;
+    let answered = async |answer: Answer| {
+        *says.lock().unwrap() = answer;
+        let renewal = storage.commit(partition(), Step::renew(&entry(), &entry())).await.unwrap_err();
+        let read = storage.read(partition()).await.unwrap_err();
+        let once = ["GetItem", "UpdateItem"].map(|operation| (operation.to_owned(), 1));
+        assert_eq!(server.take_counts(), once, "{renewal}");
+        (kinds::of_write(&renewal), kinds::of_read(&read))
+    };
+    let table: [(&[&str], _, _); 4] = [
+        (
+            &[
+                "ProvisionedThroughputExceededException",
+                "RequestLimitExceeded",
+                "ThrottlingException",
+                "TransactionConflictException",
+                "AccessDeniedException",
+                "UnrecognizedClientException",
+                "InvalidSignatureException",
+                "IncompleteSignatureException",
+                "MissingAuthenticationTokenException",
+                "ExpiredTokenException",
+                "RequestExpired",
+            ],
+            "NotApplied",
+            "Unavailable",
+        ),
+        (
+            &[
+                "ValidationException",
+                "SerializationException",
+                "UnknownOperationException",
+                "ItemCollectionSizeLimitExceededException",
+            ],
+            "Fatal",
+            "Fatal",
+        ),
+        (&["ResourceNotFoundException", "ReplicatedWriteConflictException"], "Replaced", "Replaced"),
+        (&["SomethingNew", ""], "Unknown", "Unavailable"),
     ];
-    for (answer, expected) in table {
-        let (server, storage) = opened(move |operation, _| match operation {
-            "UpdateItem" => answer(),
-            _ => active(operation),
-        })
-        .await;
-        let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
-        assert_eq!(kinds::of_write(outcome.as_ref().unwrap_err()), expected);
-        assert_eq!(server.take_counts(), [("UpdateItem".to_owned(), 1)], "{outcome:?}");
+    for (codes, write, read) in table {
+        for code in codes {
+            assert_eq!(answered(refusal(400, code)).await, (write, read), "{code}");
+            // A broken server may have applied the request, with any code.
+            for status in [500, 502, 503] {
+                let found = answered(refusal(status, code)).await;
+                assert_eq!(found, ("Unknown", "Unavailable"), "{status} {code}");
+            }
+        }
     }
+    assert_eq!(answered(None).await, ("Unknown", "Unavailable"));
 }
 
 /// A handle of a table at the address of this listener, which answers nothing.

@@ -3,7 +3,7 @@
 //! `kv.proto`).
 
 use bytes::Bytes;
-use prost::{Enumeration, Message, Oneof};
+use prost::{Message, Oneof};
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ResponseHeader {
@@ -78,28 +78,18 @@ pub(super) struct ResponseOp {
     pub(super) range: Option<RangeResponse>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub(super) enum CompareResult {
-    Equal = 0,
-    Greater = 1,
-    Less = 2,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub(super) enum CompareTarget {
-    Version = 0,
-    Create = 1,
-    Modified = 2,
-    Value = 3,
-}
+// Results and targets of comparisons, by etcd's numbers.
+const EQUAL: i32 = 0;
+const GREATER: i32 = 1;
+const LESS: i32 = 2;
+const CREATE: i32 = 1;
+const VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Compare {
-    #[prost(enumeration = "CompareResult", tag = "1")]
+    #[prost(int32, tag = "1")]
     pub(super) result: i32,
-    #[prost(enumeration = "CompareTarget", tag = "2")]
+    #[prost(int32, tag = "2")]
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
@@ -169,21 +159,6 @@ pub(super) struct StatusResponse {
     pub(super) quota: i64,
 }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct MemberListRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct MemberListResponse {
-    #[prost(message, repeated, tag = "2")]
-    pub(super) members: Vec<Member>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Member {
-    #[prost(bool, tag = "5")]
-    pub(super) is_learner: bool,
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
@@ -196,8 +171,6 @@ pub(super) struct WatchCreateRequest {
     pub(super) key: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) range_end: Bytes,
-    #[prost(int64, tag = "3")]
-    pub(super) start_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -206,8 +179,6 @@ pub(super) struct WatchResponse {
     pub(super) created: bool,
     #[prost(bool, tag = "4")]
     pub(super) canceled: bool,
-    #[prost(int64, tag = "5")]
-    pub(super) compact_revision: i64,
     #[prost(string, tag = "6")]
     pub(super) cancel_reason: String,
     #[prost(message, repeated, tag = "11")]
@@ -222,29 +193,27 @@ pub(super) struct Event {
 
 /// Holds if there is no such key.
 pub(super) fn absent(key: Bytes) -> Compare {
-    let (result, target) = (CompareResult::Equal.into(), CompareTarget::Create.into());
     let operand = Some(Operand::CreateRevision(0));
-    Compare { result, target, key, operand, range_end: Bytes::new() }
+    Compare { result: EQUAL, target: CREATE, key, operand, range_end: Bytes::new() }
 }
 
 /// Holds if the key has exactly this value.
 pub(super) fn equal(key: Bytes, value: Bytes) -> Compare {
-    compared(key, CompareResult::Equal, value)
+    compared(key, EQUAL, value)
 }
 
 /// Both hold if the key's value begins with `start`, and is longer.
 pub(super) fn begins_with(key: &Bytes, start: &[u8]) -> [Compare; 2] {
     // etcd compares values byte by byte. Of two values of which one begins with the other, the longer is larger.
     [
-        compared(key.clone(), CompareResult::Greater, Bytes::copy_from_slice(start)),
-        compared(key.clone(), CompareResult::Less, end_of(start)),
+        compared(key.clone(), GREATER, Bytes::copy_from_slice(start)),
+        compared(key.clone(), LESS, end_of(start)),
     ]
 }
 
 /// Fails if there is no such key.
-fn compared(key: Bytes, result: CompareResult, value: Bytes) -> Compare {
-    let (result, target) = (result.into(), CompareTarget::Value.into());
-    Compare { result, target, key, operand: Some(Operand::Value(value)), range_end: Bytes::new() }
+fn compared(key: Bytes, result: i32, value: Bytes) -> Compare {
+    Compare { result, target: VALUE, key, operand: Some(Operand::Value(value)), range_end: Bytes::new() }
 }
 
 pub(super) fn put(key: Bytes, value: Bytes) -> RequestOp {

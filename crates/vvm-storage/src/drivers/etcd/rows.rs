@@ -75,7 +75,7 @@ impl Keyspace {
     }
 
     /// The storage's own key.
-    pub(super) fn own(&self) -> Bytes {
+    fn own(&self) -> Bytes {
         [&self.prefix, &b"format"[..]].concat().into()
     }
 
@@ -137,26 +137,6 @@ impl Keyspace {
 
     pub(super) fn setting(&self, at: &Partition) -> TxnRequest {
         reads(vec![range(self.own()), range(self.key(SETTING, at))])
-    }
-
-    /// Reads a page of the settings' keys, behind `after`.
-    pub(super) fn settings(&self, after: Option<&Partition>) -> TxnRequest {
-        let all = [&self.prefix, &[SETTING][..]].concat();
-        let key = match after {
-            // The next key in the order of bytes.
-            Some(after) => [&self.key(SETTING, after), &[0][..]].concat().into(),
-            None => all.clone().into(),
-        };
-        let page_of_keys = RangeRequest { key, range_end: end_of(&all), limit: 1024, serializable: false };
-        reads(vec![range(self.own()), read_range(page_of_keys)])
-    }
-
-    /// The settings that [`settings`](Self::settings) shows, and whether there are more.
-    pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<(Vec<Partition>, bool), DriverError> {
-        let page = self.ranges(answer)?.into_iter().next().unwrap_or_default();
-        // Behind the prefix and the letter.
-        let keys = page.kvs.iter().map(|shown| shown.key.get(self.prefix.len() + 1..).unwrap_or_default());
-        Ok((keys.map(Partition::from_bytes).collect(), page.more))
     }
 
     pub(super) fn read(&self, at: &Partition) -> TxnRequest {
@@ -381,10 +361,9 @@ impl Keyspace {
         let Some(name) = topic.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]) else { return Vec::new() };
         let key = |kind: u8| self.leader(&Partition::from_bytes([&[kind], name].concat()));
         let slots = key(KEY_PREFIX_VVM_LEADER);
-        let slots = WatchCreateRequest { range_end: end_of(&slots), key: slots, start_revision: 0 };
+        let slots = WatchCreateRequest { range_end: end_of(&slots), key: slots };
         let requests = [KEY_PREFIX_PAUSE, KEY_PREFIX_STEP_DOWN].map(key);
-        let requests =
-            requests.map(|key| WatchCreateRequest { key, range_end: Bytes::new(), start_revision: 0 });
+        let requests = requests.map(|key| WatchCreateRequest { key, range_end: Bytes::new() });
         std::iter::once(slots).chain(requests).collect()
     }
 

@@ -31,7 +31,6 @@ pub(super) struct Address {
     pub(super) namespace: String,
     pub(super) context: Option<String>,
     pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) service_account: PathBuf,
     pub(super) server: Option<String>,
     pub(super) request_timeout: Duration,
 }
@@ -54,7 +53,6 @@ fn parse(url: &str) -> Result<Address, String> {
         namespace: namespace.to_owned(),
         context: None,
         kubeconfig: None,
-        service_account: SERVICE_ACCOUNT.into(),
         server: None,
         request_timeout: REQUEST_TIMEOUT,
     };
@@ -62,13 +60,11 @@ fn parse(url: &str) -> Result<Address, String> {
         match option? {
             ("context", name) => address.context = Some(name.to_owned()),
             ("kubeconfig", path) => address.kubeconfig = Some(path.into()),
-            ("service_account", path) => address.service_account = path.into(),
             ("server", url) => address.server = Some(url.to_owned()),
             ("request_timeout", value) => address.request_timeout = request_timeout(value)?,
             (name, _) => {
                 return Err(format!(
-                    "there is no option `{name}`; there are context, kubeconfig, server, \
-                     service_account, request_timeout"
+                    "there is no option `{name}`; there are context, kubeconfig, server, request_timeout"
                 ));
             }
         }
@@ -97,7 +93,7 @@ pub(super) struct Cluster {
 pub(super) fn find(address: &Address) -> Result<Cluster, OpenError> {
     let is_kubeconfig_named = address.context.is_some() || address.kubeconfig.is_some();
     let pod = || Some((env::var("KUBERNETES_SERVICE_HOST").ok()?, env::var("KUBERNETES_SERVICE_PORT").ok()?));
-    let token = address.service_account.join("token");
+    let token = Path::new(SERVICE_ACCOUNT).join("token");
     match pod() {
         Some((host, port)) if !is_kubeconfig_named && token.exists() => in_pod(address, &host, &port, token),
         _ => {
@@ -137,10 +133,10 @@ fn kubeconfig_path(address: &Address) -> Result<PathBuf, OpenError> {
 }
 
 fn in_pod(address: &Address, host: &str, port: &str, token: PathBuf) -> Result<Cluster, OpenError> {
-    let authority = Some(Pem::File(address.service_account.join("ca.crt")));
+    let authority = Some(Pem::File(Path::new(SERVICE_ACCOUNT).join("ca.crt")));
     let tls = Tls { authority, names: Names::Address, own: None };
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let credentials = format!("service account of {}", address.service_account.display());
+    let credentials = format!("service account of {SERVICE_ACCOUNT}");
     let server = format!("https://{host}:{port}");
     cluster((&server, None), tls, Token::File(token.into()), address, credentials, |why| {
         OpenError::refused(format!("KUBERNETES_SERVICE_HOST or _PORT is wrong: {why} [{server}]"))
@@ -191,15 +187,13 @@ mod tests {
 
     #[test]
     fn address_has_a_namespace_and_options() {
-        let address =
-            parse("k8s://batch-1?context=prod&kubeconfig=/k&server=https://a&service_account=/s").unwrap();
+        let address = parse("k8s://batch-1?context=prod&kubeconfig=/k&server=https://a").unwrap();
         assert_eq!(
             address,
             Address {
                 namespace: "batch-1".into(),
                 context: Some("prod".into()),
                 kubeconfig: Some("/k".into()),
-                service_account: "/s".into(),
                 server: Some("https://a".into()),
                 request_timeout: REQUEST_TIMEOUT,
             }

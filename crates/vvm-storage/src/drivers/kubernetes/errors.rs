@@ -179,15 +179,4 @@ mod tests {
         let error = DriverError::from(OpenError::refused("the token can't be used")).of_write();
         assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
     }
-
-    #[test]
-    fn answer_of_another_program_proves_nothing() {
-        for code in [400, 403, 404, 409, 302, 200] {
-            for body in ["", "<html>", "{}", r#"{"kind":"Lease","reason":"NotFound"}"#] {
-                let error = DriverError::of(&answer(code, body)).of_write();
-                assert!(matches!(error, WriteError::Unknown(_)), "{code} {body}: {error:?}");
-                assert!(!Status::of(&answer(code, body)).is_absent());
-            }
-        }
-    }
 }

@@ -5,7 +5,7 @@ use super::{
     errors::unusable_credentials,
     requests::{Requests, TracedConnector},
 };
-use crate::opening::OpenError;
+use crate::opening::{OpenError, OpenErrorKind};
 use object_store::{
     Certificate, ClientOptions, ObjectStore, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
@@ -13,7 +13,7 @@ use object_store::{
     gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder},
 };
 use std::{env, fs, str::FromStr, sync::Arc};
-use vvm_clock::Clock;
+use vvm_clock::SystemClock;
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number.
 const CONNECT_SHARE: u32 = 2;
@@ -56,16 +56,19 @@ const OF_AZURE: &[&str] = &[
 const GOOGLE: &str = "https://storage.googleapis.com";
 
 /// Reads credentials and certificates. Connects at the first request.
-pub(super) fn connect(address: &Address, clock: Arc<dyn Clock>) -> Result<Requests, OpenError> {
-    connect_with(address, clock, |name| env::var(name).ok())
+pub(super) fn connect(address: &Address) -> Result<Requests, OpenError> {
+    connect_with(address, |name| env::var(name).ok())
 }
 
 /// Takes the variables from `variable`.
 pub(super) fn connect_with(
     address: &Address,
-    clock: Arc<dyn Clock>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Requests, OpenError> {
+    let clock = SystemClock::start().map_err(|cause| {
+        let text = format!("the system refuses the thread that waits for answers: {cause}");
+        OpenError::new(OpenErrorKind::System, text)
+    })?;
     let (connector, options) = clients(address)?;
     let store: object_store::Result<Arc<dyn ObjectStore>> = match address.platform {
         Platform::S3 => s3(address, connector, options, variable).map(|store| Arc::new(store) as _),

@@ -23,12 +23,16 @@ pub(super) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Nothing was sent.
-    #[error("no connection to the object store, or no credentials for it: {0}")]
+    #[error(
+        "no connection to the object store, or no credentials for it: check the endpoint and the network; set \
+         the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, \
+         AZURE_STORAGE_ACCOUNT_KEY), or use a role of the machine ({0})"
+    )]
     NotSent(String),
     /// The credentials or their rights are not enough.
     #[error(
         "the object store denies the request: check the credentials, the machine's clock, and the rights to \
-         get and put objects and to list the bucket ({0})"
+         get and put objects and to list the bucket, without which S3 denies a missing object ({0})"
     )]
     Denied(String),
     /// The bucket does not exist.
@@ -63,25 +67,13 @@ impl Failure {
     /// Why the bucket at `place` can't be opened.
     pub(super) fn into_open_error(self, place: impl Display) -> OpenError {
         match self {
-            Self::NotSent(cause) => OpenError::passing(format!(
-                "{place} can't be reached, or there are no credentials for it: check the endpoint and the \
-                 network; set the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
-                 GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY), or use a role of the machine ({cause})"
-            )),
-            Self::Denied(said) => OpenError::refused(format!(
-                "{place} denies the request: check the credentials and the machine's clock, and allow to get \
-                 and put objects and to list the bucket: S3 answers \"denied\" for a missing object without \
-                 that ({said})"
-            )),
             Self::NoBucket(said) => OpenError::refused(format!(
                 "there is no bucket at {place}: create it, in one region and without versioning, or correct \
                  the URL ({said})"
             )),
-            Self::Refused(said) => OpenError::refused(format!(
-                "{place} refuses the request: check the region and the endpoint ({said})"
-            )),
-            Self::Busy(said) | Self::Unanswered(said) => {
-                OpenError::passing(format!("{place} failed a request: {said}. Try again"))
+            Self::Denied(_) | Self::Refused(_) => OpenError::refused(format!("{place}: {self}")),
+            Self::NotSent(_) | Self::Busy(_) | Self::Unanswered(_) => {
+                OpenError::passing(format!("{place}: {self}. Try again"))
             }
         }
     }
@@ -172,48 +164,10 @@ pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::errors::kinds;
 
     fn answer(status: u16, code: &str) -> Answer {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Answer::of(status, HeaderMap::new(), body.as_bytes())
-    }
-
-    #[test]
-    fn answer_to_a_write_is_mapped_as_the_table_says() {
-        for (status, code, expected) in [
-            (412, "PreconditionFailed", "refused"),
-            (412, "", "refused"),
-            (404, "NoSuchKey", "refused"),
-            (404, "BlobNotFound", "refused"),
-            (409, "BlobAlreadyExists", "refused"),
-            (404, "NoSuchBucket", "Replaced"),
-            (404, "ContainerNotFound", "Replaced"),
-            (404, "", "Fatal"),
-            (409, "ConditionalRequestConflict", "NotApplied"),
-            (429, "SlowDown", "NotApplied"),
-            (408, "", "Unknown"),
-            (400, "RequestTimeout", "Unknown"),
-            (400, "InvalidRequest", "Fatal"),
-            (400, "ExpiredToken", "NotApplied"),
-            (400, "InvalidToken", "NotApplied"),
-            (401, "", "NotApplied"),
-            (403, "AccessDenied", "NotApplied"),
-            (403, "RequestTimeTooSkewed", "NotApplied"),
-            (307, "", "Fatal"),
-            (303, "", "Unknown"),
-            (500, "InternalError", "Unknown"),
-            (501, "NotImplemented", "Unknown"),
-            (503, "SlowDown", "Unknown"),
-            (200, "", "Unknown"),
-        ] {
-            let answer = answer(status, code);
-            let found = match answer.is_refusal() {
-                true => "refused",
-                false => kinds::of_write(&answer.failure().into_write_error()),
-            };
-            assert_eq!(found, expected, "{status} {code}");
-        }
     }
 
     /// An operator with wrong credentials hears it at the start, and a process that was allowed before tries again.
@@ -226,15 +180,5 @@ mod tests {
             let error = failure().into_read_error();
             assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains("clock")));
         }
-    }
-
-    #[test]
-    fn only_a_named_absence_is_one() {
-        assert!(answer(404, "NoSuchKey").is_absent());
-        for other in [answer(404, "NoSuchBucket"), answer(404, ""), answer(403, "NoSuchKey")] {
-            assert!(!other.is_absent(), "{other:?}");
-        }
-        let error = answer(404, "NoSuchBucket").failure().into_read_error();
-        assert!(matches!(error, ReadError::Replaced(_)), "{error}");
     }
 }

@@ -20,6 +20,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
+use vvm_clock::Clock as _;
 
 /// The content of the object that `init` leaves.
 const MARK: &[u8] = b"vvm elections, format 1\n";
@@ -293,11 +294,10 @@ fn round_of(value: &Bytes) -> usize {
 mod tests {
     use super::*;
     use crate::drivers::{
-        objects::client,
+        objects::{client, describe},
         scripted::{Asked, Scripted, answer},
     };
-    use std::sync::{Arc, Mutex};
-    use vvm_clock::SystemClock;
+    use std::sync::Mutex;
 
     /// The contents that were written, by place.
     type Objects = Mutex<HashMap<String, Vec<String>>>;
@@ -326,10 +326,14 @@ mod tests {
         let objects = Objects::default();
         let server = Scripted::start(move |asked| Some(torn(asked, &objects))).await;
         let address = Address::parse(&format!("s3://bucket/prefix?endpoint={}", server.endpoint)).unwrap();
-        let requests = client::connect_with(&address, Arc::new(SystemClock::start().unwrap()), |name| {
+        let requests = client::connect_with(&address, |name| {
             matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
         });
-        let raced = race(&requests.unwrap(), Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
+        let requests = requests.unwrap();
+        let raced = race(&requests, Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
         assert!(raced.torn > 0 && raced.verdict().is_some(), "{raced:?}");
+        let described = describe(&requests).await.unwrap();
+        assert_eq!(described.setting("conditions"), Some("not obeyed"));
+        assert!(described.concerns[0].contains("Use another server"), "{described:?}");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError};
 use ielections::{ReadError, WriteError};
-use std::{error::Error, fmt};
+use std::error::Error;
 
 /// Whether a failed request was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,57 +23,42 @@ pub(super) enum Outcome {
 }
 
 /// An error of a request.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// The request failed.
-    Failed(Box<ExecutionError>),
+    #[error("{}", said(.0))]
+    Failed(#[source] Box<ExecutionError>),
     /// The answer has a malformed row.
-    Damaged(Damaged),
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
     /// The answer can't be read.
+    #[error(transparent)]
     Unreadable(Box<dyn Error + Send + Sync>),
 }
 
-/// The message of a failed request, with what to do.
-#[derive(Debug)]
-struct Failed(Box<ExecutionError>);
-
-impl fmt::Display for Failed {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(cause) = self;
-        match &**cause {
-            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
-                DbError::Unavailable { required, alive, .. } => write!(
-                    out,
-                    "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the \
-                     others, or ALTER KEYSPACE to fewer copies"
-                ),
-                DbError::Unauthorized => write!(out, "{words}: GRANT SELECT and MODIFY on the keyspace"),
-                DbError::Invalid => write!(
-                    out,
-                    "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is \
-                     missing"
-                ),
-                _ => write!(out, "{cause}"),
-            },
-            ExecutionError::RequestTimeout(after) => {
-                let after = vvm_clock::Span(*after);
-                write!(out, "no answer within {after}: nodes hang, are overloaded, or can't reach each other")
-            }
-            ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
-                write!(
-                    out,
-                    "no node can be reached: start the nodes, check the network, or restart this process if its \
-                     certificate or password was renewed since its start ({cause})"
-                )
-            }
-            _ => write!(out, "{cause}"),
+/// Says why a request failed, and what to do.
+fn said(cause: &ExecutionError) -> String {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
+            DbError::Unavailable { required, alive, .. } => format!(
+                "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others, or \
+                 ALTER KEYSPACE to fewer copies"
+            ),
+            DbError::Unauthorized => format!("{words}: GRANT SELECT and MODIFY on the keyspace"),
+            DbError::Invalid => format!(
+                "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is missing"
+            ),
+            _ => cause.to_string(),
+        },
+        ExecutionError::RequestTimeout(after) => {
+            let after = vvm_clock::Span(*after);
+            format!("no answer within {after}: nodes hang, are overloaded, or can't reach each other")
         }
-    }
-}
-
-impl Error for Failed {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
+        ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => format!(
+            "no node can be reached: start the nodes, check the network, or restart this process if its \
+             certificate or password was renewed since its start ({cause})"
+        ),
+        _ => cause.to_string(),
     }
 }
 
@@ -91,23 +76,18 @@ impl From<ExecutionError> for DriverError {
     }
 }
 
-impl From<Damaged> for DriverError {
-    fn from(damaged: Damaged) -> Self {
-        Self::Damaged(damaged)
-    }
-}
-
 impl DriverError {
     pub(super) fn into_write_error(self) -> WriteError {
-        match self {
-            Self::Failed(error) => match outcome(&error) {
-                Outcome::NotBegun | Outcome::Denied => WriteError::NotApplied(Failed(error).into()),
-                Outcome::Refused => WriteError::Fatal(Failed(error).into()),
-                Outcome::Unknown => WriteError::Unknown(Failed(error).into()),
-            },
+        let outcome = match &self {
+            Self::Failed(error) => outcome(error),
             // Only a refusal has a row.
-            Self::Damaged(damaged) => WriteError::Fatal(damaged.into()),
-            Self::Unreadable(cause) => WriteError::Unknown(cause),
+            Self::Damaged(_) => Outcome::Refused,
+            Self::Unreadable(_) => Outcome::Unknown,
+        };
+        match outcome {
+            Outcome::NotBegun | Outcome::Denied => WriteError::NotApplied(self.into()),
+            Outcome::Refused => WriteError::Fatal(self.into()),
+            Outcome::Unknown => WriteError::Unknown(self.into()),
         }
     }
 
@@ -266,10 +246,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn missing_quorum_is_named_with_its_numbers() {
+        let missing = DbError::Unavailable { consistency: Consistency::Serial, required: 2, alive: 1 };
+        let error = DriverError::from(said(missing)).to_string();
+        assert!(error.contains("no quorum: 2 copies must answer, and the nodes of 1 are up"), "{error}");
+    }
+
     /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
     #[test]
-    fn denial_ends_an_opening() {
-        for error in [DbError::AuthenticationError, DbError::Unauthorized] {
+    fn denial_or_refusal_ends_an_opening() {
+        for error in [DbError::AuthenticationError, DbError::Unauthorized, DbError::ConfigError] {
             let first_attempt = RequestAttemptError::DbError(error.clone(), String::new());
             assert_eq!(
                 of_preparing(&PrepareError::AllAttemptsFailed { first_attempt }).kind(),

@@ -11,10 +11,7 @@
 //! reads up to the first live row, and would otherwise read thousands of tombstones.
 
 use super::errors::{Damaged, DriverError};
-use crate::{
-    key::{KEY_PREFIX_SLOT_COUNT, Partition},
-    step::{self, RecordColumns},
-};
+use crate::step::{self, RecordColumns};
 use ::scylla::{
     response::query_result::QueryResult,
     value::{CqlValue, Row},
@@ -75,11 +72,6 @@ pub(super) fn settle(keyspace: &str) -> String {
 
 pub(super) fn setting(keyspace: &str) -> String {
     format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = {SETTING}")
-}
-
-/// Reads the keys of all partitions, of which few are settings, page by page.
-pub(super) fn partitions(keyspace: &str) -> String {
-    format!("SELECT DISTINCT pk FROM \"{keyspace}\".{TABLE}")
 }
 
 /// The columns of a leader record, as values of a statement.
@@ -290,21 +282,6 @@ pub(super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverErro
         Ok(document_of(place, version, body)?)
     })
     .collect()
-}
-
-/// The slot counts among partitions: nothing else is settled.
-pub(super) fn settings(answer: QueryResult) -> Result<Vec<Partition>, DriverError> {
-    let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
-    let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
-    let rows = rows.rows::<(&[u8],)>().map_err(|cause| unreadable(&cause))?;
-    let mut settings = Vec::new();
-    for row in rows {
-        let (partition,) = row.map_err(|cause| unreadable(&cause))?;
-        if partition.first() == Some(&KEY_PREFIX_SLOT_COUNT) {
-            settings.push(Partition::from_bytes(partition));
-        }
-    }
-    Ok(settings)
 }
 
 fn document_of(place: &[u8], version: Option<i64>, body: Option<&[u8]>) -> Result<Document, Damaged> {

@@ -5,7 +5,7 @@
 //! that is cut off.
 
 use super::{
-    address::{Address, Replication},
+    address::Address,
     errors::of_opening,
     rows::{COLUMNS, TABLE},
     statements::Levels,
@@ -21,7 +21,6 @@ use ::scylla::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -176,17 +175,17 @@ fn says(cause: &ExecutionError, word: &DbError) -> bool {
 async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> {
     let Address { keyspace, .. } = address;
     if !keyspace_exists(session, address).await? {
-        let replication = address.replication.as_ref().ok_or_else(|| {
+        let copies = address.replication.ok_or_else(|| {
             OpenError::refused(
-                "the number of copies is missing: add replication=3, or replication=dc1:3,dc2:3 for each \
-                 data centre",
+                "the number of copies in each data centre is missing: add replication=3, or CREATE KEYSPACE \
+                 with others",
             )
         })?;
         change(
             session,
             format!(
                 "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" \
-                 WITH replication = {{'class': 'NetworkTopologyStrategy', {replication}}}"
+                 WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': {copies}}}"
             ),
         )
         .await?;
@@ -239,19 +238,6 @@ fn table(address: &Address) -> String {
         // CQL doubles a quote in a string.
         comment(address).replace('\'', "''"),
     )
-}
-
-/// The options of a replication strategy.
-impl fmt::Display for Replication {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Everywhere(factor) => write!(out, "'replication_factor': {factor}"),
-            Self::In(each) => {
-                let each = each.iter().map(|(datacenter, factor)| format!("'{datacenter}': {factor}"));
-                out.write_str(&each.collect::<Vec<_>>().join(", "))
-            }
-        }
-    }
 }
 
 async fn change(session: &Session, statement: String) -> Result<(), OpenError> {

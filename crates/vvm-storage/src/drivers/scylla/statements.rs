@@ -4,7 +4,7 @@ use super::{
     errors::DriverError,
     rows::{self, Columns, Record},
 };
-use crate::{key::Partition, step::Step};
+use crate::step::Step;
 use ::scylla::{
     client::session::Session,
     errors::PrepareError,
@@ -69,8 +69,16 @@ pub(super) struct Statements {
     peek: PreparedStatement,
     settle: PreparedStatement,
     setting: PreparedStatement,
-    partitions: PreparedStatement,
-    documents: DocumentStatements,
+    fence: PreparedStatement,
+    opening: PreparedStatement,
+    put: PreparedStatement,
+    put_if: PreparedStatement,
+    delete: PreparedStatement,
+    delete_if: PreparedStatement,
+    lookup: PreparedStatement,
+    scan: PreparedStatement,
+    /// An empty batch with the right consistency, to be cloned.
+    batch: Batch,
 }
 
 impl Statements {
@@ -81,7 +89,11 @@ impl Statements {
     ) -> Result<Self, PrepareError> {
         let prepare = |text, consistency| prepare(&session, text, consistency);
         let (commit, read) = (levels.commit(), levels.read());
-        let documents = DocumentStatements::prepare(&session, keyspace, levels).await?;
+        let mut scan = prepare(rows::scan(keyspace), read).await?;
+        scan.set_page_size(MAX_PAGE.into());
+        // A batch in one partition needs no batch log.
+        let mut batch = Batch::new(BatchType::Unlogged);
+        batch.set_consistency(commit);
         Ok(Self {
             swap: prepare(rows::swap(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
@@ -90,8 +102,15 @@ impl Statements {
             peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
             settle: prepare(rows::settle(keyspace), commit).await?,
             setting: prepare(rows::setting(keyspace), read).await?,
-            partitions: prepare(rows::partitions(keyspace), commit).await?,
-            documents,
+            fence: prepare(rows::fence(keyspace), commit).await?,
+            opening: prepare(rows::opening(keyspace), commit).await?,
+            put: prepare(rows::put(keyspace), commit).await?,
+            put_if: prepare(rows::put_if(keyspace), commit).await?,
+            delete: prepare(rows::delete(keyspace), commit).await?,
+            delete_if: prepare(rows::delete_if(keyspace), commit).await?,
+            lookup: prepare(rows::lookup(keyspace), read).await?,
+            scan,
+            batch,
             session,
         })
     }
@@ -129,18 +148,6 @@ impl Statements {
         self.execute(&self.setting, (at,)).await
     }
 
-    pub(super) async fn settings(&self) -> Result<Vec<Partition>, DriverError> {
-        let (mut settings, mut from) = (Vec::new(), PagingState::start());
-        loop {
-            let (page, rest) = self.session.execute_single_page(&self.partitions, (), from).await?;
-            settings.extend(rows::settings(page)?);
-            match rest.into_paging_control_flow() {
-                ControlFlow::Continue(state) => from = state,
-                ControlFlow::Break(()) => return Ok(settings),
-            }
-        }
-    }
-
     async fn execute(
         &self,
         statement: &PreparedStatement,
@@ -150,7 +157,7 @@ impl Statements {
     }
 }
 
-pub(super) async fn prepare(
+async fn prepare(
     session: &Session,
     text: String,
     consistency: Consistency,
@@ -170,46 +177,6 @@ impl fmt::Debug for Statements {
 /// The most documents of a page: with the largest bodies 8 MiB, which one node of Cassandra on two idle cores
 /// returns in 0.1 s. A page that takes too long would time out at every attempt.
 pub(super) const MAX_PAGE: u16 = 128;
-
-pub(super) struct DocumentStatements {
-    fence: PreparedStatement,
-    opening: PreparedStatement,
-    put: PreparedStatement,
-    put_if: PreparedStatement,
-    delete: PreparedStatement,
-    delete_if: PreparedStatement,
-    lookup: PreparedStatement,
-    scan: PreparedStatement,
-    /// An empty batch with the right consistency, to be cloned.
-    batch: Batch,
-}
-
-impl DocumentStatements {
-    pub(super) async fn prepare(
-        session: &Session,
-        keyspace: &str,
-        levels: &Levels,
-    ) -> Result<Self, PrepareError> {
-        let prepare = |text, consistency| prepare(session, text, consistency);
-        let (commit, read) = (levels.commit(), levels.read());
-        let mut scan = prepare(rows::scan(keyspace), read).await?;
-        scan.set_page_size(MAX_PAGE.into());
-        // A batch in one partition needs no batch log.
-        let mut batch = Batch::new(BatchType::Unlogged);
-        batch.set_consistency(commit);
-        Ok(Self {
-            fence: prepare(rows::fence(keyspace), commit).await?,
-            opening: prepare(rows::opening(keyspace), commit).await?,
-            put: prepare(rows::put(keyspace), commit).await?,
-            put_if: prepare(rows::put_if(keyspace), commit).await?,
-            delete: prepare(rows::delete(keyspace), commit).await?,
-            delete_if: prepare(rows::delete_if(keyspace), commit).await?,
-            lookup: prepare(rows::lookup(keyspace), read).await?,
-            scan,
-            batch,
-        })
-    }
-}
 
 /// The values of one statement.
 type Values<'a> = Box<dyn SerializeRow + Send + Sync + 'a>;
@@ -236,32 +203,31 @@ impl Statements {
         id: &[u8],
         writes: &[DocumentWrite],
     ) -> Result<Columns, DriverError> {
-        let ours = &self.documents;
         let version = stored(fence.after.next());
         let epoch = fence.epoch.get().cast_signed();
         let incarnation = fence.incarnation.as_bytes().as_slice();
         // First: the first row of the answer shows its columns, in ScyllaDB as in Cassandra.
         let compared = (version, id, at, epoch, incarnation, stored(fence.after));
-        let mut parts: Vec<(&PreparedStatement, Values<'_>)> = vec![(&ours.fence, Box::new(compared))];
+        let mut parts: Vec<(&PreparedStatement, Values<'_>)> = vec![(&self.fence, Box::new(compared))];
         if fence.after == DocumentVersion::NONE {
-            parts.push((&ours.opening, Box::new((at,))));
+            parts.push((&self.opening, Box::new((at,))));
         }
         parts.extend(writes.iter().map(|write| -> (_, Values<'_>) {
             let place = rows::place(write.id().as_bytes());
             match (write, condition(write.only_if())) {
                 (DocumentWrite::Put { body, .. }, None) => {
-                    (&ours.put, Box::new((version, &**body, at, place)))
+                    (&self.put, Box::new((version, &**body, at, place)))
                 }
                 (DocumentWrite::Put { body, .. }, Some(stands)) => {
-                    (&ours.put_if, Box::new((version, &**body, at, place, stands)))
+                    (&self.put_if, Box::new((version, &**body, at, place, stands)))
                 }
-                (DocumentWrite::Delete { .. }, None) => (&ours.delete, Box::new((at, place))),
+                (DocumentWrite::Delete { .. }, None) => (&self.delete, Box::new((at, place))),
                 (DocumentWrite::Delete { .. }, Some(stands)) => {
-                    (&ours.delete_if, Box::new((at, place, stands)))
+                    (&self.delete_if, Box::new((at, place, stands)))
                 }
             }
         }));
-        let mut batch = ours.batch.clone();
+        let mut batch = self.batch.clone();
         let mut values = Vec::with_capacity(parts.len());
         for (statement, of_it) in parts {
             batch.append_statement(statement.clone());
@@ -271,8 +237,8 @@ impl Statements {
     }
 
     pub(super) async fn document(&self, at: &[u8], id: &DocumentId) -> Result<Option<Document>, DriverError> {
-        let lookup = &self.documents.lookup;
-        let answer = self.session.execute_unpaged(lookup, (at, rows::place(id.as_bytes()))).await?;
+        let values = (at, rows::place(id.as_bytes()));
+        let answer = self.session.execute_unpaged(&self.lookup, values).await?;
         Ok(rows::documents(answer)?.pop())
     }
 
@@ -282,8 +248,7 @@ impl Statements {
         let values = (at, first, end, limit as i32);
         let mut from = PagingState::start();
         loop {
-            let scan = &self.documents.scan;
-            let (answer, rest) = self.session.execute_single_page(scan, &values, from).await?;
+            let (answer, rest) = self.session.execute_single_page(&self.scan, &values, from).await?;
             let documents = rows::documents(answer)?;
             // ScyllaDB may return fewer rows than the page size.
             let more = rest.into_paging_control_flow();

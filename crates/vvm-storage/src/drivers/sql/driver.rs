@@ -337,13 +337,6 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         self.asked(&rows::setting::<S>(&at), value).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let key = |row: &Row| row.bytes(0).map(Partition::from_bytes);
-        self.asked(&rows::setting_keys::<S>(), |answer| answer.rows(0).iter().map(key).collect())
-            .await
-            .map(Some)
-    }
-
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 1 << 10,

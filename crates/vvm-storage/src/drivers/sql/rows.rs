@@ -123,11 +123,6 @@ pub(crate) fn raise_max_ttl<S: Statements>(max_ttl: Ttl) -> String {
     format!("UPDATE {prefix}history SET max_ttl_nanos = {nanos} WHERE max_ttl_nanos < {nanos}")
 }
 
-/// The keys of all settings.
-pub(crate) fn setting_keys<S: Statements>() -> String {
-    format!("SELECT {} FROM {}setting", S::shown("pk"), S::PREFIX)
-}
-
 /// A setting that is not on disk yet may be shown. A claim that relies on it is on disk after it.
 pub(crate) fn setting<S: Statements>(at: &Partition) -> String {
     let (value, pk) = (S::shown("value"), S::bytes(at.as_bytes()));

@@ -70,8 +70,6 @@ const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
 
-const SETTINGS: &str = "SELECT pk FROM setting";
-
 /// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
 /// row in `leader` wherever there is one in `batch`.
 const FENCE: &str = "
@@ -140,12 +138,6 @@ impl<'database> Rows<'database> {
     pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         let mut statement = self.connection.prepare_cached(SETTING)?;
         Ok(statement.query_row(params![at.as_bytes()], |row| row.get(0)).optional()?)
-    }
-
-    pub(super) fn settings(&self) -> Result<Vec<Partition>, DriverError> {
-        let mut statement = self.connection.prepare(SETTINGS)?;
-        let keys = statement.query_map([], |row| Ok(Partition::from_bytes(row.get::<_, Vec<u8>>(0)?)))?;
-        Ok(keys.collect::<Result<_, _>>()?)
     }
 
     fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), DriverError> {

@@ -1,12 +1,9 @@
 //! Databases with tables, and stores of keys and of objects.
 
-/// PostgreSQL: one prepared statement for each verb, in a table of the driver's shape.
+/// MariaDB: one prepared statement for each verb, in a table of the driver's shape.
 #[cfg(feature = "mysql")]
 pub(super) mod mysql {
-    use super::super::{
-        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb, key_of_run,
-    };
-    use async_trait::async_trait;
+    use super::super::*;
     use servers::mysql::Client;
 
     const CREATION: &str = "CREATE TABLE IF NOT EXISTS bench_bare (pk VARBINARY(1536) PRIMARY KEY, \
@@ -58,12 +55,10 @@ pub(super) mod mysql {
     }
 }
 
+/// PostgreSQL: the same.
 #[cfg(feature = "postgres")]
 pub(super) mod sql {
-    use super::super::{
-        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb, key_of_run,
-    };
-    use async_trait::async_trait;
+    use super::super::*;
     use tokio::task::JoinSet;
     use tokio_postgres::{Client, NoTls, Statement, types::ToSql};
 
@@ -135,10 +130,7 @@ pub(super) mod sql {
 /// session with its settings.
 #[cfg(feature = "scylla")]
 pub(super) mod cql {
-    use super::super::{
-        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb, key_of_run,
-    };
-    use async_trait::async_trait;
+    use super::super::*;
     use scylla::{
         client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
         policies::retry::FallthroughRetryPolicy,
@@ -235,10 +227,7 @@ pub(super) mod cql {
 /// DynamoDB: one conditional update for each verb, in the driver's table.
 #[cfg(feature = "dynamodb")]
 pub(super) mod items {
-    use super::super::{
-        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb, key_of_run,
-    };
-    use async_trait::async_trait;
+    use super::super::*;
     use aws_sdk_dynamodb::{
         Client,
         config::{
@@ -347,8 +336,7 @@ pub(super) mod items {
 /// etcd: one transaction on one key for each verb, through the driver's connections.
 #[cfg(feature = "etcd")]
 pub(super) mod keys {
-    use super::super::{BareStatements, Claim, Failure, Release, Renew, Verb, key, record};
-    use async_trait::async_trait;
+    use super::super::*;
     use bytes::Bytes;
     use vvm_storage::etcd::bare::BareEtcd;
 
@@ -390,10 +378,7 @@ pub(super) mod keys {
 /// Object stores with the interface of S3: one conditional PUT for each verb, through the driver's client library.
 #[cfg(feature = "object-store")]
 pub(super) mod objects {
-    use super::super::{
-        BareStatements, Claim, Failure, HOLDER, INCARNATION, Release, Renew, TTL_NANOS, Verb,
-    };
-    use async_trait::async_trait;
+    use super::super::*;
     use object_store::{
         ClientOptions, ObjectStore as _, PutMode, PutOptions, RetryConfig, UpdateVersion,
         aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},

@@ -1,85 +1,77 @@
 //! What the driver for Kubernetes sends, and what it makes of answers. A program on loopback plays the
 //! server: real servers give these answers rarely.
 
+use super::LeaseStorage;
+use crate::{
+    cells::{CellStorage as _, CellWrite, Expected},
+    drivers::scripted::Scripted,
+    key::Partition,
+};
 use bytes::Bytes;
 use ielections::WriteError;
 use std::{
-    io::Write as _,
+    fs,
     sync::{Arc, Mutex},
     time::Duration,
 };
 use tempfile::NamedTempFile;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-};
-use vvm_storage::{
-    Partition,
-    cells::{CellStorage as _, CellWrite, Expected},
-    kubernetes::LeaseStorage,
-};
+use vvm_clock::SystemClock;
 
-/// What the server does with a request.
-#[derive(Clone, Debug)]
-enum Reply {
-    Answer(u16, String),
-    Silence,
-    HangUp,
-}
-
-/// The requests so far, whole, and how many connections there were.
-#[derive(Default)]
-struct Seen {
-    requests: Vec<String>,
-    connections: usize,
-}
+/// What the server does with a request: an answer, silence if it is empty, the end of the connection.
+type Reply = Option<String>;
 
 struct Server {
-    seen: Arc<Mutex<Seen>>,
+    scripted: Scripted,
+    /// Head and body of each.
+    requests: Arc<Mutex<Vec<String>>>,
     reply: Arc<Mutex<Reply>>,
+    token: NamedTempFile,
     config: NamedTempFile,
 }
 
+const SILENCE: Reply = Some(String::new());
+
+const HANGS_UP: Reply = None;
+
 const UID: &str = "11111111-1111-1111-1111-111111111111";
+
+fn answer(status: u16, body: &str) -> Reply {
+    Some(format!("HTTP/1.1 {status} words\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+}
 
 fn lease() -> Reply {
     let metadata = format!(
         r#"{{"name":"payroll","uid":"{UID}","resourceVersion":"77","annotations":{{"vvm/cell":"{{}}"}}}}"#
     );
-    Reply::Answer(200, format!(r#"{{"kind":"Lease","metadata":{metadata},"spec":{{"holderIdentity":"h"}}}}"#))
+    answer(200, &format!(r#"{{"kind":"Lease","metadata":{metadata},"spec":{{"holderIdentity":"h"}}}}"#))
 }
 
 fn status(code: u16, reason: &str) -> Reply {
     let details = r#"{"kind":"leases"}"#;
-    Reply::Answer(
-        code,
-        format!(r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{details}}}"#),
-    )
+    answer(code, &format!(r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{details}}}"#))
 }
 
 impl Server {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (seen, reply) = (Arc::<Mutex<Seen>>::default(), Arc::new(Mutex::new(status(404, "NotFound"))));
-        tokio::spawn({
-            let (seen, reply) = (Arc::clone(&seen), Arc::clone(&reply));
-            async move {
-                loop {
-                    let (stream, _) = listener.accept().await.unwrap();
-                    seen.lock().unwrap().connections += 1;
-                    tokio::spawn(serve(stream, Arc::clone(&seen), Arc::clone(&reply)));
-                }
-            }
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let reply = Arc::new(Mutex::new(status(404, "NotFound")));
+        let (seen, says) = (Arc::clone(&requests), Arc::clone(&reply));
+        let scripted = Scripted::keeping(move |asked| {
+            seen.lock().unwrap().push(asked.head.join("\n") + "\n" + &asked.body);
+            says.lock().unwrap().clone()
         });
-        let mut config = NamedTempFile::new().unwrap();
+        let scripted = scripted.await;
+        let (token, config) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+        fs::write(token.path(), "t").unwrap();
         let text = format!(
-            "current-context: a\nclusters: [{{name: a, cluster: {{server: \"http://{address}\"}}}}]\n\
+            "current-context: a\nclusters: [{{name: a, cluster: {{server: \"{}\"}}}}]\n\
              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
-             users: [{{name: a, user: {{token: t}}}}]"
+             users: [{{name: a, user: {{tokenFile: \"{}\"}}}}]",
+            scripted.endpoint,
+            token.path().display()
         );
-        config.write_all(text.as_bytes()).unwrap();
-        Self { seen, reply, config }
+        fs::write(config.path(), text).unwrap();
+        Self { scripted, requests, reply, token, config }
     }
 
     async fn open(&self) -> LeaseStorage {
@@ -95,50 +87,8 @@ impl Server {
 
     /// The requests since the last call.
     fn requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().unwrap().requests)
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
-
-    fn connections(&self) -> usize {
-        self.seen.lock().unwrap().connections
-    }
-}
-
-async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>, reply: Arc<Mutex<Reply>>) {
-    let mut bytes = Vec::new();
-    loop {
-        let request = loop {
-            if let Some(whole) = whole_request(&mut bytes) {
-                break whole;
-            }
-            let mut part = [0; 4096];
-            match stream.read(&mut part).await {
-                Ok(read) if read > 0 => bytes.extend_from_slice(&part[..read]),
-                _ => return,
-            }
-        };
-        let reply = reply.lock().unwrap().clone();
-        seen.lock().unwrap().requests.push(request);
-        match reply {
-            Reply::Answer(status, body) => {
-                let head = format!("HTTP/1.1 {status} words\r\ncontent-length: {}\r\n\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).await.unwrap();
-            }
-            Reply::Silence => {}
-            Reply::HangUp => return,
-        }
-    }
-}
-
-fn whole_request(bytes: &mut Vec<u8>) -> Option<String> {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let length =
-        head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    if body.len() < length.unwrap_or(0) {
-        return None;
-    }
-    bytes.clear();
-    Some(text)
 }
 
 fn slot() -> Partition {
@@ -162,12 +112,16 @@ async fn ambiguous_answers_are_unknown_and_no_write_is_sent_twice() {
         status(504, "Timeout"),
         status(500, "InternalError"),
         status(503, "ServiceUnavailable"),
-        Reply::Answer(502, "<html>".into()),
-        Reply::Answer(409, "<html>".into()),
-        Reply::Answer(404, "<html>".into()),
-        Reply::Answer(200, "<html>".into()),
-        Reply::HangUp,
-        Reply::Silence,
+        answer(502, "<html>"),
+        answer(409, "<html>"),
+        answer(404, "<html>"),
+        answer(404, r#"{"kind":"Lease","reason":"NotFound"}"#),
+        answer(403, "<html>"),
+        answer(400, "{}"),
+        answer(302, ""),
+        answer(200, "<html>"),
+        HANGS_UP,
+        SILENCE,
     ];
     for reply in unknown {
         let server = Server::start().await;
@@ -194,22 +148,28 @@ async fn refusals_are_not_applied_and_not_sent_twice() {
         assert_eq!(server.requests().len(), 1, "{code}");
     }
     let no_namespace = r#"{"kind":"Status","reason":"NotFound","details":{"kind":"namespaces"}}"#;
-    let outcome = swap(&Server::start().await, Reply::Answer(404, no_namespace.into())).await;
+    let outcome = swap(&Server::start().await, answer(404, no_namespace)).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
 }
 
-/// The certificate of a connection may have expired.
+/// The certificate of a connection, or the token that was read, may have expired.
 #[tokio::test]
-async fn request_after_a_refused_login_has_a_connection_of_its_own() {
+async fn request_after_a_refused_login_has_its_own_connection_and_reads_the_token_again() {
     let server = Server::start().await;
     let storage = server.open().await;
-    for (code, reason, connections) in
-        [(403, "Forbidden", 1), (401, "Unauthorized", 1), (401, "Unauthorized", 2), (404, "NotFound", 3)]
-    {
+    fs::write(server.token.path(), "renewed").unwrap();
+    for (code, reason, connections, token) in [
+        (403, "Forbidden", 1, "t"),
+        (401, "Unauthorized", 1, "t"),
+        (401, "Unauthorized", 2, "renewed"),
+        (404, "NotFound", 3, "renewed"),
+    ] {
         server.will(status(code, reason));
         // Only the last answer is one of a Lease.
         let _answer = storage.read(&slot()).await;
-        assert_eq!(server.connections(), connections, "{code}");
+        assert_eq!(server.scripted.connected(), connections, "{code}");
+        let asked = server.requests().remove(0);
+        assert!(asked.contains(&format!("authorization: Bearer {token}\n")), "{code}: {asked}");
     }
 }
 
@@ -226,7 +186,7 @@ async fn swap_names_version_and_object_and_creation_names_none() {
     swap(&server, lease()).await.unwrap();
     let put = server.requests().remove(0);
     assert!(put.starts_with("PUT /apis/coordination.k8s.io/v1/namespaces/default/leases/payroll.slots HTTP"));
-    assert!(put.contains("authorization: Bearer t\r\n"), "{put}");
+    assert!(put.contains("authorization: Bearer t\n"), "{put}");
     for part in [r#""resourceVersion":"77""#, &format!(r#""uid":"{UID}""#)] {
         assert!(put.contains(part), "{part}: {put}");
     }
@@ -250,7 +210,7 @@ async fn only_peek_is_answered_from_the_memory_of_the_server() {
         requests[0].starts_with("GET /apis/coordination.k8s.io/v1/namespaces/default/leases/payroll HTTP")
     );
     assert!(requests[1].contains("/leases/payroll?resourceVersion=0 HTTP"), "{requests:?}");
-    assert_eq!(server.connections(), 1, "a connection for each request");
+    assert_eq!(server.scripted.connected(), 1, "a connection for each request");
 }
 
 #[tokio::test]
@@ -261,13 +221,13 @@ async fn end_of_a_watch_is_a_hint_and_watching_begins_again_a_second_later() {
     let topic = Partition::from_bytes(*b"\x02payroll");
     let change =
         r#"{"type":"MODIFIED","object":{"metadata":{"name":"payroll"},"spec":{"holderIdentity":""}}}"#;
-    server.will(Reply::Answer(200, format!("{change}\n")));
-    let began = vvm_clock::SystemClock::read();
+    server.will(answer(200, &format!("{change}\n")));
+    let began = SystemClock::read();
     // It watches; the release; the end; it watches again.
     for _ in 0..4 {
         hints.hinted(&topic).await;
     }
-    assert!(vvm_clock::SystemClock::read().since(began) >= Duration::from_secs(1));
+    assert!(SystemClock::read().since(began) >= Duration::from_secs(1));
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
     assert!(requests[0].contains("/leases?watch=1&labelSelector=vvm/name%3Dpayroll HTTP"), "{requests:?}");
@@ -278,9 +238,9 @@ async fn answer_of_no_api_server_is_no_absence() {
     let server = Server::start().await;
     let storage = server.open().await;
     for body in ["", "<html>", "{}"] {
-        server.will(Reply::Answer(404, body.into()));
+        server.will(answer(404, body));
         storage.read(&slot()).await.unwrap_err();
-        server.will(Reply::Answer(200, body.into()));
+        server.will(answer(200, body));
         // An empty object is a Lease without our annotations, and no vacancy of a slot.
         let read = storage.read(&Partition::from_bytes(*b"\x02payroll")).await;
         read.unwrap_err();

@@ -1,0 +1,369 @@
+//! [`PeriodWriter`]: what a leader does for its period.
+
+use super::{Decision, ID, Once, PastPeriod, PeriodError, Periods};
+use crate::history::{after, end_timeout, now, shortened};
+use ielections::{
+    DocumentId, DocumentReadError, DocumentWrite, DocumentWriteError, Documents, OnlyIf, ReadError, Standing,
+    Timing, Ttl,
+};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use vvm_clock::{Clock, Instant};
+use vvm_orch::BoxError;
+
+/// Reads and writes the periods for the leader. Each call goes on until it has succeeded, the leadership is over,
+/// or the storage refuses for good (I10). The mark of a success is tried again after a refusal, too.
+pub struct PeriodWriter {
+    documents: Documents,
+    id: DocumentId,
+    once: Once,
+    holder: String,
+    clock: Arc<dyn Clock>,
+    retry_pause: Duration,
+    end_timeout: Duration,
+}
+
+/// The work that a [`PeriodWriter`] runs.
+pub trait OnceWork: Sync {
+    /// Waits before the attempt that follows `last`, which did not succeed and whose end is known.
+    fn pause_after(&self, last: &PastPeriod) -> impl Future<Output = ()> + Send;
+
+    /// Runs the work as attempt `number`. Nothing of it runs afterwards (I6).
+    fn attempt(&self, number: u32) -> impl Future<Output = Result<AttemptEnd, BoxError>> + Send;
+
+    /// Completes when the leader must not wait for the mark any longer.
+    fn no_time_is_left(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// How an attempt ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttemptEnd {
+    /// Whether the work ended before it was asked to stop. Work that was stopped may report success, too, without
+    /// having been done.
+    pub by_itself: bool,
+    /// Whether the work reports success.
+    pub succeeded: bool,
+    /// How it failed, for operators. `None` if nothing is noted, so that the next leader runs the work without a
+    /// pause, as after the death of this one.
+    pub how: Option<String>,
+}
+
+/// What a leadership did for its period.
+#[derive(Debug)]
+pub enum Settled {
+    /// Nothing, by this decision, which is no [`Decision::Run`].
+    Nothing(Decision),
+    /// Nothing, because it was stopped. An attempt may have been counted.
+    Stopped,
+    /// The work could not be started. The attempt was counted.
+    NotStarted(BoxError),
+    /// The work did not succeed.
+    Failed {
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// The work has succeeded, and the period is marked as done.
+    Marked,
+    /// The work has succeeded, and the period may not be marked as done.
+    NotMarked {
+        /// The number of the attempt.
+        attempt: u32,
+        /// Why it may not be.
+        why: String,
+    },
+}
+
+/// An attempt whose count is confirmed.
+#[derive(Clone, Debug)]
+struct CountedAttempt {
+    periods: Periods,
+    number: u32,
+    began: Instant,
+}
+
+impl PeriodWriter {
+    /// Writes under `standing`, whose TTL is `ttl`.
+    ///
+    /// # Errors
+    /// If the storage has no documents.
+    pub fn new(
+        standing: &Standing,
+        holder: &str,
+        clock: &Arc<dyn Clock>,
+        ttl: Ttl,
+        once: &Once,
+    ) -> Result<Self, PeriodError> {
+        let (Some(documents), Ok(id)) = (standing.documents(), DocumentId::new(ID)) else {
+            return Err(PeriodError::NoDocuments);
+        };
+        let (once, holder, clock) = (once.clone(), holder.to_owned(), Arc::clone(clock));
+        let (retry_pause, end_timeout) = (Timing::of(ttl).retry_pause(), end_timeout(ttl));
+        Ok(Self { documents, id, once, holder, clock, retry_pause, end_timeout })
+    }
+
+    /// Does the work if its period is not done and an attempt is left: counts the attempt, runs the work, and marks
+    /// the period as done if the work has succeeded.
+    ///
+    /// # Errors
+    /// [`PeriodError`], before the work was started.
+    ///
+    /// # Cancel safety
+    /// As that of [`OnceWork::attempt`].
+    pub async fn run(&self, work: &impl OnceWork, stop: &CancellationToken) -> Result<Settled, PeriodError> {
+        let begun = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Settled::Stopped),
+            begun = self.begin(work) => begun?,
+        };
+        let counted = match begun {
+            Ok(counted) => counted,
+            Err(decision) => return Ok(Settled::Nothing(decision)),
+        };
+        let attempt = counted.number;
+        let ended = work.attempt(attempt).await;
+        let end = match ended {
+            Ok(end) => end,
+            Err(refusal) => {
+                self.note_end(&counted, &refusal.to_string()).await;
+                return Ok(Settled::NotStarted(refusal));
+            }
+        };
+        if end.by_itself && end.succeeded {
+            let marked = tokio::select! {
+                biased;
+                marked = self.mark(&counted) => marked.map_err(|error| error.to_string()),
+                () = work.no_time_is_left() => Err("the storage did not confirm it in time".to_owned()),
+            };
+            return Ok(match marked {
+                Ok(()) => Settled::Marked,
+                Err(why) => Settled::NotMarked { attempt, why },
+            });
+        }
+        if let Some(how) = end.how {
+            self.note_end(&counted, &how).await;
+        }
+        Ok(Settled::Failed { attempt })
+    }
+
+    /// Returns the attempt, once its count is confirmed, or why no attempt is made.
+    async fn begin(&self, work: &impl OnceWork) -> Result<Result<CountedAttempt, Decision>, PeriodError> {
+        // After the claim, even if it was read before: an earlier leader may have done the period meanwhile.
+        let periods = self.read().await?;
+        let decision = periods.decide(&self.once.period, self.once.attempts);
+        let Decision::Run { attempt, last } = decision else { return Ok(Err(decision)) };
+        if let Some(last) = last.filter(|last| last.end.is_some()) {
+            work.pause_after(&last).await;
+        }
+        Ok(Ok(self.count(periods, attempt).await?))
+    }
+
+    /// Reads the periods. Shows what all earlier leaders have written.
+    ///
+    /// # Errors
+    /// [`PeriodError`].
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    async fn read(&self) -> Result<Periods, PeriodError> {
+        let mut is_logged = false;
+        loop {
+            let cause = match self.documents.get(&self.id).await {
+                Ok(document) => return Periods::of(document.as_ref()),
+                Err(DocumentReadError::Storage(ReadError::Unavailable(cause))) => cause.to_string(),
+                Err(DocumentReadError::Storage(refusal)) => {
+                    return Err(PeriodError::Refused(refusal.to_string()));
+                }
+                Err(DocumentReadError::TooLarge(refusal)) => {
+                    return Err(PeriodError::Refused(refusal.to_string()));
+                }
+                Err(over @ (DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_))) => {
+                    return Err(PeriodError::Over(over.to_string()));
+                }
+            };
+            self.pause(&cause, &mut is_logged).await;
+        }
+    }
+
+    /// Counts attempt `attempt`. The work may be started only after this has returned: if this process dies
+    /// before, the attempt is counted or not, and if it dies after, it is.
+    ///
+    /// # Errors
+    /// [`PeriodError`]. The attempt may have been counted.
+    ///
+    /// # Cancel safety
+    /// Dropped, the attempt is counted or not.
+    async fn count(&self, mut periods: Periods, attempt: u32) -> Result<CountedAttempt, PeriodError> {
+        let own = PastPeriod {
+            period: self.once.period.clone(),
+            done: false,
+            attempts: attempt,
+            holder: self.holder.clone(),
+            epoch: self.documents.epoch().get(),
+            started_ms: now(),
+            ended_ms: None,
+            end: None,
+        };
+        periods.count(own, self.once.keep.get(), self.documents.limits().max_body_bytes);
+        self.write(&periods).await?;
+        Ok(CountedAttempt { periods, number: attempt, began: self.clock.now() })
+    }
+
+    /// Marks the period as done. To be called after the work has succeeded and nothing of it runs, and before the
+    /// release: afterwards the fence refuses it. Goes on while this process leads, also if the storage refuses.
+    ///
+    /// # Errors
+    /// [`PeriodError::Over`]. The period may have been marked.
+    ///
+    /// # Cancel safety
+    /// Dropped, the period is marked or not.
+    async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
+        let (marked, mut is_logged) = (self.ended(attempt, None), false);
+        loop {
+            match self.write(&marked).await {
+                // An operator may correct it in time. To give up early has no advantage: the next leader would run
+                // the work again.
+                Err(PeriodError::Refused(cause)) => self.pause(&cause, &mut is_logged).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Notes how an attempt ended that did not succeed, or gives up after as long as the history may delay a
+    /// release: the attempt is counted in any case.
+    ///
+    /// # Cancel safety
+    /// Dropped, the end is noted or not.
+    async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
+        let periods = self.ended(attempt, Some(shortened(how)));
+        tokio::select! {
+            biased;
+            noted = self.write(&periods) => if let Err(refusal) = noted {
+                tracing::debug!(%refusal, "the end of an attempt can't be noted");
+            },
+            () = self.clock.sleep(self.end_timeout) => {}
+        }
+    }
+
+    /// Returns the periods after an attempt that failed for this reason, or succeeded.
+    fn ended(&self, attempt: &CountedAttempt, failure: Option<String>) -> Periods {
+        let mut periods = attempt.periods.clone();
+        let lasted = self.clock.now().since(attempt.began);
+        for own in periods.periods.iter_mut().filter(|known| known.period == self.once.period) {
+            own.ended_ms = Some(after(own.started_ms, lasted));
+            own.done = failure.is_none();
+            own.end.clone_from(&failure);
+        }
+        periods
+    }
+
+    /// The whole document is written, so a repetition changes nothing (I7).
+    async fn write(&self, periods: &Periods) -> Result<(), PeriodError> {
+        let mut is_logged = false;
+        loop {
+            let (id, body, only_if) = (self.id.clone(), periods.body().into(), OnlyIf::Always);
+            let cause = match self.documents.write(vec![DocumentWrite::Put { id, body, only_if }]).await {
+                Ok(_) => return Ok(()),
+                Err(DocumentWriteError::NotWritten { cause } | DocumentWriteError::Unknown { cause }) => {
+                    cause
+                }
+                Err(over @ (DocumentWriteError::Deposed { .. } | DocumentWriteError::Lost(_))) => {
+                    return Err(PeriodError::Over(over.to_string()));
+                }
+                Err(refusal) => return Err(PeriodError::Refused(refusal.to_string())),
+            };
+            self.pause(&cause, &mut is_logged).await;
+        }
+    }
+
+    async fn pause(&self, cause: &str, is_logged: &mut bool) {
+        if !std::mem::replace(is_logged, true) {
+            let period = self.once.period.as_str();
+            tracing::warn!(
+                target: "vvm", event = "period_trouble", period, reason = cause,
+                "period {period}: trouble with the storage: {cause}; trying again"
+            );
+        }
+        self.clock.sleep(self.retry_pause).await;
+    }
+}
+
+impl std::fmt::Debug for PeriodWriter {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("PeriodWriter").field("once", &self.once).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        once::{LEAST_KEPT, read},
+        status::tests::{env, in_steps, key},
+    };
+    use ielections::{
+        Candidacy, Elections, Holder, Terms, TtlStorage as _,
+        testing::mock::{Fault, FaultyStorage, Verb},
+    };
+    use std::num::NonZeroU32;
+    use testing_time::MockClock;
+    use vvm_storage::{ElectionKey, ElectionsTtlStorage, mem::MemDatabase};
+
+    /// Work that succeeds, after which the storage refuses so many batches, or all.
+    struct Refused<'a> {
+        storage: &'a FaultyStorage<ElectionKey>,
+        refusals: Option<usize>,
+        clock: &'a MockClock,
+    }
+
+    /// How long the leader waits for the mark.
+    const LEFT: Duration = Duration::from_secs(10);
+
+    impl OnceWork for Refused<'_> {
+        async fn pause_after(&self, _last: &PastPeriod) {}
+
+        async fn attempt(&self, _number: u32) -> Result<AttemptEnd, BoxError> {
+            match self.refusals {
+                Some(refusals) => {
+                    (0..refusals).for_each(|_| self.storage.fail_next(Verb::WriteDocuments, Fault::Fatal));
+                }
+                None => self.storage.fail_always(Verb::WriteDocuments, Fault::Fatal),
+            }
+            Ok(AttemptEnd { by_itself: true, succeeded: true, how: None })
+        }
+
+        async fn no_time_is_left(&self) {
+            self.clock.sleep(LEFT).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn mark_of_a_success_is_tried_again_after_refusals_while_time_is_left() {
+        let ttl = Ttl::DEFAULT;
+        // Pauses lie between the attempts.
+        let many = (LEFT.as_nanos() / Timing::of(ttl).retry_pause().as_nanos()) as usize / 2;
+        for (refusals, is_marked) in [(Some(0), true), (Some(1), true), (Some(many), true), (None, false)] {
+            let mock = MockClock::new();
+            let clock: Arc<dyn Clock> = Arc::new(mock.clone());
+            let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
+            let faulty = Arc::new(FaultyStorage::new(Arc::clone(&storage) as _, Arc::clone(&clock)));
+            let terms = Terms::new(Holder::new("web1").unwrap(), ttl);
+            let process = Elections::new(Arc::clone(&faulty) as _, env(&clock));
+            let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
+            let step = Duration::from_millis(100);
+            let (_, leadership) = in_steps(&mock, step, campaign).await.unwrap();
+            let once =
+                Once { period: "p".into(), attempts: NonZeroU32::MIN, keep: LEAST_KEPT.try_into().unwrap() };
+            let writer = PeriodWriter::new(leadership.standing(), "web1", &clock, ttl, &once).unwrap();
+            let work = Refused { storage: &faulty, refusals, clock: &mock };
+            let settled = in_steps(&mock, step, writer.run(&work, &CancellationToken::new())).await.unwrap();
+            let is_right = match &settled {
+                Settled::Marked => is_marked,
+                Settled::NotMarked { .. } => !is_marked,
+                _ => false,
+            };
+            assert!(is_right, "{refusals:?}: {settled:?}");
+            let kept = read(storage.documents(), &key()).await.unwrap();
+            assert_eq!(kept.list()[0].done, is_marked, "{refusals:?}");
+        }
+    }
+}
