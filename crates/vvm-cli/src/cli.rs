@@ -409,7 +409,7 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
 fn check_password(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
     const REFUSAL: &str = "--storage has a password, and all users of this machine can read a command line: \
         put the URL into the environment (VVM_STORAGE) or a settings file, or the password alone into \
-        VVM_STORAGE_PASSWORD, a file (password_file=PATH) or ~/.pgpass\n";
+        VVM_STORAGE_PASSWORD or a file (password_file=PATH)\n";
     // What a stage is handed was checked before.
     let command = matches.subcommand().filter(|(name, _)| !STAGES.contains(name));
     let Some((_, command)) = command else { return Ok(()) };

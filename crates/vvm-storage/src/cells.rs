@@ -104,17 +104,14 @@ struct TooLarge {
 impl<C: CellStorage> Cells<C> {
     /// Elections on `storage`.
     pub fn new(storage: C) -> Self {
-        Self::on(storage, Placeholders::new(true))
+        let placeholders = Placeholders::new(true);
+        Self { storage, known: Mutex::default(), placeholders, history: History::default() }
     }
 
     /// As [`new`](Self::new), for a process that only looks: it writes no placeholder, and shows one where a
     /// candidate would write it.
     pub fn to_look(storage: C) -> Self {
-        Self::on(storage, Placeholders::new(false))
-    }
-
-    fn on(storage: C, placeholders: Placeholders) -> Self {
-        Self { storage, known: Mutex::default(), placeholders, history: History::default() }
+        Self { placeholders: Placeholders::new(false), ..Self::new(storage) }
     }
 
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write.

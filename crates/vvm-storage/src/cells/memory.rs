@@ -3,8 +3,8 @@
 
 use super::{
     CellStorage, Cells, Known,
-    history::{History, Mark, Unfit},
-    placeholder::{LongestTtl, Placeholders, lock},
+    history::{Mark, Unfit},
+    placeholder::{LongestTtl, lock},
 };
 use crate::key::Partition;
 use ielections::Entropy;
@@ -31,10 +31,9 @@ impl<C: CellStorage> Cells<C> {
     /// A handle that knows what another one knew. Incarnations and epochs of placeholders are made of `entropy` and
     /// `wall`.
     pub fn with(storage: C, memory: &Memory, entropy: Arc<dyn Entropy>, wall: Arc<dyn WallClock>) -> Self {
-        let mut placeholders = Placeholders::new(true);
-        (placeholders.entropy, placeholders.wall) = (entropy, wall);
-        let handle =
-            Self { storage, known: map(&memory.known).into(), placeholders, history: History::default() };
+        let mut handle = Self::new(storage);
+        (handle.placeholders.entropy, handle.placeholders.wall) = (entropy, wall);
+        *handle.known() = map(&memory.known);
         *lock(&handle.placeholders.ttls) = map(&memory.ttls);
         *lock(&handle.history.marks) = map(&memory.marks);
         if let Some(unfit) = &memory.unfit {

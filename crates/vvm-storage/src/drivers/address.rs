@@ -112,18 +112,18 @@ pub(super) const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
 /// missing. Read anew for each login, so that it can be changed.
 pub(super) fn password(file: Option<&Path>, of_url: Option<&str>) -> Result<Option<String>, OpenError> {
     let password = match (file, of_url) {
-        (Some(path), _) => read_passwords(path)?.lines().next().map(str::to_owned),
+        (Some(path), _) => first_line(path)?,
         (None, Some(password)) => Some(password.to_owned()),
         (None, None) => env::var(PASSWORD).ok(),
     };
     Ok(password.filter(|password| !password.is_empty()))
 }
 
-/// Reads a file with passwords.
-pub(super) fn read_passwords(path: &Path) -> Result<String, OpenError> {
-    fs::read_to_string(path).map_err(|cause| {
+fn first_line(path: &Path) -> Result<Option<String>, OpenError> {
+    let text = fs::read_to_string(path).map_err(|cause| {
         OpenError::refused(format!("the password can't be read from {}: {cause}", path.display()))
-    })
+    })?;
+    Ok(text.lines().next().map(str::to_owned))
 }
 
 /// There is a user without a password.

@@ -122,7 +122,6 @@ impl MySqlStorage {
 
 impl Driver for MySql {
     const READS_ALONE: bool = false;
-    const ADOPTS_BEFORE_WRITES: bool = true;
 
     async fn alone(
         connections: &Connections<Self, Session>,

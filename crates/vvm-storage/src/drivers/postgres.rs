@@ -64,14 +64,13 @@
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `password_file=path` | the password is the first line of this file. Else it is in the URL (`user:password@`), in the environment variable `VVM_STORAGE_PASSWORD`, or in `~/.pgpass` (`PGPASSFILE`) |
+//! | `password_file=path` | the password is the first line of this file. Else it is in the URL (`user:password@`) or in the environment variable `VVM_STORAGE_PASSWORD` |
 //! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `require` means `verify-full`, `disable` turns TLS off; for hosts off loopback, opening warns |
 //! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
 //! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
 //! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it. For candidates: a lower bound of the wait after a fail-over |
 //! | `connections=64` | how many requests, and so connections, there may be at once: 8 unless given. For a process with many leaderships |
 //! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
-//! | `connect_timeout=5` | seconds for connecting to one host, if that is less than half of `request_timeout` |
 //! | `application_name=vvm` | the name in `pg_stat_activity` |
 //! | `channel_binding=prefer` | as in PostgreSQL's own library: `require` or `disable` |
 //! | `target_session_attrs=read-write` | or `primary`: the only meaning that there is here |
@@ -154,7 +153,6 @@ impl PostgresStorage {
 
 impl Driver for Postgres {
     const READS_ALONE: bool = true;
-    const ADOPTS_BEFORE_WRITES: bool = false;
 
     async fn alone(
         connections: &Connections<Self, Session>,

@@ -149,8 +149,6 @@ async fn no_refusal_shows_a_secret() {
         "mem://me:hunter2@x",
         "sqlite:a.db?key=hunter2",
         "sqlite://me:hunter2@host/a.db",
-        "sled://me:hunter2@host/a",
-        "sled:a?key=hunter2",
     ];
     let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());
     for url in urls {

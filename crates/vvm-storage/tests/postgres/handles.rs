@@ -1,8 +1,6 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
-use super::{
-    TTL, VACANT, client, driver::many_create, entry, fresh, fresh_database, refused, server, slot_of, url,
-};
+use super::{TTL, VACANT, client, driver::many_create, entry, fresh, fresh_database, refused, slot_of, url};
 use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{
@@ -43,25 +41,6 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
     let error = refused("postgres://postgres@127.0.0.1:1/postgres").await;
     assert!(error.to_string().contains("no PostgreSQL answers at") && error.is_passing(), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn database_url_of_another_program_opens() {
-    let database = fresh_database().await;
-    let (scheme, rest) = server().split_once("://").map(|(s, r)| (s.to_owned(), r.to_owned())).unwrap();
-    let (place, _) = rest.rsplit_once('/').unwrap();
-    let url = format!(
-        "{}://{}/{database}?application_name=pay%20roll&connect_timeout=10&target_session_attrs=read-write",
-        scheme.replace("postgres", "postgresql").replace("sqlsql", "sql"),
-        place.replacen('@', ":unused@", 1)
-    );
-    init_storage(&url).await.unwrap();
-    let storage = PostgresStorage::open(&url).await.unwrap();
-    assert!(!format!("{storage:?}").contains("unused"));
-    let named = "SELECT count(*) FROM pg_stat_activity \
-        WHERE application_name = 'pay roll' AND datname = current_database()";
-    let named: i64 = client(&database).await.query_one(named, &[]).await.unwrap().get(0);
-    assert!(named > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

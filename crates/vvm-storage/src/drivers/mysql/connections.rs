@@ -66,7 +66,6 @@ impl Server for MySql {
     type Session = Session;
 
     const SOFTWARE: &str = "MariaDB or MySQL";
-    const SURVIVES_REFUSALS: bool = false;
     const TLS_OPTIONS: (&str, &str) = ("tls=off", "tls_ca");
 
     fn parse(url: &str) -> Result<Self, String> {

@@ -1,15 +1,12 @@
-//! [`Postgres`]: `postgres://…`, taken apart: hosts, login, TLS, and where the password comes from.
+//! [`Postgres`]: `postgres://…`, taken apart: hosts, login and TLS.
 
-use crate::{
-    drivers::{
-        address::{Host, Password, decoded, options, read_passwords},
-        sql::address::{Address, no_option},
-        tls::{self, Names, Pem, Tls},
-    },
-    opening::OpenError,
+use crate::drivers::{
+    address::{Password, decoded, options},
+    sql::address::{Address, no_option},
+    tls::{self, Names, Pem, Tls},
 };
 use rustls::{AlertDescription as Alert, CertificateError};
-use std::{env, error::Error, io, path::PathBuf, time::Duration};
+use std::{error::Error, io};
 use tokio_postgres::{
     config::ChannelBinding,
     error::{DbError, SqlState},
@@ -32,11 +29,13 @@ impl Postgres {
         match (name, value) {
             ("password", _) => self.address.password = Some(Password(decoded(value)?)),
             ("application_name", _) => self.application_name = decoded(value)?,
-            ("connect_timeout", _) => self.address.connect_timeout = connect_timeout(value)?,
             ("channel_binding", "disable") => self.channel_binding = ChannelBinding::Disable,
             ("channel_binding", "prefer") => self.channel_binding = ChannelBinding::Prefer,
             ("channel_binding", "require") => self.channel_binding = ChannelBinding::Require,
-            ("target_session_attrs", "read-write" | "primary") | ("gssencmode", "disable" | "prefer") => {}
+            // Connecting takes half of `request_timeout` at most, whatever this says.
+            ("connect_timeout", _)
+            | ("target_session_attrs", "read-write" | "primary")
+            | ("gssencmode", "disable" | "prefer") => {}
             ("target_session_attrs", _) => {
                 return instead("only a server that accepts writes is used. Leave it out");
             }
@@ -56,8 +55,8 @@ impl Postgres {
 }
 
 /// The options that only this driver has.
-const OPTIONS: &str = "sslmode, sslrootcert, sslcert, sslkey, connect_timeout, application_name, channel_binding, \
-    target_session_attrs";
+const OPTIONS: &str =
+    "sslmode, sslrootcert, sslcert, sslkey, application_name, channel_binding, target_session_attrs";
 
 pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     let (address, text) = Address::parse(url, ["postgres", "postgresql"], 5432)?;
@@ -95,57 +94,6 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     }
     server.address.tls = is_on.then_some(tls);
     Ok(server)
-}
-
-/// Seconds; 0 and less are no limit, as there.
-fn connect_timeout(value: &str) -> Result<Option<Duration>, String> {
-    let seconds: i32 =
-        value.parse().map_err(|_| format!("`{value}` is no number: write connect_timeout=5"))?;
-    Ok(u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs))
-}
-
-/// The password for `host`: of `password_file`, else of the URL, else of the environment, else of `~/.pgpass`
-/// or the file that `PGPASSFILE` names. Read anew for each connection, so that it can be changed.
-pub(super) fn password_for(host: &Host, address: &Address) -> Result<Option<String>, OpenError> {
-    let told = address.password()?;
-    if told.is_some() || address.password_file.is_some() || address.password.is_some() {
-        return Ok(told);
-    }
-    let in_home = || Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"));
-    match env::var_os("PGPASSFILE").map(PathBuf::from).or_else(in_home) {
-        Some(path) if path.try_exists().unwrap_or(true) => Ok(listed(&read_passwords(&path)?, host, address)),
-        _ => Ok(None),
-    }
-}
-
-/// The password of the first line that fits: `host:port:database:user:password`, where `*` fits everything,
-/// and a backslash stands before a colon or backslash that is part of a field.
-fn listed(text: &str, host: &Host, address: &Address) -> Option<String> {
-    let wanted = [&host.name, &host.port.to_string(), &address.database, &address.user];
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let fields: [String; 5] = fields(line).try_into().ok()?;
-        let fits = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
-        let [.., password] = fields;
-        fits.then_some(password)
-    })
-}
-
-fn fields(line: &str) -> Vec<String> {
-    let (mut fields, mut characters) = (vec![String::new()], line.chars());
-    while let Some(character) = characters.next() {
-        let kept = match character {
-            ':' if fields.len() < 5 => {
-                fields.push(String::new());
-                continue;
-            }
-            '\\' => characters.next(),
-            character => Some(character),
-        };
-        if let Some(field) = fields.last_mut() {
-            field.extend(kept);
-        }
-    }
-    fields
 }
 
 /// What to do about a connection that TLS kept from being made; `None` if the cause is another one.
@@ -215,7 +163,8 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::sql::connections::Server as _;
+    use crate::drivers::{address::Host, sql::connections::Server as _};
+    use std::time::Duration;
 
     #[test]
     fn address_has_hosts_user_database_and_options() {
@@ -261,9 +210,7 @@ mod tests {
         let address = place.address;
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
-        assert_eq!(address.connect_timeout, Some(Duration::from_secs(10)));
         assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().address.tls);
-        assert_eq!(parse("postgres://me@h/db?connect_timeout=0").unwrap().address.connect_timeout, None);
     }
 
     #[test]
@@ -305,7 +252,6 @@ mod tests {
             ("postgres://me@127.0.0.1/db?port=5433", "before the `?`"),
             ("postgres://me@127.0.0.1/db?target_session_attrs=standby", "accepts writes"),
             ("postgres://me@127.0.0.1/db?keepalives_idle=5", "request_timeout=5s"),
-            ("postgres://me@127.0.0.1/db?connect_timeout=5s", "connect_timeout=5"),
             ("postgres://me@db1/db?sslmode=prefer", "sslmode=disable"),
             ("postgres://me@db1/db?sslcert=a", "give both"),
             ("postgres://me@127.0.0.1/db?sslrootcert=a", "TLS is off"),
@@ -314,15 +260,5 @@ mod tests {
             let why = parse(url).unwrap_err();
             assert!(why.contains(part), "{url}: {why}");
         }
-    }
-
-    #[test]
-    fn first_line_that_fits_has_the_password() {
-        let address = parse("postgres://me@h1,h2:5433/db").unwrap().address;
-        let text = "# h1:5432:db:me:comment\nh2:*:db:me:two\\:\\\\\nh1:5432:db:you:three\n*:*:*:*:all:rest\n";
-        let of = |host: usize| listed(text, &address.hosts[host], &address);
-        assert_eq!(of(1).as_deref(), Some("two:\\"));
-        assert_eq!(of(0).as_deref(), Some("all:rest"));
-        assert_eq!(listed("h1:5432:db:me", &address.hosts[0], &address), None);
     }
 }

@@ -31,7 +31,6 @@ impl Server for Postgres {
     type Session = Session;
 
     const SOFTWARE: &str = "PostgreSQL";
-    const SURVIVES_REFUSALS: bool = true;
     const TLS_OPTIONS: (&str, &str) = ("sslmode=disable", "sslrootcert");
 
     fn parse(url: &str) -> Result<Self, String> {
@@ -79,7 +78,7 @@ fn configuration(host: &Host, server: &Postgres) -> Result<Config, OpenError> {
         // A standby is refused by the check, whatever it would answer here.
         .target_session_attrs(TargetSessionAttrs::Any)
         .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable });
-    if let Some(password) = address::password_for(host, address)? {
+    if let Some(password) = address.password()? {
         configuration.password(password);
     }
     Ok(configuration)
@@ -128,8 +127,8 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
     }
     let refused_login = || {
         OpenError::refused(format!(
-            "{host} refuses the connection: {why}. The password comes from password_file=PATH, VVM_STORAGE, \
-             VVM_STORAGE_PASSWORD or ~/.pgpass"
+            "{host} refuses the connection: {why}. The password comes from password_file=PATH, VVM_STORAGE or \
+             VVM_STORAGE_PASSWORD"
         ))
     };
     match error.code() {

@@ -27,8 +27,6 @@ pub(crate) struct Address {
     pub(crate) request_timeout: Duration,
     /// How many requests may be under way at once; further ones wait.
     pub(crate) connections: u16,
-    /// How long connecting to one host may take, if the URL says it.
-    pub(crate) connect_timeout: Option<Duration>,
     /// `None`: without.
     pub(in crate::drivers) tls: Option<Tls>,
 }
@@ -69,7 +67,6 @@ impl Address {
             max_ttl: None,
             request_timeout: REQUEST_TIMEOUT,
             connections: CONNECTIONS,
-            connect_timeout: None,
             tls: None,
         };
         Ok((address, options))

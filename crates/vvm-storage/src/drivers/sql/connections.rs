@@ -52,9 +52,6 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// As messages name it.
     const SOFTWARE: &str;
 
-    /// Whether a connection can be used after the server refused a statement.
-    const SURVIVES_REFUSALS: bool;
-
     /// The option that turns TLS off, and the one that names the servers' authority.
     const TLS_OPTIONS: (&str, &str);
 
@@ -201,7 +198,6 @@ impl<S: Server> Connections<S, S::Session> {
 
     async fn connect(&self, host: &Host) -> Result<S::Session, OpenError> {
         let within = self.address().request_timeout / CONNECTING;
-        let within = self.address().connect_timeout.map_or(within, |limit| limit.min(within));
         let connected = self.room.within(within, self.server.connect(host)).await;
         connected.unwrap_or_else(|silence| Err(unreachable(S::SOFTWARE, host, &silence)))
     }
@@ -235,15 +231,10 @@ impl<T: Session> Idle<T> {
 }
 
 impl<S: Server> Lent<'_, S> {
-    /// Keeps the connection unless the answer tells that it can't be used: its end then ends a transaction that failed in the
-    /// middle.
+    /// Keeps the connection unless the request failed: its end then ends a transaction that failed in the middle.
     pub(crate) fn give_back_after<A>(self, answer: Result<A, DriverError>) -> Result<A, DriverError> {
-        match &answer {
-            Err(DriverError::Refused(_) | DriverError::NoTables(_)) if S::SURVIVES_REFUSALS => {
-                self.give_back();
-            }
-            Err(_) => {}
-            Ok(_) => self.give_back(),
+        if answer.is_ok() {
+            self.give_back();
         }
         answer
     }

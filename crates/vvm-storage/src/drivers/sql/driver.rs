@@ -31,9 +31,6 @@ pub(crate) trait Driver: Opening {
     /// Whether [`alone`](Self::alone) takes reads.
     const READS_ALONE: bool;
 
-    /// Whether a handle that has seen no history adopts that of the server before it writes.
-    const ADOPTS_BEFORE_WRITES: bool;
-
     fn hints(_storage: &SqlStorage<Self, Self::Session>) -> Option<&dyn SysVvmHints> {
         None
     }
@@ -305,13 +302,8 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        let is_claim = matches!(step, Step::Claim { .. });
-        if is_claim && rows::is_led(&at) {
+        if matches!(step, Step::Claim { .. }) && rows::is_led(&at) {
             self.check_clocks().await.map_err(DriverError::of_unsent)?;
-        }
-        if S::ADOPTS_BEFORE_WRITES && !is_claim && self.history().is_none() {
-            // This handle has led nothing yet.
-            self.adopt(None).await.map_err(DriverError::of_unsent)?;
         }
         match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
             Some(done) => Ok(done),
