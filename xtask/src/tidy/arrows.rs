@@ -32,16 +32,12 @@ const MAP: [(&str, &[&str]); 10] = [
 /// tests move.
 const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 
-/// Clients of databases. Only `vvm-storage` has drivers, so that every other crate compiles without a
-/// database.
-const DATABASES: [&str; 6] =
-    ["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "tokio-postgres"];
-
-/// Dependencies that only a program may have: a library has no command line, no settings file and no log.
-const FOR_PROGRAMS: [&str; 5] = ["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"];
-
-/// The only program.
-const PROGRAM: &str = "vvm-cli";
+/// Dependencies that only one crate may have. Every other crate compiles without a database, and a library has no command
+/// line, no settings file and no log.
+const RESERVED: [(&str, &[&str]); 2] = [
+    ("vvm-storage", &["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "tokio-postgres"]),
+    ("vvm-cli", &["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"]),
+];
 
 fn find(tree: &Tree) -> Vec<Finding> {
     tree.packages().iter().flat_map(|package| of_package(package, tree.packages())).collect()
@@ -61,16 +57,14 @@ fn of_package(package: &Package, all: &[Package]) -> Vec<Finding> {
         let is_member = all.iter().any(|package| package.name == name);
         let behind_feature = dependency.optional && OPTIONAL.contains(&(package, name));
         let is_ours = dependency.path.is_some() || is_member;
-        let what = match (is_ours, dependency.kind.as_deref() == Some("dev")) {
-            (true, true) if !is_member => format!("`{name}` isn't a member of the workspace"),
-            (true, false) if !behind_feature && !allowed.contains(&name) => {
+        let others = RESERVED.iter().find(|(owner, names)| package != owner && names.contains(&name));
+        let what = match (is_ours, dependency.kind.as_deref() == Some("dev"), others) {
+            (true, true, _) if !is_member => format!("`{name}` isn't a member of the workspace"),
+            (true, false, _) if !behind_feature && !allowed.contains(&name) => {
                 format!("`{package}` may not point to `{name}`")
             }
-            (false, false) if package != "vvm-storage" && DATABASES.contains(&name) => {
-                format!("`{package}` knows the database `{name}`")
-            }
-            (false, false) if package != PROGRAM && FOR_PROGRAMS.contains(&name) => {
-                format!("`{package}` is a library, and `{name}` is for programs")
+            (false, false, Some((owner, _))) => {
+                format!("`{package}` may not know `{name}`, which is for `{owner}`")
             }
             _ => return None,
         };
@@ -143,22 +137,18 @@ mod tests {
     }
 
     #[test]
-    fn library_with_a_command_line_is_found() {
-        let with_clap = |name, kind| found(vec![package("crates", name, &[("clap", kind, false)])]);
+    fn command_line_of_a_library_and_database_outside_the_drivers_are_found() {
+        let with = |name, other, kind| found(vec![package("crates", name, &[(other, kind, false)])]);
         assert_eq!(
-            with_clap("vvm-containment", None),
-            ["`vvm-containment` is a library, and `clap` is for programs"]
+            with("vvm-containment", "clap", None),
+            ["`vvm-containment` may not know `clap`, which is for `vvm-cli`"]
         );
-        assert_eq!(with_clap("vvm-containment", Some("dev")), [""; 0]);
-        assert_eq!(with_clap("vvm-cli", None), [""; 0]);
-    }
-
-    #[test]
-    fn database_dependency_outside_the_drivers_is_found() {
-        assert_eq!(found(vec![package("crates", "vvm-storage", &[("rusqlite", None, true)])]), [""; 0]);
+        assert_eq!(with("vvm-containment", "clap", Some("dev")), [""; 0]);
+        assert_eq!(with("vvm-cli", "clap", None), [""; 0]);
+        assert_eq!(with("vvm-storage", "rusqlite", None), [""; 0]);
         assert_eq!(
-            found(vec![package("crates", "ielections", &[("rusqlite", None, true)])]),
-            ["`ielections` knows the database `rusqlite`"]
+            with("ielections", "rusqlite", None),
+            ["`ielections` may not know `rusqlite`, which is for `vvm-storage`"]
         );
     }
 }
