@@ -2,7 +2,7 @@
 //! ([`Trial`]), and one `vvm run` ([`Run`], [`Running`], [`Finished`]).
 
 use super::{
-    Attempt, HANG_LIMIT, Late, Level, Lines, Processes, command_line, eventually, own_group,
+    Attempt, HANG_LIMIT, Late, Level, Lines, Processes, eventually, own_group,
     processes::{is_still, remove_group},
     storage,
 };
