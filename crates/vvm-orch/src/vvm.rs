@@ -20,22 +20,22 @@ use vvm_clock::Clock;
 /// [`RunningVvm`] has `shutdown`.
 ///
 /// ```no_run
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn once<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
+///     let running = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0382
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn twice<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
-///     let again = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
+///     let running = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
+///     let again = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0599
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn never_launched<K: Key>(vvm: Vvm<K>) {
 ///     let _ = vvm.shutdown().await;
 /// }
@@ -129,9 +129,6 @@ impl<K> VvmConfig<K> {
         }
     }
 }
-
-/// The default of the time for which [`Vvm::launch`] campaigns: two minutes.
-pub const DEFAULT_ACQUISITION: AcquireTimeout = AcquireTimeout::Within(Duration::from_secs(120));
 
 /// A launched VVM.
 ///
