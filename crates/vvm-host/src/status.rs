@@ -417,6 +417,14 @@ impl HostStatus {
     }
 
     pub(crate) fn saw(&self, key: &ElectionKey, found: &Slot) {
+        let leads = |leading: &Leading| {
+            let (incarnation, epoch) = (leading.standing.incarnation(), leading.standing.epoch());
+            found.entry().is_some_and(|entry| entry.is_of(incarnation, epoch))
+        };
+        // A renewal without an answer is read back.
+        if self.role().leadership().is_some_and(leads) {
+            return;
+        }
         let slot = key.slot.get().get();
         let now = self.clock.now();
         let change = self.others.lock().saw(slot, found, now);
