@@ -3,7 +3,7 @@
 # without a terminal, environment, privileges and time. All runs share one clone, and so one build. What this machine
 # can't do is left out by name.
 #
-#   --only NUMBERS   Only these runs, by their numbers, separated by commas.
+#   --only NUMBERS   Only these runs, by their numbers (1 to 4), separated by commas.
 #   --folder FOLDER  Where the clone and the logs are, and stay. A new folder below /tmp, which is removed after success,
 #                    if it is not given.
 set -euo pipefail
@@ -20,8 +20,18 @@ while [ $# -gt 0 ]; do
     case $1 in
     --only | --folder | --one) declare "${1#--}=${2:?"$1 needs a value"}" && shift 2 ;;
     --only=* | --folder=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
-    *) sed -n '2,/^set/s/^# \?//p' "$0" && exit 2 ;;
+    -h | --help) sed -n '2,/^set/s/^# \?//p' "$0" && exit ;;
+    *) echo "test-surroundings: $1 is no option; --help lists them" >&2 && exit 2 ;;
     esac
+done
+# The first run builds what the others run: a package may have files that only its owner can read.
+runs=(terminal service busy busy)
+if [ -n "$only" ] && ! [[ ,$only =~ ^(,[1-${#runs[@]}])+$ ]]; then
+    echo "test-surroundings: --only $only: the runs are 1 to ${#runs[@]}" >&2
+    exit 2
+fi
+for tool in awk git nohup script setpriv setsid taskset timeout unshare; do
+    type -P "$tool" > /dev/null || { echo "test-surroundings: \`$tool\` is missing" >&2 && exit 69; }
 done
 source=$(git rev-parse --show-toplevel)
 stays=$folder
@@ -108,8 +118,6 @@ busy() {
     sh -c "$step"
 }
 
-# The first one builds what the others run: a package may have files that only its owner can read.
-runs=(terminal service busy busy)
 declare -A is=(
     [terminal]='a terminal, German, TMPDIR on another file system, a proxy that is closed, root'
     [service]='nohup, env -i, setsid, no terminal, umask 077, an ordinary user'
@@ -135,7 +143,8 @@ for number in "${!runs[@]}"; do
     esac
     echo "==> $number: ${is[$run]}"
     log=$folder/$number.log
-    timeout --kill-after=10 $limit bash "$0" --folder "$folder" --one "$run" < /dev/null > "$log" 2>&1 &
+    # Bash has a background job ignore INT and QUIT, which cases about these signals would inherit.
+    env --default-signal=INT,QUIT timeout --kill-after=10 $limit bash "$0" --folder "$folder" --one "$run" < /dev/null > "$log" 2>&1 &
     status=0
     wait $! || status=$?
     awk '/^tests: / {ends = 1} ends || /  FAILED  |^left out: /' "$log"

@@ -57,9 +57,10 @@ async fn stopped_host_releases_the_record() {
     let open = folder.path().join("open");
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    settings.local_dir = LocalDir::At(open);
+    settings.local_dir = LocalDir::At(open.clone());
     settings.acquisition = AcquireTimeout::Within(Duration::ZERO);
     let next = Host::open(settings).await.unwrap();
+    assert_eq!(std::fs::read_dir(open).unwrap().count(), 0, "a socket of wake-ups");
     let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
     assert_eq!(next.exit_status(), 0, "{next}");
 }

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// The port for clients. Every node has its own address, so that all can have this port.
 const CLIENT_PORT: u16 = 9042;
@@ -71,6 +72,21 @@ impl Cassandra {
             return Ok(());
         }
         Err(self.nodes[0].failed("and the others have not found each other"))
+    }
+
+    /// Fails unless the last node's wall clock is ahead by so much. With a library that has no effect, cases about
+    /// clocks that differ would hold on clocks that agree.
+    fn check_clocks(&self, ahead: Duration) -> Result<(), StartError> {
+        let Some(last) = self.nodes.last() else { return Ok(()) };
+        let found = milliseconds_ahead(last.address()).map_err(system("the clock of the last node"))?;
+        // A clock that is asked after this machine's is not behind it, but for the grain of its time.
+        if found + CLOCK_GRAIN >= i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX) {
+            return Ok(());
+        }
+        Err(StartError::Failed(format!(
+            "the clock of the last node should be {} ms ahead, and is {found} ms ahead: {LIBRARY} has no effect",
+            ahead.as_millis()
+        )))
     }
 
     /// Its nodes.
@@ -279,6 +295,9 @@ impl Plan {
         // A locked node answers only clients with a certificate.
         if !self.is_locked {
             cluster.wait_until_joined()?;
+            if !self.ahead.is_zero() {
+                cluster.check_clocks(self.ahead)?;
+            }
         }
         Ok(cluster)
     }
@@ -355,6 +374,9 @@ fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), StartError> 
     Ok(())
 }
 
+/// By how many milliseconds a node's time may be older than its clock: Cassandra and the library keep it for a while.
+const CLOCK_GRAIN: i64 = 100;
+
 /// How long one read or write may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -377,21 +399,36 @@ fn is_complete(nodes: &[SocketAddr]) -> bool {
 
 /// Reads the schema version of a node, and of each other node that it knows.
 fn known_versions(node: SocketAddr) -> io::Result<Vec<Version>> {
+    let tables = ["local", "peers"];
+    ask(node, &tables.map(|table| format!("SELECT schema_version FROM system.{table}")))
+}
+
+/// Reads how many milliseconds a node's wall clock is ahead of this machine's. Negative if it is behind.
+fn milliseconds_ahead(node: SocketAddr) -> io::Result<i64> {
+    // Before the node reads its own: a slow answer makes the difference larger, and no clock is found behind.
+    let here = SystemWallClock.since_unix_epoch().as_millis();
+    let shown = ask(node, &[String::from("SELECT toTimestamp(now()) FROM system.local")])?;
+    let [shown] = &shown[..] else { return Err(io::ErrorKind::InvalidData.into()) };
+    let shown: [u8; 8] = shown.as_slice().try_into().map_err(io::Error::other)?;
+    Ok(i64::from_be_bytes(shown) - i64::try_from(here).map_err(io::Error::other)?)
+}
+
+/// Sends queries for one column each, and returns all values.
+fn ask(node: SocketAddr, queries: &[String]) -> io::Result<Vec<Vec<u8>>> {
     let mut connection = TcpStream::connect(node)?;
     connection.set_read_timeout(Some(TIMEOUT))?;
     connection.set_write_timeout(Some(TIMEOUT))?;
     request(&mut connection, STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")?;
-    let mut versions = Vec::new();
-    for table in ["local", "peers"] {
-        let query = format!("SELECT schema_version FROM system.{table}");
+    let mut values = Vec::new();
+    for query in queries {
         let mut body = u32::try_from(query.len()).unwrap_or_default().to_be_bytes().to_vec();
         body.extend_from_slice(query.as_bytes());
         body.extend_from_slice(&CONSISTENCY_ONE.to_be_bytes());
         body.push(SKIP_METADATA);
         let result = request(&mut connection, QUERY, &body)?;
-        versions.extend(only_column(&result).ok_or(io::ErrorKind::InvalidData)?);
+        values.extend(only_column(&result).ok_or(io::ErrorKind::InvalidData)?);
     }
-    Ok(versions)
+    Ok(values)
 }
 
 /// From the native protocol, version 4.

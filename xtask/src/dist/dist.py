@@ -356,6 +356,8 @@ def create_draft(source: Source) -> None:
 
 def main() -> Optional[str]:
     """Returns why not everything could be built, is the same, or works."""
+    if sys.version_info < (3, 9):
+        return f"dist: Python 3.9 or later is needed, and this is {platform.python_version()}"
     parser = argparse.ArgumentParser(prog="cargo xtask dist", description=(__doc__ or "").split(": ")[1].split("\n")[0])
     parser.add_argument("--libc", choices=["gnu", "musl"], default="gnu", help="link this C library into the programs")
     action = parser.add_mutually_exclusive_group()

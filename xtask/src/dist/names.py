@@ -58,7 +58,7 @@ def connects(program, files, host, root):
                     listener.accept()[0].close()
                     running.kill()
                     return True
-                except TimeoutError:
+                except socket.timeout:  # Python 3.9 has no other name for it.
                     pass
     return False
 

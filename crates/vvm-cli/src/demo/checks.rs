@@ -55,8 +55,10 @@ impl Results {
         let overlaps = overlaps(work);
         let never = match overlaps.first() {
             Some([earlier, later]) => format!("{earlier} and {later}"),
+            None if work.is_empty() => "unknown: no worker has written".into(),
             None => "never, by the workers' own logs".into(),
         };
+        let apart = overlaps.is_empty() && !work.is_empty();
         let rise = epochs().is_sorted_by(|earlier, later| earlier < later);
         let [late, later] = [signed_ms(deadline, died), signed_ms(died, next)];
         let on_time = late.is_some_and(|late| (0.0..=20.0).contains(&late));
@@ -89,7 +91,7 @@ impl Results {
             within("clean stop: the next worker begins after", handover, longest_handover),
             offset(on_time, "hang: the host is dead after its deadline by", late, "0 to 20 ms"),
             offset(in_turn, "hang: the next worker begins after that by", later, "more than 0"),
-            count(overlaps.is_empty(), "two workers at the same time", overlaps.len(), &never),
+            count(apart, "two workers at the same time", overlaps.len(), &never),
             count(rise, "workers, each with a larger epoch", work.len(), enough),
         ];
         let failures =
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(failing(&overlapping), [6]);
         let both = &overlapping.checks[6].text;
         assert!(both.contains("A's worker 103") && both.contains("B's worker 203"), "{both}");
-        assert_eq!(failing(&results(&moments(), &[], None)), [2, 3, 5, 7]);
+        assert_eq!(failing(&results(&moments(), &[], None)), [2, 3, 5, 6, 7]);
 
         let mut falling = WORKERS;
         falling[2].2 = 2;

@@ -69,6 +69,28 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
     });
 }
 
+/// Shows I6.
+#[test]
+fn start_that_does_not_stop_keeps_the_record() {
+    run(async |cluster| {
+        let journal = Journal::default();
+        let process = cluster.process("leader");
+        let running = process.launch(vec![
+            Probe::new("a", &journal).boxed(),
+            Probe::new("b", &journal).start(Act::Refuse).boxed(),
+        ]);
+        journal.shows("b starts", 1).await;
+        let began = cluster.clock.now();
+        let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
+        assert_eq!(&*service, "b");
+        assert_eq!(cluster.seconds_since(began), process.stop_timeout.as_secs_f64());
+        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert!(cluster.record().await.is_some());
+        assert!(process.killer.earliest().is_some());
+        process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
+    });
+}
+
 #[test]
 fn stop_timeout_applies_to_all_services_together() {
     run(async |cluster| {

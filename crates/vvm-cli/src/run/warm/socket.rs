@@ -271,8 +271,10 @@ impl Socket {
         }
     }
 
-    /// Closes all connections.
+    /// Closes all connections, and forgets what was read from them. A process of one tree must never lead in place of
+    /// the next one.
     pub(super) fn close_all(&mut self) {
+        self.heard.clear();
         for connection in self.peers.keys().copied().collect::<Vec<_>>() {
             self.close(connection);
         }

@@ -1,6 +1,7 @@
 //! Connections of real processes. This test program is the host; a shell is the keeper.
 
 use super::*;
+use futures_util::FutureExt as _;
 use rustix::{
     net::socketpair,
     process::{Rlimit, setrlimit},
@@ -94,6 +95,19 @@ fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
         }
         socket.send(1, b"\n".into(), false);
         assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+    });
+}
+
+#[test]
+fn nothing_is_heard_of_connections_of_an_earlier_tree() {
+    run(async || {
+        let mut socket = listen();
+        let keeper = keeper(&socket, "speaks");
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        // The second line is read with the first.
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, b"one".into()));
+        socket.close_all();
+        assert!(socket.next(keeper.pid()).now_or_never().is_none());
     });
 }
 
