@@ -46,12 +46,6 @@ pub enum ArmError {
     /// The deadline has passed. Acquire again.
     #[error("the kill deadline passed before it could be armed")]
     Passed,
-    /// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), so a kernel timer is useless.
-    #[error(
-        "process 1 of a PID namespace ignores its own kill timer: \
-         start it under an init, or accept threads alone"
-    )]
-    UnkillableInit,
     /// The system refused a timer or a thread.
     #[error("the kill deadline could not be set: {0}")]
     Kernel(#[source] io::Error),

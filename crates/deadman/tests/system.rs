@@ -168,15 +168,12 @@ mod timed {
     /// Shows I4.
     #[test]
     fn stopped_process_dies_by_the_kernel() {
-        // `AsInit` affects only process 1, so this one has a kernel timer.
-        for scenario in ["idle", "threads-alone-as-init"] {
-            timed(&format!("{scenario}, stopped"), |attempt| {
-                let started = start(scenario, Stdio::piped());
-                kill_process(Pid::from_child(&started.process), Signal::STOP).unwrap();
-                let behind = started.deadline.after(SECOND_LAYER_BEHIND);
-                assert_ended_by_kernel(attempt, Started { deadline: behind, ..started })
-            });
-        }
+        timed("idle, stopped", |attempt| {
+            let started = start("idle", Stdio::piped());
+            kill_process(Pid::from_child(&started.process), Signal::STOP).unwrap();
+            let behind = started.deadline.after(SECOND_LAYER_BEHIND);
+            assert_ended_by_kernel(attempt, Started { deadline: behind, ..started })
+        });
     }
 
     /// Shows I4.
@@ -211,17 +208,6 @@ mod timed {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             assert_ended_by_thread(attempt, &start("idle", writer.into()).end())
-        });
-    }
-
-    #[test]
-    fn second_thread_ends_the_process_when_the_first_is_blocked() {
-        timed("threads alone", |attempt| {
-            assert_ended_by_thread(attempt, &start("threads-alone", Stdio::piped()).end())
-        });
-        timed("threads alone, the first blocked", |attempt| {
-            let (_unread, full) = full_pipe();
-            assert_ended_by_thread(attempt, &start("threads-alone", full).end())
         });
     }
 
