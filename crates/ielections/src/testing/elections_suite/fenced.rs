@@ -166,8 +166,7 @@ async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
         assert_eq!(version.get(), number);
         assert_eq!(shown(&standing).await, [(number.to_string().into(), number)]);
     }
-    let counts = storage.counts();
-    assert!(counts.lost_answers + counts.landed_late + counts.refused_late >= 3, "{counts:?}");
+    assert_eq!(storage.struck(fault), 3);
     leadership.release().await;
 }
 

@@ -36,7 +36,7 @@ pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl Electio
         let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
         assert!(sent_at.after(delay) <= seen_at, "counted from the answer");
     }
-    assert!(storage.counts().slow_answers >= 3);
+    assert!(storage.struck(Fault::SlowAnswer(delay)) >= 3);
     leadership.release().await;
 }
 
@@ -66,7 +66,7 @@ pub async fn a_renewal_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<
     for _ in 0..5 {
         renewed(scene, &process, &leadership).await;
     }
-    assert!(storage.counts().lost_answers >= 5);
+    assert!(storage.struck(Fault::LostAnswer) >= 5);
     storage.heal();
     leadership.release().await;
 }
@@ -124,7 +124,7 @@ pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Sce
     assert!(matches!(loss, Loss::StorageUnreachable { last_failure: Some(_) }), "{loss:?}");
     assert_eq!(leadership.standing().kill_at(), kill_at, "confirmed by a record that was never written");
     assert_eq!(process.trigger.earliest().unwrap().0, kill_at);
-    assert!(storage.counts().lost_requests >= 3, "too few attempts");
+    assert!(storage.struck(Fault::LostRequest) >= 3, "too few attempts");
     storage.heal();
     leadership.release().await;
 }
@@ -133,12 +133,12 @@ pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Sce
 pub async fn a_short_outage_costs_no_leadership(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let leadership = scene.lead(&process, "leader").await;
-    for fault in [Fault::NotApplied, Fault::LostRequest, Fault::Fatal] {
+    let faults = [Fault::NotApplied, Fault::LostRequest, Fault::Fatal];
+    for fault in faults {
         storage.fail_next(Verb::CompareAndSwap, fault);
     }
     renewed(scene, &process, &leadership).await;
-    let counts = storage.counts();
-    assert_eq!((counts.not_applied, counts.lost_requests, counts.fatal), (1, 1, 1));
+    assert_eq!(faults.map(|fault| storage.struck(fault)), [1, 1, 1]);
     leadership.release().await;
 }
 
@@ -156,7 +156,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
     assert!(scene.now() >= loss_at, "lost too early");
     assert!(scene.now() <= loss_at.after(scene.slack), "lost too late");
     assert_eq!(process.trigger.earliest().unwrap().0, scene.timing.kill_at(sent_at));
-    assert!(storage.counts().hung >= 2, "too few attempts");
+    assert!(storage.struck(Fault::Hang) >= 2, "too few attempts");
     storage.lose_all();
     storage.heal();
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
