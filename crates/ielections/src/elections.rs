@@ -1,6 +1,6 @@
 //! [`Elections`]: acquires leaderships, and ends when all of them are handed back.
 
-pub use crate::candidacy::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, Terms};
+pub use crate::candidacy::{AcquireError, AcquireTimeout, Candidacy, Terms};
 
 use crate::{
     Env, Key, Leadership, TtlStorage,
@@ -21,13 +21,8 @@ pub struct Elections<K: Key> {
 impl<K: Key> Elections<K> {
     /// Elections on `storage`.
     pub fn new(storage: Arc<dyn TtlStorage<K>>, env: Env) -> Self {
-        Self::with_settings(storage, env, EngineSettings::default())
-    }
-
-    /// [`Elections::new`], with settings.
-    pub fn with_settings(storage: Arc<dyn TtlStorage<K>>, env: Env, settings: EngineSettings) -> Self {
         let min_ttl = storage.limits().min_ttl;
-        Self { engine: engine::start(storage, env, settings), min_ttl }
+        Self { engine: engine::start(storage, env), min_ttl }
     }
 
     /// Campaigns until one of the candidacy's slots is led, and returns with the deadman armed (I4).

@@ -2,14 +2,14 @@
 //! handle through which `Elections` sends commands to it.
 //!
 //! One task, not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most
-//! `max_in_flight` calls. One task owns all state, so there are no locks and no lock order.
+//! 256 calls. One task owns all state, so there are no locks and no lock order.
 
 mod actors;
 mod calls;
 mod campaigning;
 mod leading;
 
-use crate::{AcquireError, Candidacy, EngineSettings, Env, Key, Leadership, Loss, TtlStorage};
+use crate::{AcquireError, Candidacy, Env, Key, Leadership, Loss, TtlStorage};
 use actors::{Engine, Event, Kind};
 use calls::{Command, Reply};
 use std::{
@@ -27,16 +27,12 @@ use tokio::sync::{
 };
 
 /// Starts an engine as a task of `env`.
-pub(crate) fn start<K: Key>(
-    storage: Arc<dyn TtlStorage<K>>,
-    env: Env,
-    settings: EngineSettings,
-) -> EngineHandle<K> {
+pub(crate) fn start<K: Key>(storage: Arc<dyn TtlStorage<K>>, env: Env) -> EngineHandle<K> {
     let (commands, received) = mpsc::unbounded_channel();
     let spawn = Arc::clone(&env.spawn);
     let commands = Arc::new(commands);
     let hinted = Arc::new(AtomicBool::new(false));
-    let engine = Engine::new(storage, env, settings, Arc::downgrade(&commands));
+    let engine = Engine::new(storage, env, Arc::downgrade(&commands));
     let task = EngineTask::new(engine, received, Arc::clone(&hinted));
     spawn.spawn("elections", Box::pin(task));
     EngineHandle { commands, next_ticket: AtomicU64::new(0), hinted }

@@ -74,7 +74,7 @@ pub use documents::{
     OnlyIf, Page, Scan,
 };
 #[doc(hidden)]
-pub use elections::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, Terms};
+pub use elections::{AcquireError, AcquireTimeout, Candidacy, Terms};
 #[doc(hidden)]
 pub use env::{Entropy, Env, Spawn};
 #[cfg(feature = "tokio-rt")]

@@ -2,8 +2,8 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Candidacy, Elections, EngineSettings, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy,
-    ReleaseOutcome, Spawn, TtlStorage,
+    Candidacy, Elections, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy, ReleaseOutcome, Spawn,
+    TtlStorage,
     env::Task,
     testing::mock::{Fault, Verb},
 };
@@ -80,15 +80,6 @@ pub struct Process<K: Key> {
 impl<K: Key> Process<K> {
     /// A process on this handle of a storage, on the current tokio runtime.
     pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
-        Self::with_settings(storage, clock, EngineSettings::default())
-    }
-
-    /// [`Process::start`], with settings.
-    pub fn with_settings(
-        storage: Arc<dyn TtlStorage<K>>,
-        clock: Arc<dyn Clock>,
-        settings: EngineSettings,
-    ) -> Self {
         let trigger = RecordingTrigger::on(Arc::clone(&clock));
         let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
         let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
@@ -99,7 +90,7 @@ impl<K: Key> Process<K> {
             entropy: Arc::new(OsEntropy::default()),
             spawn: Arc::clone(&tasks) as _,
         };
-        Self { elections: Elections::with_settings(storage, env, settings), deadman, trigger, tasks }
+        Self { elections: Elections::new(storage, env), deadman, trigger, tasks }
     }
 
     /// Drops every task before it runs again, as a crash does. No record is released.
