@@ -303,8 +303,7 @@ pub async fn a_release_leaves_only_the_epoch(scene: &Scene<impl ElectionsTestSui
 
 /// The delete is repeated, and a vacant slot with the same epoch confirms it.
 pub async fn a_release_with_lost_answer_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_next(Verb::CompareAndDelete, Fault::LostAnswer);
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     assert_eq!(storage.struck(Fault::LostAnswer), 1);
@@ -313,8 +312,7 @@ pub async fn a_release_with_lost_answer_is_confirmed(scene: &Scene<impl Election
 
 /// The work has stopped, so the deadman is disarmed. The record expires.
 pub async fn a_release_without_the_storage_disarms(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndDelete, Fault::Hang);
     let began = scene.now();
     assert_eq!(leadership.release().await, ReleaseOutcome::LeftToExpire);
@@ -330,8 +328,7 @@ pub async fn a_release_without_the_storage_disarms(scene: &Scene<impl ElectionsT
 
 /// A renewal must not be applied after the delete.
 pub async fn a_release_waits_for_the_renewal_in_flight(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndSwap, Fault::SlowRequest(scene.percent(5)));
     scene.until(|| storage.under_way() > 0).await;
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);

@@ -132,8 +132,7 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
 pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
     scene: &Scene<impl ElectionsTestSuite>,
 ) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     standing.write(put("work", "done")).await.unwrap();
     let thief = scene.foreign_record(leadership.epoch());
@@ -157,8 +156,7 @@ pub async fn a_write_applied_late_is_confirmed_once(scene: &Scene<impl Elections
 }
 
 async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     for number in 1..=3 {
         storage.fail_next(Verb::WriteDocuments, fault);
@@ -172,8 +170,7 @@ async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
 
 /// As many writes as the storage accepts, during several renewals: no renewal is refused or lost.
 pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     let until = scene.now().after(scene.ttl.get() * 3 / 2);
     let mut written = 0;

@@ -49,8 +49,7 @@ pub async fn run_cancels_the_work_and_waits_for_it(scene: &Scene<impl ElectionsT
 
 /// The deadline stays until the work has stopped.
 pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
     let ran = leadership
@@ -224,8 +223,7 @@ pub async fn a_standing_shows_how_much_time_is_left(scene: &Scene<impl Elections
 
 /// At half a TTL without a renewal, and before the loss.
 pub async fn a_standing_at_risk_is_a_warning(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
     leadership.standing().at_risk().await;
