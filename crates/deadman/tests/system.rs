@@ -139,11 +139,6 @@ fn trigger_dropped_after_disarming_leaves_neither_thread_nor_timer() {
 }
 
 #[test]
-fn kernel_timer_dropped_after_clearing_is_deleted() {
-    assert_eq!(lives("kernel-timer-cleared"), "0 timers\nalive\n");
-}
-
-#[test]
 fn process_that_gets_no_kernel_timer_gets_no_deadman() {
     let said = lives("without-timers");
     assert!(said.starts_with("Some(\"the kill deadline could not be set: "), "{said}");
@@ -213,9 +208,7 @@ mod timed {
 
     #[test]
     fn kernel_timer_kills_also_after_its_drop() {
-        let scenarios =
-            ["kernel-timer", "kernel-timer-dropped", "kernel-timer-moved", "kernel-timer-in-the-past"];
-        for scenario in scenarios {
+        for scenario in ["kernel-timer-dropped", "kernel-timer-moved", "kernel-timer-in-the-past"] {
             timed(scenario, |attempt| assert_ended_by_kernel(attempt, start(scenario, Stdio::piped())));
         }
     }

@@ -86,19 +86,6 @@ fn trigger_has_the_current_subject_for_an_unchanged_instant() {
     assert_eq!(bench.triggered(), Some((at(10), 2)));
 }
 
-#[test]
-fn batch_is_one_trigger_call_and_an_unchanged_earliest_is_none() {
-    let bench = Bench::new();
-    let armed: Vec<Armed> = (0..1_000).map(|n| bench.arm(1_000 + n, n)).collect();
-    assert_eq!(bench.trigger.calls(), 1);
-    bench.deadman.confirm(armed.iter().zip((0..).map(|n| at(3_000 - n))));
-    assert_eq!(bench.trigger.calls(), 2);
-    assert_eq!(bench.triggered(), Some((at(2_001), 999)));
-    bench.deadman.confirm([(&armed[0], at(4_000))]);
-    bench.deadman.tighten(&armed[0], at(3_500));
-    assert_eq!(bench.trigger.calls(), 2);
-}
-
 /// One step. Numbers select an armed deadline, or are instants in milliseconds.
 #[derive(Clone, Debug)]
 enum Step {

@@ -76,7 +76,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{:?}", system().err().map(|refusal| refusal.to_string()));
             return outlive(SystemClock::read());
         }
-        "kernel-timer" => print_deadline(set_in(&KernelTimer::new()?, SOON)?),
         "kernel-timer-dropped" => {
             let timer = KernelTimer::new()?;
             print_deadline(set_in(&timer, SOON)?);
@@ -91,15 +90,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         "kernel-timer-in-the-past" => {
             print_deadline(Instant::ORIGIN);
             KernelTimer::new()?.set(Some(Instant::ORIGIN))?;
-        }
-        "kernel-timer-cleared" => {
-            let timer = KernelTimer::new()?;
-            let at = set_in(&timer, SOON)?;
-            timer.set(None)?;
-            drop(timer);
-            print_deadline(at);
-            println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
-            return outlive(at);
         }
         unknown => return Err(format!("there is no scenario \"{unknown}\"").into()),
     }
