@@ -192,13 +192,10 @@ impl<K: Key> FaultyStorage<K> {
 
     async fn land(&self, until: Instant) {
         while let Some(parcel) = self.arrived(until) {
-            let landing = parcel.await;
+            let late = parcel.await;
             let counts = &mut self.state().counts;
-            match landing {
-                Landing::InTime => {}
-                Landing::AppliedLate => counts.landed_late += 1,
-                Landing::RefusedLate => counts.refused_late += 1,
-            }
+            counts.landed_late += u64::from(late == Some(true));
+            counts.refused_late += u64::from(late == Some(false));
         }
     }
 
@@ -220,19 +217,9 @@ struct Network {
     sent: u64,
 }
 
-/// A call in flight. Its first poll is its arrival at the storage.
-type Parcel = BoxFuture<'static, Landing>;
-
-/// How a call in flight ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Landing {
-    /// The caller has the answer.
-    InTime,
-    /// Applied, after the caller was dropped.
-    AppliedLate,
-    /// Refused or failed, after the caller was dropped.
-    RefusedLate,
-}
+/// A call in flight. Its first poll is its arrival at the storage. It returns `None` if the caller has the answer;
+/// else whether it was applied.
+type Parcel = BoxFuture<'static, Option<bool>>;
 
 impl Network {
     /// Sends `parcel`. With [`Instant::NEVER`] it does not arrive by itself.
@@ -329,13 +316,8 @@ impl<K: Key> FaultyStorage<K> {
     ) -> oneshot::Receiver<Result<T, WriteError>> {
         let (sender, answer) = oneshot::channel();
         let parcel = async move {
-            let outcome = write.await;
-            let is_applied = matches!(&outcome, Ok(outcome) if *outcome == applied);
-            match sender.send(outcome) {
-                Ok(()) => Landing::InTime,
-                Err(_) if is_applied => Landing::AppliedLate,
-                Err(_) => Landing::RefusedLate,
-            }
+            let late = sender.send(write.await).err()?;
+            Some(late.is_ok_and(|outcome| outcome == applied))
         };
         self.state().network.send(arrives_at, Box::pin(parcel));
         answer
@@ -369,12 +351,12 @@ impl<K: Key> FaultyStorage<K> {
             }
             Fault::Hang => {
                 let (word, heard) = oneshot::channel();
-                let parcel = async move {
+                let parcel: Parcel = Box::pin(async move {
                     // A dropped read has no effect.
                     let _gone = word.send(());
-                    Landing::InTime
-                };
-                self.state().network.send(Instant::NEVER, Box::pin(parcel));
+                    None
+                });
+                self.state().network.send(Instant::NEVER, parcel);
                 heard.await.map_err(|_lost| unavailable())?;
                 read.await
             }
