@@ -33,13 +33,11 @@ mod armed;
 pub mod recording;
 #[allow(unsafe_code, reason = "POSIX timers, the signal mask and `_exit` have no safe interface")]
 mod system;
-mod trigger;
 
-pub use armed::{Armed, Deadman};
+pub use armed::{ArmError, Armed, Deadman, Subject, Trigger};
 #[cfg(target_os = "linux")]
 pub use system::KernelTimer;
 pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger};
-pub use trigger::{ArmError, Subject, Trigger};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

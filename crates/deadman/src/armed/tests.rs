@@ -86,6 +86,12 @@ fn trigger_has_the_current_subject_for_an_unchanged_instant() {
     assert_eq!(bench.triggered(), Some((at(10), 2)));
 }
 
+#[test]
+fn message_names_the_cause_of_the_system() {
+    let error = ArmError::Kernel(io::Error::other("too many open files"));
+    assert_eq!(error.to_string(), "the kill deadline could not be set: too many open files");
+}
+
 /// One step. Numbers select an armed deadline, or are instants in milliseconds.
 #[derive(Clone, Debug)]
 enum Step {
