@@ -42,12 +42,6 @@ pub struct Subject {
     pub epoch: u64,
 }
 
-impl fmt::Display for Subject {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "leadership {} of {}, epoch {}", self.key, self.holder, self.epoch)
-    }
-}
-
 /// The deadline could not be armed. The caller must not act as leader.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {

@@ -4,8 +4,8 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Document, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership, Loss, OnlyIf,
-    ReleaseOutcome, Scan,
+    Document, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership,
+    Loss, OnlyIf, ReleaseOutcome, Scan,
     testing::{
         self, id,
         mock::{Fault, Verb},
@@ -128,20 +128,27 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
     }
 }
 
-/// The first batch shows it, before any renewal, and the leadership is lost.
+/// The first batch shows it, before any renewal. The leadership is lost at once, its work gets just the time
+/// to stop, and the storage is not asked again.
 pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
     scene: &Scene<impl ElectionsTestSuite>,
 ) {
-    let (_process, storage, leadership) = scene.faulty_leader().await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     standing.write(put("work", "done")).await.unwrap();
     let thief = scene.foreign_record(leadership.epoch());
     storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
     let written = standing.write(put("work", "undone")).await;
     assert_eq!(written, Err(DocumentWriteError::Deposed { current: Some(thief.epoch) }));
+    let shown = scene.now();
     assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(thief) });
+    assert!(scene.now() <= shown.after(scene.slack), "lost late");
+    assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+    let asked = storage.calls();
     let read = standing.get(&id("work")).await;
-    assert!(read.is_err(), "{read:?}");
+    assert!(matches!(read, Err(DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_))), "{read:?}");
+    standing.write(put("work", "too late")).await.unwrap_err();
+    assert_eq!(storage.calls(), asked);
     leadership.release().await;
 }
 
