@@ -9,6 +9,7 @@ mod control;
 mod health;
 mod once;
 mod outcome;
+mod report;
 mod warm;
 
 use crate::{
