@@ -1,10 +1,9 @@
-//! [`Deadman`]: a set of deadlines. The trigger acts at the earliest, and only a confirmed renewal moves one
+//! [`Deadman`]: a set of deadlines. A [`Trigger`] acts at the earliest, and only a confirmed renewal moves one
 //! later (I4).
 //!
 //! One lock covers the choice of the earliest deadline and the call of the trigger, so that two renewals
 //! confirmed at once can't leave an older choice in force.
 
-use crate::{ArmError, Subject, Trigger};
 use slab::Slab;
 use std::{
     cmp::Reverse,
@@ -16,6 +15,44 @@ use std::{
     },
 };
 use vvm_clock::Instant;
+
+/// Acts at the earliest deadline. [`SystemTrigger`](crate::SystemTrigger) ends the process, and a recorder in
+/// tests records it. A host that informs a guardian process wraps the system's trigger.
+pub trait Trigger: fmt::Debug + Send + Sync + 'static {
+    /// Replaces the earliest deadline; `None` means that no deadline is armed.
+    ///
+    /// The set calls it under its lock, on a change, and at most once for a batch (I4). It must not call the
+    /// [`Deadman`].
+    ///
+    /// # Errors
+    /// Fails if the deadline could not be set. The previous one must then be in force.
+    fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()>;
+
+    /// Returns the current time on the clock of the deadlines.
+    fn now(&self) -> Instant;
+}
+
+/// The leadership behind a deadline. Clones share the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The election's key, for operators.
+    pub key: Arc<str>,
+    /// The holder, for operators.
+    pub holder: Arc<str>,
+    /// The epoch of the leadership, its fencing token.
+    pub epoch: u64,
+}
+
+/// The deadline could not be armed. The caller must not act as leader.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The deadline has passed. Acquire again.
+    #[error("the kill deadline passed before it could be armed")]
+    Passed,
+    /// The system refused a timer or a thread.
+    #[error("the kill deadline could not be set: {0}")]
+    Kernel(#[source] io::Error),
+}
 
 /// The set of a process's kill deadlines. Clones share it. Dropping the last clone disarms nothing (I4).
 #[derive(Clone)]

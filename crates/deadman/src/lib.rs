@@ -4,9 +4,9 @@
 //! ```
 //! # fn main() -> Result<(), vvm_deadman::ArmError> {
 //! use std::time::Duration;
-//! use vvm_deadman::{Deadman, Subject, ThreadsAlone};
+//! use vvm_deadman::{Deadman, Subject};
 //!
-//! let deadman = Deadman::system(ThreadsAlone::Never)?;
+//! let deadman = Deadman::system()?;
 //! let subject = Subject { key: "payroll".into(), holder: "10.0.0.7".into(), epoch: 7 };
 //! let sent = deadman.now();
 //! let armed = deadman.arm(subject, sent.after(Duration::from_secs(16)))?;
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
-//! - [`SystemTrigger`], [`ThreadsAlone`]: a thread and a kernel timer that end the process.
+//! - [`SystemTrigger`]: a thread and a kernel timer that end the process.
 //! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
 //! - `KernelTimer` (Linux): the timer without a thread.
@@ -33,13 +33,11 @@ mod armed;
 pub mod recording;
 #[allow(unsafe_code, reason = "POSIX timers, the signal mask and `_exit` have no safe interface")]
 mod system;
-mod trigger;
 
-pub use armed::{Armed, Deadman};
+pub use armed::{ArmError, Armed, Deadman, Subject, Trigger};
 #[cfg(target_os = "linux")]
 pub use system::KernelTimer;
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger, ThreadsAlone};
-pub use trigger::{ArmError, Subject, Trigger};
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

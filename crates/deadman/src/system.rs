@@ -33,11 +33,9 @@ pub const EXIT_STATUS: i32 = 80;
 /// process dies before it executes its next instruction, but the system call may still take effect. The fence
 /// refuses such writes (I2).
 ///
-/// # Threads alone
-/// Process 1 of a PID namespace ignores its own SIGKILL timer (measured), and some sandboxes forbid POSIX
-/// timers. There a second thread can replace the kernel timer: see [`ThreadsAlone`]. On systems other than
-/// Linux it always does. A process that is stopped, frozen or without processor time then does *not* die at
-/// its deadline, but soon after it continues.
+/// # Systems other than Linux
+/// A second thread replaces the kernel timer. A process that is stopped, frozen or without processor time then
+/// does *not* die at its deadline, but soon after it continues.
 ///
 /// # Fork and exec
 /// A forked child has neither the thread nor the timer, so do not lead in one. `exec` removes both, so
@@ -53,27 +51,15 @@ pub struct SystemTrigger {
     second: SecondLayer,
 }
 
-/// When a second thread replaces the kernel timer, with a [weaker guarantee](SystemTrigger#threads-alone). On
-/// systems without such timers it always does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadsAlone {
-    /// Never. Process 1 of a PID namespace is refused.
-    Never,
-    /// In process 1 of a PID namespace.
-    AsInit,
-    /// Always, for a sandbox that forbids POSIX timers.
-    Always,
-}
-
 impl SystemTrigger {
     /// Starts both layers without a deadline. A process needs one trigger and one set: see
     /// [`Deadman::system`].
     ///
     /// # Errors
-    /// [`ArmError::UnkillableInit`]. [`ArmError::Kernel`] if the process is out of threads, file descriptors
-    /// or timers (which count as pending signals, `ulimit -i`).
-    pub fn start(threads_alone: ThreadsAlone) -> Result<Arc<Self>, ArmError> {
-        let second = SecondLayer::start(threads_alone)?;
+    /// [`ArmError::Kernel`] if the process is out of threads or file descriptors, or for a reason of
+    /// [`KernelTimer::new`].
+    pub fn start() -> Result<Arc<Self>, ArmError> {
+        let second = SecondLayer::start().map_err(ArmError::Kernel)?;
         let first = DeadlineThread::start("deadman", |at, subject| {
             deadline_thread::write_last_words(at, subject);
             end_now()
@@ -104,8 +90,8 @@ impl Deadman {
     ///
     /// # Errors
     /// The same as [`SystemTrigger::start`].
-    pub fn system(threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
-        Ok(Self::with_trigger(SystemTrigger::start(threads_alone)?))
+    pub fn system() -> Result<Self, ArmError> {
+        Ok(Self::with_trigger(SystemTrigger::start()?))
     }
 }
 
@@ -115,26 +101,19 @@ enum SecondLayer {
     #[cfg(target_os = "linux")]
     Kernel(KernelTimer),
     /// Writes no message, so a full standard error can't block it.
+    #[cfg(not(target_os = "linux"))]
     SilentThread(DeadlineThread),
 }
 
 impl SecondLayer {
     #[cfg(target_os = "linux")]
-    fn start(threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
-        if threads_alone.applies(kernel_timer::is_init())? {
-            return Self::silent_thread();
-        }
-        Ok(Self::Kernel(KernelTimer::new().map_err(ArmError::Kernel)?))
+    fn start() -> io::Result<Self> {
+        KernelTimer::new().map(Self::Kernel)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn start(_threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
-        Self::silent_thread()
-    }
-
-    fn silent_thread() -> Result<Self, ArmError> {
-        let thread = DeadlineThread::start("deadman-silent", |_, _| end_now()).map_err(ArmError::Kernel)?;
-        Ok(Self::SilentThread(thread))
+    fn start() -> io::Result<Self> {
+        DeadlineThread::start("deadman-silent", |_, _| end_now()).map(Self::SilentThread)
     }
 
     /// Replaces the deadline.
@@ -145,19 +124,8 @@ impl SecondLayer {
         match self {
             #[cfg(target_os = "linux")]
             Self::Kernel(timer) => timer.set(deadline.map(|(at, _)| at)),
+            #[cfg(not(target_os = "linux"))]
             Self::SilentThread(thread) => thread.set(deadline, || Ok(())),
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl ThreadsAlone {
-    fn applies(self, is_init: bool) -> Result<bool, ArmError> {
-        match self {
-            Self::Never if is_init => Err(ArmError::UnkillableInit),
-            Self::Never => Ok(false),
-            Self::AsInit => Ok(is_init),
-            Self::Always => Ok(true),
         }
     }
 }
@@ -166,18 +134,4 @@ impl ThreadsAlone {
 fn end_now() -> ! {
     // SAFETY: takes a number, accesses no memory of the program, and does not return.
     unsafe { libc::_exit(EXIT_STATUS) }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn process_1_is_refused_unless_threads_alone_are_accepted() {
-        assert!(matches!(ThreadsAlone::Never.applies(true), Err(ArmError::UnkillableInit)));
-        assert!(!ThreadsAlone::Never.applies(false).unwrap());
-        assert!(ThreadsAlone::AsInit.applies(true).unwrap());
-        assert!(!ThreadsAlone::AsInit.applies(false).unwrap());
-        assert!(ThreadsAlone::Always.applies(false).unwrap());
-    }
 }

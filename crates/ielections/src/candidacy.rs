@@ -1,7 +1,7 @@
-//! What a caller chooses: slots and terms of a candidacy, settings of the engine.
+//! What a caller chooses: slots and terms of a candidacy.
 
 use crate::{Epoch, Holder, Ttl, storage::Cause};
-use std::{fmt::Display, num::NonZeroUsize, time::Duration};
+use std::{fmt::Display, time::Duration};
 use vvm_clock::Span;
 use vvm_deadman::ArmError;
 
@@ -65,21 +65,6 @@ pub enum AcquireTimeout {
     /// TTL. A record alone is no evidence, since its leader may have crashed. If the storage is unreachable
     /// for [`Timing::outage`](crate::Timing::outage) (1.4 TTL), the campaign times out.
     UntilLeaderSeen,
-}
-
-/// Settings of an engine, beyond its environment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EngineSettings {
-    /// How many storage calls may be in flight at once (I11). Renewals go first.
-    pub max_in_flight: NonZeroUsize,
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        // Enough for 20,000 renewals a second at round trips of 10 ms; few enough not to overload a database.
-        const MAX_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
-        Self { max_in_flight: MAX_IN_FLIGHT }
-    }
 }
 
 /// No leadership was acquired. The campaign left no record in the storage, or one that expires within a TTL.

@@ -154,7 +154,7 @@ pub(crate) struct RenewalTurn(Arc<DocumentAccess<dyn Partition>>);
 impl RenewalTurn {
     /// `None` if the work has not used documents.
     pub(crate) fn begin(access: &Arc<DocumentAccess<dyn Partition>>) -> Option<Self> {
-        access.writer()?.begin_renewal();
+        access.writer()?.partition_lock.begin_renewal();
         Some(Self(Arc::clone(access)))
     }
 
@@ -169,7 +169,7 @@ impl RenewalTurn {
 impl Drop for RenewalTurn {
     fn drop(&mut self) {
         if let Some(writer) = self.0.writer() {
-            writer.end_renewal();
+            writer.partition_lock.end_renewal();
         }
     }
 }

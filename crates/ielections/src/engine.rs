@@ -1,15 +1,15 @@
-//! One engine per `Elections`: a task that drives all its campaigns, leases and releases. This file has the
-//! handle through which `Elections` sends commands to it.
+//! [`Elections`], and its engine: one task that drives all its campaigns, leases and releases. `Elections` sends
+//! commands to it.
 //!
-//! One task, not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most
-//! `max_in_flight` calls. One task owns all state, so there are no locks and no lock order.
+//! One task, not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most 256 calls. One
+//! task owns all state, so there are no locks and no lock order.
 
 mod actors;
 mod calls;
 mod campaigning;
 mod leading;
 
-use crate::{AcquireError, Candidacy, EngineSettings, Env, Key, Leadership, Loss, TtlStorage};
+use crate::{AcquireError, Candidacy, Env, Key, Leadership, Loss, TtlStorage};
 use actors::{Engine, Event, Kind};
 use calls::{Command, Reply};
 use std::{
@@ -20,38 +20,55 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::sync::{
     mpsc::{self, UnboundedReceiver, UnboundedSender},
     oneshot,
 };
 
-/// Starts an engine as a task of `env`.
-pub(crate) fn start<K: Key>(
-    storage: Arc<dyn TtlStorage<K>>,
-    env: Env,
-    settings: EngineSettings,
-) -> EngineHandle<K> {
-    let (commands, received) = mpsc::unbounded_channel();
-    let spawn = Arc::clone(&env.spawn);
-    let commands = Arc::new(commands);
-    let hinted = Arc::new(AtomicBool::new(false));
-    let engine = Engine::new(storage, env, settings, Arc::downgrade(&commands));
-    let task = EngineTask::new(engine, received, Arc::clone(&hinted));
-    spawn.spawn("elections", Box::pin(task));
-    EngineHandle { commands, next_ticket: AtomicU64::new(0), hinted }
-}
-
-pub(crate) struct EngineHandle<K> {
+/// Campaigns for leaderships on one storage.
+///
+/// One task drives all campaigns and leaderships. It ends when this value and its last leadership are
+/// dropped.
+pub struct Elections<K> {
     commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
     /// A hint is in the channel already.
     hinted: Arc<AtomicBool>,
+    min_ttl: Duration,
 }
 
-impl<K: Key> EngineHandle<K> {
-    /// Cancel safe: dropping the future withdraws the campaign.
-    pub(crate) async fn campaign(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
+impl<K: Key> Elections<K> {
+    /// Elections on `storage`.
+    pub fn new(storage: Arc<dyn TtlStorage<K>>, env: Env) -> Self {
+        let min_ttl = storage.limits().min_ttl;
+        let (commands, received) = mpsc::unbounded_channel();
+        let spawn = Arc::clone(&env.spawn);
+        let commands = Arc::new(commands);
+        let hinted = Arc::new(AtomicBool::new(false));
+        let engine = Engine::new(storage, env, Arc::downgrade(&commands));
+        let task = EngineTask::new(engine, received, Arc::clone(&hinted));
+        spawn.spawn("elections", Box::pin(task));
+        Self { commands, next_ticket: AtomicU64::new(0), hinted, min_ttl }
+    }
+
+    /// Campaigns until one of the candidacy's slots is led, and returns with the deadman armed (I4).
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the candidacy. The engine deletes a record that an unanswered attempt
+    /// may have written, and releases a leadership that was acquired at that moment.
+    pub async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
+        if candidacy.slots.is_empty() {
+            return Err(AcquireError::NoSlots);
+        }
+        let ttl = candidacy.terms.ttl.get();
+        if ttl < self.min_ttl {
+            return Err(AcquireError::TtlTooShort { ttl, least: self.min_ttl });
+        }
         let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         if self.commands.send(Command::Campaign { ticket, candidacy, reply }).is_err() {
@@ -65,15 +82,27 @@ impl<K: Key> EngineHandle<K> {
         grant.accept().map(|leadership| (key, leadership))
     }
 
-    /// Sends a hint. At most one is in the channel, however often this is called.
-    pub(crate) fn look_now(&self) {
+    /// Hints to every campaign that the storage may have changed, for example because a leader on the same
+    /// machine has released. Each campaign then reads its slots as soon as [`Terms::HINT_GAP`] has passed
+    /// since its last read. Hints are optional. A false hint costs a read, and opens no slot earlier (I5).
+    /// Never blocks.
+    ///
+    /// [`Terms::HINT_GAP`]: crate::Terms::HINT_GAP
+    pub fn look_now(&self) {
+        // At most one is in the channel, however often this is called.
         if !self.hinted.swap(true, Ordering::AcqRel) {
             // A task that has ended has no campaigns.
             drop(self.commands.send(Command::LookNow));
         }
     }
 
-    pub(crate) async fn cleanup(&self) {
+    /// Refuses and ends campaigns, sends every leader [`Loss::Closing`], and returns once each has handed
+    /// back. A leadership that is dropped instead is neither deleted nor disarmed (I4, I6). May be called
+    /// more than once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting, not the closing.
+    pub async fn cleanup(&self) {
         let (done, closed) = oneshot::channel();
         if self.commands.send(Command::Cleanup { done }).is_ok() {
             // The task drops the sender when it has ended (I9), so an error is the expected answer.
@@ -82,9 +111,9 @@ impl<K: Key> EngineHandle<K> {
     }
 }
 
-impl<K> fmt::Debug for EngineHandle<K> {
+impl<K> fmt::Debug for Elections<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "EngineHandle(closed: {})", self.commands.is_closed())
+        write!(out, "Elections(closed: {})", self.commands.is_closed())
     }
 }
 

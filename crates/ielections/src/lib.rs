@@ -47,7 +47,6 @@
 mod bounded;
 mod candidacy;
 pub mod documents;
-pub mod elections;
 mod engine;
 pub mod env;
 pub mod leadership;
@@ -63,18 +62,26 @@ pub mod storage;
 pub mod testing;
 pub mod timing;
 
+/// [`Elections`]: acquires leaderships, and ends when all of them are handed back.
+pub mod elections {
+    pub use crate::{
+        candidacy::{AcquireError, AcquireTimeout, Candidacy, Terms},
+        engine::Elections,
+    };
+}
+
 #[doc(inline)]
-pub use {elections::Elections, leadership::Leadership, leadership::Standing};
+pub use {engine::Elections, leadership::Leadership, leadership::Standing};
 
 // Short paths. Each item is documented in its module.
+#[doc(hidden)]
+pub use candidacy::{AcquireError, AcquireTimeout, Candidacy, Terms};
 #[doc(hidden)]
 pub use documents::{
     BatchOutcome, BeyondDocumentLimits, Document, DocumentId, DocumentLimits, DocumentReadError,
     DocumentStorage, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Fence, FenceState,
     OnlyIf, Page, Scan,
 };
-#[doc(hidden)]
-pub use elections::{AcquireError, AcquireTimeout, Candidacy, EngineSettings, Terms};
 #[doc(hidden)]
 pub use env::{Entropy, Env, Spawn};
 #[cfg(feature = "tokio-rt")]

@@ -108,11 +108,6 @@ impl MockClock {
         self.lock().sleepers.len()
     }
 
-    /// Returns the earliest deadline of a sleeper, if it is before [`Instant::NEVER`].
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.lock().next_deadline()
-    }
-
     /// Advances to the instant that `target` returns for the current time and the next deadline. One lock covers
     /// the call and the move, so that two threads that advance at once never move the clock back.
     fn advance_by_rule(
@@ -136,6 +131,7 @@ impl MockClock {
 }
 
 impl Timeline {
+    /// Returns the earliest deadline of a sleeper, if it is before [`Instant::NEVER`].
     fn next_deadline(&self) -> Option<Instant> {
         let (&(deadline, _), _) = self.sleepers.first_key_value()?;
         (deadline != Instant::NEVER).then_some(deadline)
@@ -245,16 +241,6 @@ impl IsolatedClock {
     /// As [`MockClock::advance_to_next`].
     pub fn advance_to_next(&self) -> Option<Instant> {
         self.0.advance_to_next()
-    }
-
-    /// As [`MockClock::sleepers`].
-    pub fn sleepers(&self) -> usize {
-        self.0.sleepers()
-    }
-
-    /// As [`MockClock::next_deadline`].
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.0.next_deadline()
     }
 }
 
@@ -375,7 +361,6 @@ mod tests {
     fn advance_to_next_stops_at_each_deadline_and_after_the_last() {
         let fixture = Fixture::new();
         let _sleeps = [fixture.sleeper(20, "b"), fixture.sleeper(10, "a"), fixture.sleeper(10, "a")];
-        assert_eq!(fixture.clock.next_deadline(), Some(Instant::from_nanos(10)));
         assert_eq!(fixture.clock.advance_to_next(), Some(Instant::from_nanos(10)));
         assert_eq!(fixture.notes(), [("a", 10), ("a", 10)]);
         assert_eq!(fixture.clock.advance_to_next(), Some(Instant::from_nanos(20)));
@@ -387,7 +372,6 @@ mod tests {
     fn sleeper_without_an_end_does_not_move_the_clock() {
         let fixture = Fixture::new();
         let _sleep = fixture.sleeper(Instant::NEVER.as_nanos(), "never");
-        assert_eq!(fixture.clock.next_deadline(), None);
         assert_eq!(fixture.clock.advance_to_next(), None);
         assert_eq!((fixture.clock.now(), fixture.clock.sleepers()), (Instant::ORIGIN, 1));
     }
@@ -396,7 +380,7 @@ mod tests {
     fn dropped_sleep_is_no_sleeper_and_the_clock_never_goes_back() {
         let fixture = Fixture::new();
         drop(fixture.sleeper(10, "a"));
-        assert_eq!((fixture.clock.sleepers(), fixture.clock.next_deadline()), (0, None));
+        assert_eq!(fixture.clock.sleepers(), 0);
         fixture.clock.advance_to(Instant::from_nanos(50));
         fixture.clock.advance_to(Instant::from_nanos(10));
         assert_eq!(fixture.clock.now(), Instant::from_nanos(50));
@@ -448,7 +432,7 @@ mod tests {
         assert!(sleep.as_mut().poll(&mut cx).is_pending());
         test.advance(Duration::from_secs(3600));
         assert!(sleep.as_mut().poll(&mut cx).is_pending());
-        assert_eq!((view.now(), killer.sleepers()), (Instant::ORIGIN, 1));
+        assert_eq!(view.now(), Instant::ORIGIN);
         assert_eq!(killer.advance_to_next(), Some(Instant::ORIGIN.after(Duration::from_secs(1))));
         assert!(sleep.as_mut().poll(&mut cx).is_ready());
     }

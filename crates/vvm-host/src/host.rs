@@ -27,7 +27,7 @@ use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
-use vvm_deadman::{Deadman, ThreadsAlone};
+use vvm_deadman::Deadman;
 use vvm_orch::Service;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
@@ -82,7 +82,7 @@ impl Host {
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
-        let env = Env::with_deadman(Deadman::system(ThreadsAlone::Never)?, Handle::current())?;
+        let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
         let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(opened);

@@ -246,24 +246,6 @@ mod tests {
     }
 
     #[test]
-    fn thread_dropped_without_a_deadline_is_joined() {
-        let (thread, acted) = thread();
-        set(&thread, Some(from_now(HOUR)));
-        set(&thread, None);
-        drop(thread);
-        assert!(acted.try_recv() == Err(mpsc::TryRecvError::Disconnected), "the thread was not joined");
-    }
-
-    #[test]
-    fn thread_dropped_with_a_deadline_acts() {
-        let (thread, acted) = thread();
-        let deadline = from_now(Duration::from_millis(20));
-        set(&thread, Some(deadline));
-        drop(thread);
-        assert_eq!(acted.recv_timeout(AT_MOST).unwrap().0, deadline);
-    }
-
-    #[test]
     fn no_deadline_can_be_set_while_the_thread_acts() {
         let (in_act, act_began) = mpsc::channel();
         let (may_end, end) = mpsc::channel::<()>();

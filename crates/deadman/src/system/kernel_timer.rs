@@ -3,7 +3,6 @@
 //! It needs no thread, processor time or memory of the process. Measured: idle, stopped, spinning, with all
 //! signals blocked, and in a frozen cgroup, the process is dead within 1 ms of the deadline.
 
-use crate::ArmError;
 use std::{io, mem::MaybeUninit, ptr};
 use vvm_clock::Instant;
 
@@ -30,12 +29,13 @@ impl KernelTimer {
     /// Returns a timer that is not set.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] with [`ArmError::UnkillableInit`] in process 1 of a PID namespace,
-    /// which would ignore the signal. Otherwise the kernel's error: too many timers (they count as pending
+    /// [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace, which ignores its own SIGKILL timer
+    /// (measured). Otherwise the kernel's error: too many timers (they count as pending
     /// signals, `ulimit -i`), or a sandbox that forbids them.
     pub fn new() -> io::Result<Self> {
         if is_init() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, ArmError::UnkillableInit));
+            let why = "process 1 of a PID namespace ignores its own kill timer: start it under an init";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         // SAFETY: a C struct of numbers and pointers, for which zero is a valid value.
         let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -91,7 +91,7 @@ impl Drop for KernelTimer {
 }
 
 /// Returns whether this is process 1 of its PID namespace.
-pub(super) fn is_init() -> bool {
+fn is_init() -> bool {
     std::process::id() == 1
 }
 

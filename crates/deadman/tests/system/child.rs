@@ -8,7 +8,7 @@
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::{error::Error, fs, hint, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
-use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, ThreadsAlone};
+use vvm_deadman::{Armed, Deadman, KernelTimer, Subject};
 
 /// Long enough for the parent's action between the message and the deadline.
 const SOON: Duration = Duration::from_millis(250);
@@ -18,8 +18,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scenario = std::env::args().nth(1).unwrap_or_default();
     match scenario.as_str() {
         "idle" => print_deadline(arm_in(&system()?, SOON)?.0),
-        "threads-alone" => print_deadline(arm_in(&Deadman::system(ThreadsAlone::Always)?, SOON)?.0),
-        "threads-alone-as-init" => print_deadline(arm_in(&Deadman::system(ThreadsAlone::AsInit)?, SOON)?.0),
         "spinning" => {
             let (at, _armed) = arm_in(&system()?, SOON)?;
             print_deadline(at);
@@ -78,7 +76,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{:?}", system().err().map(|refusal| refusal.to_string()));
             return outlive(SystemClock::read());
         }
-        "kernel-timer" => print_deadline(set_in(&KernelTimer::new()?, SOON)?),
         "kernel-timer-dropped" => {
             let timer = KernelTimer::new()?;
             print_deadline(set_in(&timer, SOON)?);
@@ -94,15 +91,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             print_deadline(Instant::ORIGIN);
             KernelTimer::new()?.set(Some(Instant::ORIGIN))?;
         }
-        "kernel-timer-cleared" => {
-            let timer = KernelTimer::new()?;
-            let at = set_in(&timer, SOON)?;
-            timer.set(None)?;
-            drop(timer);
-            print_deadline(at);
-            println!("{} timers", fs::read_to_string("/proc/self/timers")?.lines().count());
-            return outlive(at);
-        }
         unknown => return Err(format!("there is no scenario \"{unknown}\"").into()),
     }
     loop {
@@ -111,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn system() -> Result<Deadman, Box<dyn Error>> {
-    Ok(Deadman::system(ThreadsAlone::Never)?)
+    Ok(Deadman::system()?)
 }
 
 /// Returns the number of this process's threads. The kernel may still list a joined one, with the flag

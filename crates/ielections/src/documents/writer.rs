@@ -29,7 +29,7 @@ pub(super) struct DocumentWriter {
     queue: Mutex<WriteQueue>,
     /// Held by the caller that drives. Fair: the caller that waited longest is next.
     drive_lock: AsyncMutex<()>,
-    partition_lock: PriorityLock,
+    pub(super) partition_lock: PriorityLock,
 }
 
 /// The leadership whose documents are read or written.
@@ -181,15 +181,6 @@ impl DocumentWriter {
         self.is_open(state).map(drop)
     }
 
-    /// From now on no batch begins before [`end_renewal`](Self::end_renewal).
-    pub(super) fn begin_renewal(&self) {
-        self.partition_lock.begin_renewal();
-    }
-
-    pub(super) fn end_renewal(&self) {
-        self.partition_lock.end_renewal();
-    }
-
     /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`]: the renewal matters
     /// more.
     ///
@@ -231,7 +222,7 @@ fn unanswered() -> DocumentWriteError {
 }
 
 #[derive(Default)]
-struct PriorityLock {
+pub(super) struct PriorityLock {
     state: Mutex<State>,
     /// Notified when a renewal or batch has ended.
     ended: Notify,
@@ -263,12 +254,12 @@ impl PriorityLock {
         BatchGuard(self)
     }
 
-    /// From now on no batch begins.
-    fn begin_renewal(&self) {
+    /// From now on no batch begins before [`end_renewal`](Self::end_renewal).
+    pub(super) fn begin_renewal(&self) {
         self.state().renewal = true;
     }
 
-    fn end_renewal(&self) {
+    pub(super) fn end_renewal(&self) {
         self.state().renewal = false;
         self.ended.notify_waiters();
     }

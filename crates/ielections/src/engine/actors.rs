@@ -3,9 +3,9 @@
 
 use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers, Turn};
 use crate::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, EngineSettings, Env,
-    Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing,
-    TtlStorage, WriteError,
+    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Env, Epoch, Fence,
+    FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing, TtlStorage,
+    WriteError,
     bounded::Limit,
     documents::Partition,
     protocol::{Campaign, Lease, Release},
@@ -28,7 +28,6 @@ use vvm_deadman::Armed;
 pub(super) struct Engine<K: Key> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
     pub(super) env: Env,
-    pub(super) settings: EngineSettings,
     /// For the leaderships. Weak, so that the task ends when no handle is left.
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
     /// The present. Read at the beginning of a round, so before each send (I3), and after each answer (I5).
@@ -63,7 +62,6 @@ impl<K: Key> Engine<K> {
     pub(super) fn new(
         storage: Arc<dyn TtlStorage<K>>,
         env: Env,
-        settings: EngineSettings,
         commands: Weak<UnboundedSender<Command<K>>>,
     ) -> Self {
         let timers = Timers::new(Arc::clone(&env.clock));
@@ -72,7 +70,6 @@ impl<K: Key> Engine<K> {
         Self {
             storage,
             env,
-            settings,
             commands,
             now,
             actors: Slab::new(),
@@ -146,7 +143,7 @@ impl<K: Key> Engine<K> {
         // The actor may have ended while its number was queued, and a new actor may have the number. `queued`
         // says whether this actor waits for a turn.
         let waits = |id| self.actors.get_mut(id).is_some_and(|actor| mem::take(&mut actor.queued));
-        self.calls.next_turn(self.settings.max_in_flight, waits)
+        self.calls.next_turn(waits)
     }
 
     /// Sends a request for the actor. Its first poll follows in the same round.

@@ -15,7 +15,6 @@ use futures_util::{
 use std::{
     collections::{BTreeSet, VecDeque},
     iter,
-    num::NonZeroUsize,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -25,6 +24,10 @@ use vvm_clock::{Clock, Instant, Sleep};
 
 /// A call in flight. Its output is the actor and the answer.
 type Call = BoxFuture<'static, (usize, Reply)>;
+
+/// How many calls may be in flight at once (I11). Enough for 20,000 renewals a second at round trips of 10 ms; few
+/// enough not to overload a database.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// In which queue an actor waits for its turn to call the storage.
 #[derive(Clone, Copy)]
@@ -53,14 +56,10 @@ impl Calls {
         }
     }
 
-    /// Returns the next actor that may call the storage, if fewer than `most` calls are in flight. Renewals go
-    /// first. Leaves out those that don't wait any more.
-    pub(super) fn next_turn(
-        &mut self,
-        most: NonZeroUsize,
-        mut waits: impl FnMut(usize) -> bool,
-    ) -> Option<usize> {
-        if self.len() >= most.get() {
+    /// Returns the next actor that may call the storage, if fewer than [`MAX_IN_FLIGHT`] calls are in flight.
+    /// Renewals go first. Leaves out those that don't wait any more.
+    pub(super) fn next_turn(&mut self, mut waits: impl FnMut(usize) -> bool) -> Option<usize> {
+        if self.len() >= MAX_IN_FLIGHT {
             return None;
         }
         let mut queued = iter::from_fn(|| self.renewals.pop_front().or_else(|| self.others.pop_front()));

@@ -413,19 +413,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scan_starts_at_its_prefix_or_after_the_given_document() {
-        let scan = |after: &'static [u8]| Scan {
-            prefix: Bytes::from_static(b"b"),
-            after: DocumentId::new(after).ok(),
-            limit: 1,
-        };
-        assert_eq!(scan(b"").start(), Bound::Included(&b"b"[..]));
-        assert_eq!(scan(b"a").start(), Bound::Included(&b"b"[..]));
-        assert_eq!(scan(b"b").start(), Bound::Excluded(&b"b"[..]));
-        assert_eq!(scan(b"bc").start(), Bound::Excluded(&b"bc"[..]));
-    }
-
-    #[test]
     fn scan_ends_before_the_next_prefix() {
         let end =
             |prefix: &'static [u8]| Scan { prefix: Bytes::from_static(prefix), ..Scan::default() }.end();

@@ -4,7 +4,7 @@
 //! [`storage_contract_suite!`](crate::storage_contract_suite). A case writes through one handle and reads
 //! through another, as two processes would. Time is real. The factory makes a new storage for each case.
 
-mod claims;
+pub(in crate::testing) mod claims;
 pub(in crate::testing) mod contention;
 mod scans;
 pub(in crate::testing) mod scene;
@@ -45,7 +45,7 @@ macro_rules! storage_contract_suite {
     // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::storage_contract_suite! {
-            @$($then)*;
+            @$($then)*; contract:
             a_claim_takes_a_slot_that_was_never_led
             a_claim_takes_a_released_slot
             a_claim_of_a_held_slot_is_refused
@@ -83,16 +83,16 @@ macro_rules! storage_contract_suite {
             closing_one_handle_leaves_the_others_open
         }
     };
-    (@tests $factory:expr; $($case:ident)*) => {
+    (@tests $factory:expr; $suite:ident: $($case:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let storage = $factory;
-                $crate::testing::contract::bounded($crate::testing::contract::$case(&storage)).await;
+                $crate::testing::contract::bounded($crate::testing::$suite::$case(&storage)).await;
             }
         )*
     };
-    (@names; $($case:ident)*) => {
+    (@names; $suite:ident: $($case:ident)*) => {
         &[$(stringify!($case)),*]
     };
 }

@@ -16,7 +16,7 @@ pub use contention::*;
 pub use fences::*;
 pub use scans::*;
 
-pub use super::contract::{StorageUnderTest, bounded};
+pub use super::contract::StorageUnderTest;
 
 /// Makes one `#[tokio::test]` per case for the documents of a storage:
 /// `document_contract_suite!(MyStorage::fresh())`, as
@@ -28,8 +28,8 @@ macro_rules! document_contract_suite {
     };
     // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
-        $crate::document_contract_suite! {
-            @$($then)*;
+        $crate::storage_contract_suite! {
+            @$($then)*; document_contract:
             a_batch_under_its_fence_is_written
             a_fence_with_one_part_wrong_refuses
             a_fence_stands_through_renewals
@@ -70,20 +70,6 @@ macro_rules! document_contract_suite {
             a_dropped_batch_is_applied_whole_or_not_at_all
             a_closed_handle_refuses_documents_for_good
         }
-    };
-    (@tests $factory:expr; $($case:ident)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let storage = $factory;
-                $crate::testing::document_contract::bounded(
-                    $crate::testing::document_contract::$case(&storage)
-                ).await;
-            }
-        )*
-    };
-    (@names; $($case:ident)*) => {
-        &[$(stringify!($case)),*]
     };
 }
 

@@ -49,11 +49,6 @@ impl Verb {
     /// Every verb of documents, in the order of the trait.
     pub const DOCUMENTS: [Self; 4] =
         [Self::WriteDocuments, Self::FenceState, Self::Document, Self::ScanDocuments];
-
-    /// Whether it is a read.
-    pub const fn reads(self) -> bool {
-        matches!(self, Self::Get | Self::Scan | Self::FenceState | Self::Document | Self::ScanDocuments)
-    }
 }
 
 /// The fault of a call. Instead of `Unknown` a read fails with `Unavailable`.
@@ -77,12 +72,8 @@ pub enum Fault {
     /// Fails with `Unknown` at once, and is applied after this delay; after [`Duration::MAX`] by
     /// [`land_late`](FaultyStorage::land_late).
     Late(Duration),
-    /// Applied and answered at once. If it is a write, a copy of it arrives after this delay.
-    Doubled(Duration),
     /// Neither answered nor applied before [`land_late`](FaultyStorage::land_late).
     Hang,
-    /// Panics, and never reaches the storage.
-    Panic,
 }
 
 /// The cause in every error of the mock.
@@ -104,31 +95,13 @@ impl Plan {
         }
         self.always.get(&verb).copied()
     }
-
-    fn heal(&mut self) {
-        *self = Self::default();
-    }
 }
 
-/// How often each effect happened.
+/// What became of writes in flight.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Calls failed with `NotApplied` or `Unavailable`.
-    pub not_applied: u64,
-    /// Calls failed with `Fatal` or `Replaced`.
-    pub fatal: u64,
-    /// Writes that failed with `Unknown` and were never applied, and reads that never arrived.
-    pub lost_requests: u64,
-    /// Writes that *were applied* and failed with `Unknown`, and reads whose answer was lost.
-    pub lost_answers: u64,
-    /// Calls whose answer arrived late.
-    pub slow_answers: u64,
-    /// Calls that hung.
-    pub hung: u64,
     /// Writes applied after their caller got `Unknown` or stopped waiting.
     pub landed_late: u64,
     /// Writes refused after their caller got `Unknown` or stopped waiting.
     pub refused_late: u64,
-    /// Copies of writes that arrived.
-    pub doubled: u64,
 }

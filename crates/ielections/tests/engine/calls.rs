@@ -1,10 +1,10 @@
 //! Which calls the engine makes of storage, randomness and wall clock, and when: in order, after hints, while
 //! calls hang, and after the process stood still.
 
-use crate::{Bench, TTL, candidacy, lead, on};
+use crate::{Bench, MOST_IN_FLIGHT, TTL, candidacy, lead, on};
 use ielections::{
-    Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Loss, ReleaseOutcome, Terms, Timing,
-    TokioSpawn, Ttl, TtlStorage as _, Vacant,
+    Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Leadership, Loss, ReleaseOutcome, Terms,
+    Timing, TokioSpawn, Ttl, TtlStorage as _, Vacant,
     testing::mock::{Fault, Verb},
 };
 use std::{
@@ -151,18 +151,22 @@ fn flood_of_hints_costs_fifty_reads_a_second() {
 
 const TIMING: Timing = Timing::of(Ttl::DEFAULT);
 
-/// For each of two leases, to the nanosecond.
+/// To the nanosecond, also for a lease that waits for its turn to call.
 #[test]
 fn loss_is_at_its_instant_while_every_call_hangs() {
-    let bench = Bench::new().in_flight(1);
+    let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
-        let leaderships = [lead(&process, 0).await, lead(&process, 1).await];
-        let sent_at = leaderships.each_ref().map(|one| one.standing().kill_at().before(TTL * 8 / 10));
+        let mut leaderships = Vec::new();
+        for slot in 0..=MOST_IN_FLIGHT {
+            leaderships.push(lead(&process, slot as u32).await);
+        }
+        let sent_at = |one: &Leadership| one.standing().kill_at().before(TTL * 8 / 10);
+        let sent_at: Vec<_> = leaderships.iter().map(sent_at).collect();
         for verb in Verb::RECORDS {
             bench.faulty.fail_always(verb, Fault::Hang);
         }
-        for (leadership, sent_at) in leaderships.iter().zip(sent_at) {
+        for (leadership, &sent_at) in leaderships.iter().zip(&sent_at) {
             let loss = leadership.lost().await;
             assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
             assert_eq!(bench.clock.now(), TIMING.loss_at(sent_at));

@@ -23,6 +23,7 @@ fn assert_nothing_is_left(bench: &Bench) {
     assert_eq!((Arc::strong_count(&bench.faulty), bench.faulty.waiting()), (1, 0));
 }
 
+/// A leadership keeps its engine running.
 #[test]
 fn nothing_is_left_when_everything_is_dropped() {
     let bench = Bench::new();
@@ -35,32 +36,17 @@ fn nothing_is_left_when_everything_is_dropped() {
         let (deadman, trigger, tasks) =
             (process.deadman.clone(), Arc::clone(&process.trigger), process.tasks());
         assert_eq!(tasks, 1);
-        let handback = kept.release();
         drop(process);
-        assert_eq!(handback.await, ReleaseOutcome::Released);
+        bench.clock.sleep(TTL * 2).await;
+        assert_eq!(kept.standing().loss(), None, "no longer renewed");
+        let renewals = bench.faulty.count(Verb::CompareAndSwap);
+        assert!(renewals >= 7, "{renewals} renewals in two TTLs");
+        assert_eq!(kept.release().await, ReleaseOutcome::Released);
         bench.until(|| Arc::strong_count(&bench.faulty) == 1).await;
         assert_nothing_is_left(&bench);
         assert_eq!((deadman.armed(), trigger.earliest()), (0, None));
     });
     assert_eq!(bench.clock.sleepers(), 0, "a timer outlived its engine");
-}
-
-/// A leadership keeps its engine running.
-#[test]
-fn engine_ends_with_the_last_leadership() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let leadership = lead(&process, 0).await;
-        drop(process);
-        bench.clock.sleep(TTL * 2).await;
-        assert_eq!(leadership.standing().loss(), None, "no longer renewed");
-        let renewals = bench.faulty.count(Verb::CompareAndSwap);
-        assert!(renewals >= 7, "{renewals} renewals in two TTLs");
-        leadership.release().await;
-        bench.until(|| Arc::strong_count(&bench.faulty) == 1).await;
-    });
-    assert_eq!(bench.clock.sleepers(), 0);
 }
 
 /// A withdrawn claim that hangs, and the record that it may have written, are settled first.

@@ -1,7 +1,7 @@
 //! Many campaigns and leases (I11): calls are bounded, renewals go first, deadlines move in batches, and the
 //! engine yields to other tasks.
 
-use crate::{Bench, TTL, candidacy, lead, on};
+use crate::{Bench, MOST_IN_FLIGHT, TTL, candidacy, lead, on};
 use futures_util::future::join_all;
 use ielections::testing::mock::{Fault, Logged, Verb};
 use std::{sync::Arc, time::Duration};
@@ -20,30 +20,31 @@ impl Bench {
 
 #[test]
 fn no_more_calls_are_in_flight_than_allowed() {
-    let bench = Bench::new().in_flight(3);
+    let bench = Bench::new();
     on(&bench.clock, async {
         for verb in Verb::RECORDS {
             bench.faulty.fail_always(verb, Fault::SlowAnswer(ANSWERS_AFTER));
         }
         let process = bench.process();
-        let leaderships = join_all((0..20).map(|slot| lead(&process, slot))).await;
+        let leaderships = join_all((0..300).map(|slot| lead(&process, slot))).await;
         bench.clock.sleep(TTL).await;
-        assert_eq!(bench.most_waiting(), 3, "of {} calls", bench.faulty.log().len());
+        assert_eq!(bench.most_waiting(), MOST_IN_FLIGHT, "of {} calls", bench.faulty.log().len());
         join_all(leaderships.into_iter().map(|leadership| leadership.release())).await;
-        assert_eq!((bench.most_waiting(), process.deadman.armed()), (3, 0));
+        assert_eq!((bench.most_waiting(), process.deadman.armed()), (MOST_IN_FLIGHT, 0));
     });
 }
 
 #[test]
 fn renewals_go_before_other_calls() {
-    let bench = Bench::new().in_flight(1);
+    const READ_IN: Duration = Duration::from_secs(1);
+    let bench = Bench::new();
     on(&bench.clock, async {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
         let before = leadership.standing().kill_at();
-        // So many candidates that one round of reads takes more than a second.
-        bench.faulty.fail_always(Verb::Scan, Fault::SlowAnswer(ANSWERS_AFTER));
-        let crowd = join_all((0..200).map(|_| process.elections.acquire(candidacy(0))));
+        // So many candidates that one round of reads takes four seconds.
+        bench.faulty.fail_always(Verb::Scan, Fault::SlowAnswer(READ_IN));
+        let crowd = join_all((0..4 * MOST_IN_FLIGHT).map(|_| process.elections.acquire(candidacy(0))));
         let renewed = bench.until(|| leadership.standing().kill_at() > before);
         tokio::select! {
             biased;
@@ -52,7 +53,7 @@ fn renewals_go_before_other_calls() {
         }
         let renewed_at = bench.faulty.calls_of(Verb::CompareAndSwap)[0].at;
         let due = before.before(TTL * 8 / 10).after(TTL / 4);
-        assert!(renewed_at <= due.after(ANSWERS_AFTER), "waited behind the candidates until {renewed_at:?}");
+        assert!(renewed_at <= due.after(READ_IN), "waited behind the candidates until {renewed_at:?}");
         leadership.release().await;
     });
 }

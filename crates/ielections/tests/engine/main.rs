@@ -7,10 +7,10 @@ mod ending;
 mod load;
 
 use ielections::{
-    Candidacy, EngineSettings, Holder, Leadership, Terms, Ttl, TtlStorage,
+    Candidacy, Holder, Leadership, Terms, Ttl, TtlStorage,
     testing::{Model, elections_suite::Process, in_mock_time as on, mock::FaultyStorage},
 };
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use vvm_clock::Clock;
 
@@ -18,27 +18,24 @@ use vvm_clock::Clock;
 struct Bench {
     clock: MockClock,
     faulty: Arc<FaultyStorage<u32>>,
-    settings: EngineSettings,
 }
 
 const TTL: Duration = Ttl::DEFAULT.get();
+
+/// How many calls an engine has in flight at most.
+const MOST_IN_FLIGHT: usize = 256;
 
 impl Bench {
     fn new() -> Self {
         let clock = MockClock::new();
         let time: Arc<dyn Clock> = Arc::new(clock.clone());
         let faulty = Arc::new(FaultyStorage::new(Model::new().open(), time));
-        Self { clock, faulty, settings: EngineSettings::default() }
-    }
-
-    fn in_flight(self, most: usize) -> Self {
-        let max_in_flight = NonZeroUsize::new(most).unwrap();
-        Self { settings: EngineSettings { max_in_flight }, ..self }
+        Self { clock, faulty }
     }
 
     fn process(&self) -> Process<u32> {
         let storage = Arc::clone(&self.faulty) as Arc<dyn TtlStorage<u32>>;
-        Process::with_settings(storage, Arc::new(self.clock.clone()), self.settings)
+        Process::start(storage, Arc::new(self.clock.clone()))
     }
 
     /// Polls `seen` once a millisecond until it is true.

@@ -2,12 +2,11 @@
 //! `cargo xtask sim` show when a lease is confirmed.
 
 use ielections::{
-    Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, Version, WriteError,
+    Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, WriteError,
     protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
     testing,
     timing::Jitter,
 };
-use proptest::{collection::vec, prelude::*};
 use std::time::Duration;
 use vvm_clock::Instant;
 
@@ -103,134 +102,48 @@ fn loss_names_what_the_storage_shows() {
     }
 }
 
-/// A delete without an answer may have vacated the slot.
-#[test]
-fn release_of_a_vacant_slot_is_ours_only_after_a_delete_without_an_answer() {
-    let epoch = |number| Epoch::new(number).unwrap();
-    let table = [
-        (None, 7, ReleaseOutcome::AlreadyGone),
-        (Some(WriteError::NotApplied(cause())), 7, ReleaseOutcome::AlreadyGone),
-        (Some(WriteError::Unknown(cause())), 7, ReleaseOutcome::Released),
-        (Some(WriteError::Unknown(cause())), 8, ReleaseOutcome::AlreadyGone),
-    ];
-    for (failure, last, expected) in table {
-        let mut release = Release::begin(OURS, epoch(7), TIMING);
-        let case = format!("{failure:?}, then epoch {last}");
-        release.on(BEGAN, ReleaseEvent::MaySend);
-        if let Some(failure) = failure {
-            let step = release.on(BEGAN, ReleaseEvent::Deleted(Err(failure)));
-            assert_eq!(step, ReleaseStep::Sleep(BEGAN.after(TIMING.retry_pause())), "{case}");
-        }
-        let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch(last)) });
-        let step = release.on(BEGAN, ReleaseEvent::Deleted(Ok(Delete::Mismatch(vacant))));
-        assert_eq!(step, ReleaseStep::Done(expected), "{case}");
-    }
-}
-
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
-fn held_by(incarnation: Incarnation, epoch: Epoch) -> Slot {
-    testing::held(Entry { version: Version { incarnation, write: 3 }, ..testing::entry(0, 0, epoch.get()) })
-}
-
-fn is_ours(slot: &Slot) -> bool {
-    slot.entry().is_some_and(|entry| entry.incarnation() == OURS)
-}
-
-fn delete(slot: &mut Slot, epoch: Epoch) -> Delete {
-    if is_ours(slot) {
-        *slot = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
-        return Delete::Deleted;
-    }
-    Delete::Mismatch(slot.clone())
-}
-
-proptest! {
-    #[test]
-    fn release_ends_with_the_true_outcome(mut tape in Tape::up_to(40)) {
-        let (epoch, later) = (Epoch::new(7).unwrap(), Epoch::new(8).unwrap());
-        let mut slot = match tape.below(4) {
-            0..2 => held_by(OURS, epoch),
-            2 => held_by(Incarnation::from_bytes([2; 16]), later),
-            _ => Slot::Vacant(Vacant { last_epoch: Some(epoch) }),
-        };
-        let was_ours = is_ours(&slot);
-        let mut release = Release::begin(OURS, epoch, Timing::of(Ttl::DEFAULT));
-        let (mut now, mut deletes, mut event) = (Instant::ORIGIN, 0, ReleaseEvent::MaySend);
-        let (mut unanswered, mut deleted_by_us) = (0, false);
-        let handback = loop {
-            event = match release.on(now, event) {
-                ReleaseStep::Send => ReleaseEvent::MaySend,
-                ReleaseStep::Sleep(until) => {
-                    prop_assert!(until > now, "no pause between attempts");
-                    now = until;
-                    ReleaseEvent::Woken
-                }
-                ReleaseStep::Delete { incarnation, epoch: named, .. } => {
-                    prop_assert_eq!((incarnation, named), (OURS, epoch));
-                    deletes += 1;
-                    prop_assert!(deletes <= 3, "a release without end (I10)");
-                    if unanswered > 0 && tape.chance(30) {
-                        unanswered -= 1;
-                        deleted_by_us |= delete(&mut slot, epoch) == Delete::Deleted;
-                    }
-                    ReleaseEvent::Deleted(match tape.below(6) {
-                        0 | 1 => {
-                            let outcome = delete(&mut slot, epoch);
-                            deleted_by_us |= outcome == Delete::Deleted;
-                            Ok(outcome)
-                        }
-                        2 => {
-                            deleted_by_us |= delete(&mut slot, epoch) == Delete::Deleted;
-                            Err(WriteError::Unknown("lost answer".into()))
-                        }
-                        3 => {
-                            unanswered += 1;
-                            Err(WriteError::Unknown("late".into()))
-                        }
-                        4 => Err(WriteError::NotApplied("busy".into())),
-                        _ => Err(WriteError::Fatal("no credentials".into())),
-                    })
-                }
-                ReleaseStep::Done(handback) => break handback,
-            };
-        };
-        match handback {
-            ReleaseOutcome::Released => prop_assert!(deleted_by_us || !was_ours && !is_ours(&slot)),
-            ReleaseOutcome::AlreadyGone => prop_assert!(!is_ours(&slot) && !deleted_by_us),
-            ReleaseOutcome::LeftToExpire => {}
-            ReleaseOutcome::StillArmed => prop_assert!(false, "a release knows of no deadline"),
+/// The answers to the deletes of one release, and its outcome: `Released` exactly if one of them was applied.
+#[test]
+fn release_ends_with_the_true_outcome() {
+    let epoch = |number| Epoch::new(number).unwrap();
+    let vacant = |last| Ok(Delete::Mismatch(Slot::Vacant(Vacant { last_epoch: Some(epoch(last)) })));
+    let held_by_another = || Ok(Delete::Mismatch(testing::held(entry(2, 8))));
+    let not_applied = || Err(WriteError::NotApplied(cause()));
+    let unknown = || Err(WriteError::Unknown(cause()));
+    let table = [
+        (vec![Ok(Delete::Deleted)], ReleaseOutcome::Released),
+        (vec![held_by_another()], ReleaseOutcome::AlreadyGone),
+        (vec![unknown(), held_by_another()], ReleaseOutcome::AlreadyGone),
+        (vec![vacant(7)], ReleaseOutcome::AlreadyGone),
+        (vec![not_applied(), vacant(7)], ReleaseOutcome::AlreadyGone),
+        // A delete without an answer may have vacated the slot.
+        (vec![unknown(), vacant(7)], ReleaseOutcome::Released),
+        (vec![unknown(), unknown(), vacant(7)], ReleaseOutcome::Released),
+        (vec![unknown(), not_applied(), vacant(7)], ReleaseOutcome::Released),
+        (vec![unknown(), vacant(8)], ReleaseOutcome::AlreadyGone),
+        // Three deletes at most (I10).
+        (vec![not_applied(), unknown(), not_applied()], ReleaseOutcome::LeftToExpire),
+        (vec![Err(WriteError::Fatal(cause()))], ReleaseOutcome::LeftToExpire),
+        (vec![unknown(), Err(WriteError::Replaced(cause()))], ReleaseOutcome::LeftToExpire),
+    ];
+    for (answers, outcome) in table {
+        let case = format!("{answers:?}");
+        let mut release = Release::begin(OURS, epoch(7), TIMING);
+        let mut left = answers.len();
+        for answer in answers {
+            let timeout = TIMING.attempt_timeout();
+            let delete = ReleaseStep::Delete { incarnation: OURS, epoch: epoch(7), timeout };
+            assert_eq!(release.on(BEGAN, ReleaseEvent::MaySend), delete, "{case}");
+            let step = release.on(BEGAN, ReleaseEvent::Deleted(answer));
+            left -= 1;
+            if left == 0 {
+                assert_eq!(step, ReleaseStep::Done(outcome), "{case}");
+            } else {
+                assert_eq!(step, ReleaseStep::Sleep(BEGAN.after(TIMING.retry_pause())), "{case}");
+                assert_eq!(release.on(BEGAN, ReleaseEvent::Woken), ReleaseStep::Send, "{case}");
+            }
         }
-    }
-}
-
-/// The random choices of one run, as a value that proptest can shrink. Read once from start to end; past its end
-/// every choice is the simplest one.
-#[derive(Clone, Debug)]
-struct Tape {
-    choices: Vec<u16>,
-    next: usize,
-}
-
-impl Tape {
-    /// Tapes of up to `length` choices.
-    fn up_to(length: usize) -> impl Strategy<Value = Self> {
-        vec(any::<u16>(), 0..length).prop_map(|choices| Self { choices, next: 0 })
-    }
-
-    fn next(&mut self) -> u64 {
-        let choice = self.choices.get(self.next).copied().unwrap_or(0);
-        self.next += 1;
-        choice.into()
-    }
-
-    /// A number below `limit`; 0 is the simplest.
-    fn below(&mut self, limit: usize) -> usize {
-        ((self.next() * limit as u64) >> 16) as usize
-    }
-
-    /// `true` with a probability of `percent` in a hundred; `false` is simpler.
-    fn chance(&mut self, percent: u64) -> bool {
-        (self.next() * 100) >> 16 >= 100 - percent
     }
 }

@@ -1,4 +1,4 @@
-//! The protocol values, event by event, and a release with random answers (`lease`). `cargo xtask sim` runs them in whole worlds.
+//! The protocol values, event by event. `cargo xtask sim` runs them in whole worlds.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 mod campaign;

@@ -9,6 +9,7 @@ use crate::{
     Claim, Delete, Entry, Epoch, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Version,
     WriteError,
 };
+use futures_util::future::BoxFuture;
 use std::{array, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
@@ -313,15 +314,21 @@ pub(super) enum Settled {
     Undecided(Slot),
 }
 
-/// Reads the slot, until the storage answers.
-pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
+/// Reads until the storage answers.
+pub(in crate::testing) async fn answered<'read, T>(
+    read: impl Fn() -> BoxFuture<'read, Result<T, ReadError>>,
+) -> T {
     loop {
-        match handle.get(key).await {
-            Ok(slot) => return slot,
+        match read().await {
+            Ok(answer) => return answer,
             Err(ReadError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slot {
+    answered(|| handle.get(key)).await
 }
 
 /// Resolves an unknown outcome by a read-back.

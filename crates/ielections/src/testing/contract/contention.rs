@@ -300,11 +300,7 @@ pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
 pub async fn keys_of_any_bytes_are_independent(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = hostile_names().iter().map(|name| storage.key(name)).collect();
-    let entries: Vec<_> = (1..=keys.len()).map(|number| scene.entry(number as u8, number as u64)).collect();
-    for (key, entry) in keys.iter().zip(&entries) {
-        let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
-        assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
-    }
+    let entries = scene.claim_all(&keys).await;
     for (key, entry) in keys.iter().zip(&entries) {
         assert_eq!(scene.there.get(key).await.unwrap(), held(entry), "{key:?}");
         let delete = scene.here.compare_and_delete(key, entry.incarnation(), entry.epoch).await.unwrap();
@@ -325,11 +321,7 @@ pub async fn keys_that_begin_alike_are_independent(storage: &impl StorageUnderTe
     const NAMES: usize = 160;
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = (0..NAMES).map(|cut| storage.key(&LONGEST.as_flattened()[cut..])).collect();
-    let entries: Vec<_> = (1..=keys.len()).map(|number| scene.entry(number as u8, number as u64)).collect();
-    for (key, entry) in keys.iter().zip(&entries) {
-        let claim = scene.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
-        assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
-    }
+    let entries = scene.claim_all(&keys).await;
     let slots = scene.there.scan(&keys).await.unwrap().into_iter();
     assert!(slots.eq(entries.iter().map(held)));
 }

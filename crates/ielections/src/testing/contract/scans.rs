@@ -27,15 +27,7 @@ async fn scans_as<K: Key>(scene: &Scene<K>, keys: &[K], expected: &[Slot]) {
 }
 
 async fn claim_all<K: Key>(scene: &Scene<K>, keys: &[K]) -> Vec<Slot> {
-    let mut slots = Vec::new();
-    for (index, key) in keys.iter().enumerate() {
-        let entry = Entry { ..scene.entry(index as u8, index as u64 + 1) };
-        let scene =
-            Scene { here: scene.here.clone(), there: scene.there.clone(), key: key.clone(), ttl: scene.ttl };
-        scene.claim(None, &entry).await;
-        slots.push(held(&entry));
-    }
-    slots
+    scene.claim_all(keys).await.iter().map(held).collect()
 }
 
 /// Slots come in the order of the keys, and twice for a key that is named twice.

@@ -41,6 +41,17 @@ impl<K: Key> Scene<K> {
         assert_eq!(claim, Claim::Claimed, "a claim of a slot vacant since {last_epoch:?}");
     }
 
+    /// Claims the slots of these keys, which were never led. Returns the records, all different.
+    pub(in crate::testing) async fn claim_all(&self, keys: &[K]) -> Vec<Entry> {
+        let entries: Vec<_> =
+            (1..=keys.len()).map(|number| self.entry(number as u8, number as u64)).collect();
+        for (key, entry) in keys.iter().zip(&entries) {
+            let claim = self.here.insert_if_not_exist(key, vacant(None), entry).await.unwrap();
+            assert_eq!(claim, Claim::Claimed, "{key:?} met a key before it");
+        }
+        entries
+    }
+
     pub(in crate::testing) async fn renew(&self, held: &Entry, entry: &Entry) {
         let swap = self.here.compare_and_swap(&self.key, held, entry).await.unwrap();
         assert_eq!(swap, Swap::Swapped, "a renewal of the current version");

@@ -286,10 +286,7 @@ pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) 
     one.written(1, &[put("a", "two")]).await;
     assert_eq!((other.last().await, other.shown().await), (0, vec![]));
     other.written(0, &[put("a", "other")]).await;
-    let batch = [put("b", "one")];
-    let outcome =
-        documents(&*other.scene.here).write_documents(&other.scene.key, &other.fence(2), &batch).await;
-    assert_eq!(outcome.unwrap(), BatchOutcome::Refused);
+    other.refuses("the count of another slot", &other.fence(2), &[put("b", "one")]).await;
     assert_eq!((one.last().await, one.shown().await), (2, vec![document("a", 2, "two")]));
     assert_eq!((other.last().await, other.shown().await), (1, vec![document("a", 1, "other")]));
     let claim = one.scene.here.insert_if_not_exist(&storage.key(b"third"), vacant(None), &one.entry).await;

@@ -7,7 +7,8 @@ pub(super) use crate::testing::{id, put, put_if};
 use super::StorageUnderTest;
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentStorage, DocumentVersion, DocumentWrite, Entry, Fence,
-    FenceState, Key, OnlyIf, Page, ReadError, Scan, TtlStorage, WriteError, testing::contract::scene::Scene,
+    FenceState, Key, OnlyIf, Page, Scan, TtlStorage, WriteError,
+    testing::contract::{claims::answered, scene::Scene},
 };
 use bytes::Bytes;
 
@@ -146,22 +147,8 @@ pub(super) fn documents<K: Key>(handle: &dyn TtlStorage<K>) -> &dyn DocumentStor
     handle.documents().expect("a storage with documents")
 }
 
-/// `None` if the read was not answered and must be repeated.
-fn answered<T>(outcome: Result<T, ReadError>) -> Option<T> {
-    match outcome {
-        Ok(answer) => Some(answer),
-        Err(ReadError::Unavailable(_)) => None,
-        Err(error) => panic!("{error}"),
-    }
-}
-
 pub(super) async fn read_state<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> FenceState {
-    loop {
-        if let Some(state) = answered(documents(handle).fence_state(key).await) {
-            return state;
-        }
-        tokio::task::yield_now().await;
-    }
+    answered(|| documents(handle).fence_state(key)).await
 }
 
 pub(super) async fn read_document<K: Key>(
@@ -169,21 +156,7 @@ pub(super) async fn read_document<K: Key>(
     key: &K,
     id: &DocumentId,
 ) -> Option<Document> {
-    loop {
-        if let Some(document) = answered(documents(handle).document(key, id).await) {
-            return document;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn read_page<K: Key>(handle: &dyn TtlStorage<K>, key: &K, scan: &Scan) -> Page {
-    loop {
-        if let Some(page) = answered(documents(handle).scan_documents(key, scan).await) {
-            return page;
-        }
-        tokio::task::yield_now().await;
-    }
+    answered(|| documents(handle).document(key, id)).await
 }
 
 /// Reads all pages of a scan, and checks that each keeps to it.
@@ -191,9 +164,10 @@ pub(super) async fn scan_all<K: Key>(handle: &dyn TtlStorage<K>, key: &K, mut sc
     let most = scan.limit.min(documents(handle).document_limits().max_page);
     let mut all: Vec<Document> = Vec::new();
     loop {
-        let Page { documents, next } = read_page(handle, key, &scan).await;
-        assert!(documents.len() <= most, "{} documents on a page of {most}", documents.len());
-        for document in documents {
+        let page = answered(|| documents(handle).scan_documents(key, &scan)).await;
+        let Page { documents: shown, next } = page;
+        assert!(shown.len() <= most, "{} documents on a page of {most}", shown.len());
+        for document in shown {
             assert!(scan.takes(&document.id), "{:?} does not belong to {scan:?}", document.id);
             if let Some(before) = all.last() {
                 assert!(before.id < document.id, "{:?} behind {:?}", document.id, before.id);

@@ -102,7 +102,7 @@ pub async fn a_claim_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<im
     let began = scene.now();
     let leadership = scene.lead(&process, "first").await;
     assert!(scene.now() < began.after(scene.percent(10) + scene.slack));
-    assert_eq!(storage.counts().lost_answers, 1);
+    assert_eq!(storage.struck(Fault::LostAnswer), 1);
     assert_eq!(scene.slot().await.entry().unwrap().incarnation(), leadership.incarnation());
     leadership.release().await;
 }
@@ -144,7 +144,7 @@ pub async fn a_take_over_with_lost_answer_is_confirmed_by_read_back(scene: &Scen
     let began = scene.now();
     let leadership = scene.lead(&process, "second").await;
     assert!(scene.now() < began.after(scene.ttl.get() + scene.poll() + scene.percent(10) + scene.slack));
-    assert_eq!(storage.counts().lost_answers, 1);
+    assert_eq!(storage.struck(Fault::LostAnswer), 1);
     leadership.release().await;
 }
 
@@ -158,7 +158,7 @@ pub async fn a_claim_confirmed_late_is_renewed_before_it_counts(scene: &Scene<im
         storage.heal();
     };
     let (leadership, ()) = futures_util::future::join(scene.lead(&process, "late"), healing).await;
-    assert_eq!(storage.counts().lost_answers, 1);
+    assert_eq!(storage.struck(Fault::LostAnswer), 1);
     assert!(storage.count(Verb::CompareAndSwap) >= 1, "not renewed");
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     let slot = scene.slot().await;
@@ -175,7 +175,7 @@ pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite
     let candidacy = scene.patient("hasty", AcquireTimeout::Within(Duration::ZERO));
     let refused = refusal(process.elections.acquire(candidacy).await);
     assert!(matches!(refused, AcquireError::TimedOut { last_failure: Some(_) }), "{refused:?}");
-    assert_eq!(storage.counts().lost_answers, 1);
+    assert_eq!(storage.struck(Fault::LostAnswer), 1);
     process.elections.cleanup().await;
     assert_eq!(scene.slot().await.entry(), None, "left to expire");
     assert_eq!(process.deadman.armed(), 0);
@@ -188,7 +188,7 @@ pub async fn claims_that_are_not_applied_are_tried_again(scene: &Scene<impl Elec
         storage.fail_next(Verb::InsertIfNotExist, Fault::NotApplied);
     }
     let leadership = scene.lead(&process, "stubborn").await;
-    assert_eq!(storage.counts().not_applied, 3);
+    assert_eq!(storage.struck(Fault::NotApplied), 3);
     leadership.release().await;
 }
 
@@ -283,7 +283,7 @@ pub async fn a_try_continues_after_a_short_outage(scene: &Scene<impl ElectionsTe
     };
     let (acquired, ()) = tokio::join!(second.elections.acquire(candidacy), more_trouble);
     acquired.unwrap().1.release().await;
-    assert_eq!(storage.counts().not_applied, 2);
+    assert_eq!(storage.struck(Fault::NotApplied), 2);
     drop(dead);
 }
 
@@ -303,18 +303,16 @@ pub async fn a_release_leaves_only_the_epoch(scene: &Scene<impl ElectionsTestSui
 
 /// The delete is repeated, and a vacant slot with the same epoch confirms it.
 pub async fn a_release_with_lost_answer_is_confirmed(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_next(Verb::CompareAndDelete, Fault::LostAnswer);
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
-    assert_eq!(storage.counts().lost_answers, 1);
+    assert_eq!(storage.struck(Fault::LostAnswer), 1);
     assert_eq!(scene.slot().await.entry(), None);
 }
 
 /// The work has stopped, so the deadman is disarmed. The record expires.
 pub async fn a_release_without_the_storage_disarms(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndDelete, Fault::Hang);
     let began = scene.now();
     assert_eq!(leadership.release().await, ReleaseOutcome::LeftToExpire);
@@ -330,8 +328,7 @@ pub async fn a_release_without_the_storage_disarms(scene: &Scene<impl ElectionsT
 
 /// A renewal must not be applied after the delete.
 pub async fn a_release_waits_for_the_renewal_in_flight(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndSwap, Fault::SlowRequest(scene.percent(5)));
     scene.until(|| storage.under_way() > 0).await;
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);

@@ -4,8 +4,8 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Document, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership, Loss, OnlyIf,
-    ReleaseOutcome, Scan,
+    Document, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents, Leadership,
+    Loss, OnlyIf, ReleaseOutcome, Scan,
     testing::{
         self, id,
         mock::{Fault, Verb},
@@ -128,21 +128,27 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
     }
 }
 
-/// The first batch shows it, before any renewal, and the leadership is lost.
+/// The first batch shows it, before any renewal. The leadership is lost at once, its work gets just the time
+/// to stop, and the storage is not asked again.
 pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
     scene: &Scene<impl ElectionsTestSuite>,
 ) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     standing.write(put("work", "done")).await.unwrap();
     let thief = scene.foreign_record(leadership.epoch());
     storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
     let written = standing.write(put("work", "undone")).await;
     assert_eq!(written, Err(DocumentWriteError::Deposed { current: Some(thief.epoch) }));
+    let shown = scene.now();
     assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(thief) });
+    assert!(scene.now() <= shown.after(scene.slack), "lost late");
+    assert!(process.trigger.earliest().unwrap().0 <= scene.now().after(scene.timing.stopping()));
+    let asked = storage.calls();
     let read = standing.get(&id("work")).await;
-    assert!(read.is_err(), "{read:?}");
+    assert!(matches!(read, Err(DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_))), "{read:?}");
+    standing.write(put("work", "too late")).await.unwrap_err();
+    assert_eq!(storage.calls(), asked);
     leadership.release().await;
 }
 
@@ -157,8 +163,7 @@ pub async fn a_write_applied_late_is_confirmed_once(scene: &Scene<impl Elections
 }
 
 async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     for number in 1..=3 {
         storage.fail_next(Verb::WriteDocuments, fault);
@@ -166,15 +171,13 @@ async fn doubtful(scene: &Scene<impl ElectionsTestSuite>, fault: Fault) {
         assert_eq!(version.get(), number);
         assert_eq!(shown(&standing).await, [(number.to_string().into(), number)]);
     }
-    let counts = storage.counts();
-    assert!(counts.lost_answers + counts.landed_late + counts.refused_late >= 3, "{counts:?}");
+    assert_eq!(storage.struck(fault), 3);
     leadership.release().await;
 }
 
 /// As many writes as the storage accepts, during several renewals: no renewal is refused or lost.
 pub async fn renewals_go_on_beside_writes(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let standing = documents(&leadership);
     let until = scene.now().after(scene.ttl.get() * 3 / 2);
     let mut written = 0;

@@ -36,7 +36,7 @@ pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl Electio
         let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
         assert!(sent_at.after(delay) <= seen_at, "counted from the answer");
     }
-    assert!(storage.counts().slow_answers >= 3);
+    assert!(storage.struck(Fault::SlowAnswer(delay)) >= 3);
     leadership.release().await;
 }
 
@@ -60,21 +60,19 @@ pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<imp
 /// The read-back finds the version that the attempt wrote.
 /// Shows I7.
 pub async fn a_renewal_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndSwap, Fault::LostAnswer);
     for _ in 0..5 {
         renewed(scene, &process, &leadership).await;
     }
-    assert!(storage.counts().lost_answers >= 5);
+    assert!(storage.struck(Fault::LostAnswer) >= 5);
     storage.heal();
     leadership.release().await;
 }
 
 /// The read-back finds the old version. The refusal of the next attempt shows that this one was applied.
 pub async fn a_renewal_applied_late_is_confirmed_by_the_next_attempt(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_next(Verb::CompareAndSwap, Fault::Late(scene.percent(2)));
     let seen_at = renewed(scene, &process, &leadership).await;
     assert_eq!(storage.counts().landed_late, 1);
@@ -88,8 +86,7 @@ pub async fn a_renewal_applied_late_is_confirmed_by_the_next_attempt(scene: &Sce
 pub async fn a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attempt(
     scene: &Scene<impl ElectionsTestSuite>,
 ) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let delay = scene.timing.attempt_timeout() + scene.percent(2);
     storage.fail_next(Verb::CompareAndSwap, Fault::SlowRequest(delay));
     let seen_at = renewed(scene, &process, &leadership).await;
@@ -102,8 +99,7 @@ pub async fn a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attem
 
 /// It arrives after the next attempt and the release.
 pub async fn a_renewal_that_arrives_after_the_release_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_next(Verb::CompareAndSwap, Fault::Late(Duration::MAX));
     renewed(scene, &process, &leadership).await;
     leadership.release().await;
@@ -116,37 +112,34 @@ pub async fn a_renewal_that_arrives_after_the_release_is_refused(scene: &Scene<i
 /// The read-back finds the old record, with the same incarnation and another version.
 /// Shows I7.
 pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let kill_at = leadership.standing().kill_at();
     storage.fail_always(Verb::CompareAndSwap, Fault::LostRequest);
     let loss = leadership.lost().await;
     assert!(matches!(loss, Loss::StorageUnreachable { last_failure: Some(_) }), "{loss:?}");
     assert_eq!(leadership.standing().kill_at(), kill_at, "confirmed by a record that was never written");
     assert_eq!(process.trigger.earliest().unwrap().0, kill_at);
-    assert!(storage.counts().lost_requests >= 3, "too few attempts");
+    assert!(storage.struck(Fault::LostRequest) >= 3, "too few attempts");
     storage.heal();
     leadership.release().await;
 }
 
 /// The outage ends before the loss.
 pub async fn a_short_outage_costs_no_leadership(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
-    for fault in [Fault::NotApplied, Fault::LostRequest, Fault::Fatal] {
+    let (process, storage, leadership) = scene.faulty_leader().await;
+    let faults = [Fault::NotApplied, Fault::LostRequest, Fault::Fatal];
+    for fault in faults {
         storage.fail_next(Verb::CompareAndSwap, fault);
     }
     renewed(scene, &process, &leadership).await;
-    let counts = storage.counts();
-    assert_eq!((counts.not_applied, counts.lost_requests, counts.fatal), (1, 1, 1));
+    assert_eq!(faults.map(|fault| storage.struck(fault)), [1, 1, 1]);
     leadership.release().await;
 }
 
 /// With a call in flight, the loss is at 0.65 TTL and the deadline at 0.8 TTL after the last confirmed send.
 /// Shows I10.
 pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
     storage.fail_always(Verb::Get, Fault::Hang);
@@ -156,7 +149,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
     assert!(scene.now() >= loss_at, "lost too early");
     assert!(scene.now() <= loss_at.after(scene.slack), "lost too late");
     assert_eq!(process.trigger.earliest().unwrap().0, scene.timing.kill_at(sent_at));
-    assert!(storage.counts().hung >= 2, "too few attempts");
+    assert!(storage.struck(Fault::Hang) >= 2, "too few attempts");
     storage.lose_all();
     storage.heal();
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
@@ -165,8 +158,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
 
 /// Its process ends before another one can lead.
 pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
     storage.fail_always(Verb::Get, Fault::Hang);
     leadership.lost().await;
@@ -183,8 +175,7 @@ pub async fn work_that_does_not_stop_is_ended_at_the_deadline(scene: &Scene<impl
 
 /// The next renewal shows the other record. The work has just the time to stop.
 pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let kill_at = leadership.standing().kill_at();
     let thief = scene.foreign_record(leadership.epoch());
     storage.tamper(&scene.key(0), thief.clone()).await.unwrap();
@@ -202,8 +193,7 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
 
 /// Deleted by hand, or forgotten by the storage.
 pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     storage.wipe(&scene.key(0)).await.unwrap();
     let wiped = scene.now();
     assert_eq!(leadership.lost().await, Loss::Vanished);
@@ -217,8 +207,7 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
 /// Shows I1.
 pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::CompareAndSwap, Verb::Get] {
-        let (process, storage) = scene.faulty().await;
-        let leadership = scene.lead(&process, "leader").await;
+        let (process, storage, leadership) = scene.faulty_leader().await;
         let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
         // A read-back follows a renewal without an answer.
         storage.fail_next(Verb::CompareAndSwap, Fault::LostRequest);

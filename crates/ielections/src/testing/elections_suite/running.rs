@@ -2,21 +2,18 @@
 
 use super::{ElectionsTestSuite, Scene};
 use crate::{
-    Candidacy, Elections, EngineSettings, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy,
-    ReleaseOutcome, Spawn, TtlStorage,
+    Candidacy, Elections, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy, ReleaseOutcome, Spawn,
+    TtlStorage,
     env::Task,
     testing::mock::{Fault, Verb},
 };
 use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
 use std::{
     collections::BTreeSet,
-    fmt,
-    future::poll_fn,
-    sync::{Arc, Mutex, PoisonError, Weak},
-    task::Poll,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::AbortHandle};
 use vvm_clock::{Clock, SystemWallClock};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
@@ -52,8 +49,7 @@ pub async fn run_cancels_the_work_and_waits_for_it(scene: &Scene<impl ElectionsT
 
 /// The deadline stays until the work has stopped.
 pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     storage.fail_always(Verb::CompareAndSwap, Fault::Hang);
     let ran = leadership
@@ -69,6 +65,7 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
 }
 
 /// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
+#[derive(Debug)]
 pub struct Process<K: Key> {
     /// Its elections.
     pub elections: Elections<K>,
@@ -82,15 +79,6 @@ pub struct Process<K: Key> {
 impl<K: Key> Process<K> {
     /// A process on this handle of a storage, on the current tokio runtime.
     pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
-        Self::with_settings(storage, clock, EngineSettings::default())
-    }
-
-    /// [`Process::start`], with settings.
-    pub fn with_settings(
-        storage: Arc<dyn TtlStorage<K>>,
-        clock: Arc<dyn Clock>,
-        settings: EngineSettings,
-    ) -> Self {
         let trigger = RecordingTrigger::on(Arc::clone(&clock));
         let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
         let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
@@ -101,66 +89,37 @@ impl<K: Key> Process<K> {
             entropy: Arc::new(OsEntropy::default()),
             spawn: Arc::clone(&tasks) as _,
         };
-        Self { elections: Elections::with_settings(storage, env, settings), deadman, trigger, tasks }
+        Self { elections: Elections::new(storage, env), deadman, trigger, tasks }
     }
 
-    /// Drops every task, as a crash does. No record is released.
+    /// Drops every task before it runs again, as a crash does. No record is released.
     pub fn crash(&self) {
-        for task in self.tasks.standing() {
-            // Dropped outside the lock of the list, and while it is not polled.
-            let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
-            drop(task);
-        }
+        self.tasks.spawned().iter().for_each(AbortHandle::abort);
     }
 
     /// The number of tasks that have not ended (I9).
     pub fn tasks(&self) -> usize {
-        let ended = |task: &Slot| task.lock().unwrap_or_else(PoisonError::into_inner).is_none();
-        self.tasks.standing().iter().filter(|task| !ended(task)).count()
+        self.tasks.spawned().iter().filter(|task| !task.is_finished()).count()
     }
 }
-
-impl<K: Key> fmt::Debug for Process<K> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Process({:?}, {:?})", self.deadman, self.tasks)
-    }
-}
-
-type Slot = Mutex<Option<Task>>;
 
 /// Runs tasks on a tokio runtime, and can drop them.
+#[derive(Debug)]
 struct Tasks {
     runtime: Handle,
-    /// Weak: the runtime drops a task that panicked, and all tasks at its shutdown.
-    spawned: Mutex<Vec<Weak<Slot>>>,
+    spawned: Mutex<Vec<AbortHandle>>,
 }
 
 impl Tasks {
-    fn standing(&self) -> Vec<Arc<Slot>> {
-        let spawned = self.spawned.lock().unwrap_or_else(PoisonError::into_inner);
-        spawned.iter().filter_map(Weak::upgrade).collect()
+    fn spawned(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.spawned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Spawn for Tasks {
     fn spawn(&self, _name: &'static str, task: Task) {
-        let slot = Arc::new(Slot::new(Some(task)));
-        self.spawned.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&slot));
-        drop(self.runtime.spawn(poll_fn(move |cx| {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(task) = slot.as_mut() else { return Poll::Ready(()) };
-            let polled = task.as_mut().poll(cx);
-            if polled.is_ready() {
-                *slot = None;
-            }
-            polled
-        })));
-    }
-}
-
-impl fmt::Debug for Tasks {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} tasks", self.standing().len())
+        let task = self.runtime.spawn(task);
+        self.spawned().push(task.abort_handle());
     }
 }
 
@@ -264,8 +223,7 @@ pub async fn a_standing_shows_how_much_time_is_left(scene: &Scene<impl Elections
 
 /// At half a TTL without a renewal, and before the loss.
 pub async fn a_standing_at_risk_is_a_warning(scene: &Scene<impl ElectionsTestSuite>) {
-    let (process, storage) = scene.faulty().await;
-    let leadership = scene.lead(&process, "leader").await;
+    let (_process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
     storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
     leadership.standing().at_risk().await;

@@ -49,6 +49,15 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         (Process::start(Arc::clone(&storage) as _, Arc::clone(&self.clock)), storage)
     }
 
+    /// As [`faulty`](Self::faulty), for a process that leads slot 0.
+    pub(super) async fn faulty_leader(
+        &self,
+    ) -> (Process<Suite::Key>, Arc<FaultyStorage<Suite::Key>>, Leadership) {
+        let (process, storage) = self.faulty().await;
+        let leadership = self.lead(&process, "leader").await;
+        (process, storage, leadership)
+    }
+
     /// A candidacy for slot 0 without a time limit.
     pub(super) fn candidacy(&self, holder: &str) -> Candidacy<Suite::Key> {
         self.patient(holder, AcquireTimeout::Forever)

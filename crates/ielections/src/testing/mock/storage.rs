@@ -4,7 +4,7 @@ use super::{Counts, Fault, Injected, Plan, Verb};
 use crate::{
     BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
     Epoch, Fence, FenceState, Incarnation, Key, Limits, Page, ReadError, Scan, Slot, Swap, TtlStorage,
-    Vacant, WriteError,
+    Vacant, WriteError, storage::Cause,
 };
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either, select};
@@ -17,11 +17,11 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
-/// A storage whose calls fail, hang, are delayed, doubled, lost or reordered, as planned. It logs them.
+/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned. It logs them.
 ///
 /// It simulates the network of one process or of all: several may stand before one storage. Dropping the
-/// caller does not cancel a write in flight. It arrives with the next call after its time has come, with
-/// [`deliver_due`](Self::deliver_due) or with [`land_late`](Self::land_late).
+/// caller does not cancel a write in flight. It arrives with the next call after its time has come, or with
+/// [`land_late`](Self::land_late).
 ///
 /// The storage behind it must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in
 /// memory does: any call of this one may have to wait for it.
@@ -45,6 +45,8 @@ pub struct Logged {
     pub at: Instant,
     /// When it was answered, or its caller dropped.
     pub until: Option<Instant>,
+    /// What was planned for it.
+    pub fault: Option<Fault>,
 }
 
 #[derive(Default)]
@@ -97,7 +99,7 @@ impl<K: Key> FaultyStorage<K> {
 
     /// Removes all plans. Calls in flight stay in flight.
     pub fn heal(&self) {
-        self.state().plan.heal();
+        self.state().plan = Plan::default();
     }
 
     /// Runs `watch` during every call from now on. It may panic, as a driver may.
@@ -123,7 +125,7 @@ impl<K: Key> FaultyStorage<K> {
 
 /// What was called.
 impl<K: Key> FaultyStorage<K> {
-    /// The effects so far.
+    /// What became of writes in flight so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
     }
@@ -148,6 +150,11 @@ impl<K: Key> FaultyStorage<K> {
         self.state().log.iter().filter(|call| call.verb == verb).count() as u64
     }
 
+    /// How often `fault` happened to a call.
+    pub fn struck(&self, fault: Fault) -> usize {
+        self.state().log.iter().filter(|call| call.fault == Some(fault)).count()
+    }
+
     /// How many callers wait for their answers.
     pub fn waiting(&self) -> usize {
         self.state().log.iter().filter(|call| call.until.is_none()).count()
@@ -161,13 +168,13 @@ impl<K: Key> FaultyStorage<K> {
 
 /// Calls in flight.
 impl<K: Key> FaultyStorage<K> {
-    /// The number of calls in flight: late, doubled, with a slow request, or hanging.
+    /// The number of calls in flight: late, with a slow request, or hanging.
     pub fn under_way(&self) -> usize {
         self.state().network.under_way.len()
     }
 
     /// Carries out the calls that have arrived by now, in the order of arrival.
-    pub async fn deliver_due(&self) {
+    async fn deliver_due(&self) {
         self.land(self.clock.now()).await;
     }
 
@@ -185,14 +192,10 @@ impl<K: Key> FaultyStorage<K> {
 
     async fn land(&self, until: Instant) {
         while let Some(parcel) = self.arrived(until) {
-            let landing = parcel.await;
+            let late = parcel.await;
             let counts = &mut self.state().counts;
-            match landing {
-                Landing::InTime => {}
-                Landing::AppliedLate => counts.landed_late += 1,
-                Landing::RefusedLate => counts.refused_late += 1,
-                Landing::Copy => counts.doubled += 1,
-            }
+            counts.landed_late += u64::from(late == Some(true));
+            counts.refused_late += u64::from(late == Some(false));
         }
     }
 
@@ -214,21 +217,9 @@ struct Network {
     sent: u64,
 }
 
-/// A call in flight. Its first poll is its arrival at the storage.
-type Parcel = BoxFuture<'static, Landing>;
-
-/// How a call in flight ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Landing {
-    /// The caller has the answer.
-    InTime,
-    /// Applied, after the caller was dropped.
-    AppliedLate,
-    /// Refused or failed, after the caller was dropped.
-    RefusedLate,
-    /// Of a write that had arrived before.
-    Copy,
-}
+/// A call in flight. Its first poll is its arrival at the storage. It returns `None` if the caller has the answer;
+/// else whether it was applied.
+type Parcel = BoxFuture<'static, Option<bool>>;
 
 impl Network {
     /// Sends `parcel`. With [`Instant::NEVER`] it does not arrive by itself.
@@ -244,35 +235,6 @@ impl Network {
     }
 }
 
-/// The outcome of a write.
-trait Outcome: PartialEq + Send + 'static {
-    const APPLIED: Self;
-}
-
-impl Outcome for Claim {
-    const APPLIED: Self = Self::Claimed;
-}
-
-impl Outcome for Swap {
-    const APPLIED: Self = Self::Swapped;
-}
-
-impl Outcome for Delete {
-    const APPLIED: Self = Self::Deleted;
-}
-
-impl Outcome for BatchOutcome {
-    const APPLIED: Self = Self::Written;
-}
-
-fn is_applied<T: Outcome>(outcome: &Result<T, WriteError>) -> bool {
-    matches!(outcome, Ok(outcome) if *outcome == T::APPLIED)
-}
-
-/// A write with its arguments, which may be sent more than once. It owns all that it needs, because it may
-/// outlive its caller.
-type Write<K, A, T> = fn(Arc<dyn TtlStorage<K>>, A) -> BoxFuture<'static, Result<T, WriteError>>;
-
 /// Notes in the log when the call was answered or its caller dropped.
 struct Caller<'storage, K: Key>(&'storage FaultyStorage<K>, usize);
 
@@ -287,7 +249,7 @@ impl<K: Key> FaultyStorage<K> {
     async fn strike(&self, verb: Verb) -> (Option<Fault>, Caller<'_, K>) {
         let (caller, watch) = {
             let mut state = self.state();
-            state.log.push(Logged { verb, at: self.clock.now(), until: None });
+            state.log.push(Logged { verb, at: self.clock.now(), until: None, fault: None });
             (Caller(self, state.log.len() - 1), state.watch.clone())
         };
         if let Some(watch) = watch {
@@ -296,66 +258,38 @@ impl<K: Key> FaultyStorage<K> {
         self.deliver_due().await;
         let mut state = self.state();
         let fault = state.plan.strike(verb);
-        let counts = &mut state.counts;
-        match fault {
-            Some(Fault::NotApplied) => counts.not_applied += 1,
-            Some(Fault::Fatal | Fault::Replaced) => counts.fatal += 1,
-            Some(Fault::LostRequest) => counts.lost_requests += 1,
-            Some(Fault::Late(_)) if verb.reads() => counts.lost_requests += 1,
-            Some(Fault::SlowAnswer(_)) => counts.slow_answers += 1,
-            Some(Fault::Hang) => counts.hung += 1,
-            // Counted when their effect is known.
-            Some(Fault::LostAnswer | Fault::SlowRequest(_) | Fault::Late(_) | Fault::Doubled(_)) => {}
-            Some(Fault::Panic) => {
-                drop(state);
-                panic!("injected");
-            }
-            None => {}
-        }
+        state.log[caller.1].fault = fault;
         (fault, caller)
     }
 
-    async fn write<A: Clone + Send + 'static, T: Outcome>(
+    /// Carries out a write, which answers `applied` if it is. It owns all that it needs: it may outlive its caller.
+    async fn write<T: PartialEq + Send + 'static>(
         &self,
         verb: Verb,
-        arguments: A,
-        write: Write<K, A, T>,
+        applied: T,
+        write: impl Future<Output = Result<T, WriteError>> + Send + 'static,
     ) -> Result<T, WriteError> {
         let (fault, _caller) = self.strike(verb).await;
-        let send = |arguments| write(Arc::clone(&self.storage), arguments);
-        let Some(fault) = fault else { return send(arguments).await };
+        let Some(fault) = fault else { return write.await };
         let unknown = || WriteError::Unknown(Injected(fault).into());
         match fault {
             Fault::NotApplied => Err(WriteError::NotApplied(Injected(fault).into())),
             Fault::Fatal => Err(WriteError::Fatal(Injected(fault).into())),
             Fault::Replaced => Err(WriteError::Replaced(Injected(fault).into())),
-            Fault::LostRequest | Fault::Panic => Err(unknown()),
-            Fault::LostAnswer => {
-                let outcome = send(arguments).await;
-                self.state().counts.lost_answers += u64::from(is_applied(&outcome));
-                outcome.and(Err(unknown()))
-            }
+            Fault::LostRequest => Err(unknown()),
+            Fault::LostAnswer => write.await.and(Err(unknown())),
             Fault::SlowAnswer(delay) => {
-                let outcome = send(arguments).await;
+                let outcome = write.await;
                 self.clock.sleep(delay).await;
                 outcome
             }
-            Fault::Doubled(delay) => {
-                let copy = send(arguments.clone());
-                let copy = Box::pin(async move {
-                    drop(copy.await);
-                    Landing::Copy
-                });
-                self.state().network.send(self.clock.now().after(delay), copy);
-                send(arguments).await
-            }
             Fault::Late(delay) => {
-                drop(self.send(self.clock.now().after(delay), send(arguments)));
+                drop(self.send(self.clock.now().after(delay), applied, write));
                 Err(unknown())
             }
             Fault::SlowRequest(delay) => {
                 let arrives_at = self.clock.now().after(delay);
-                let answer = self.send(arrives_at, send(arguments));
+                let answer = self.send(arrives_at, applied, write);
                 // Another call may carry it out first.
                 match select(answer, self.clock.sleep_until(arrives_at)).await {
                     Either::Left((answer, _)) => answer,
@@ -367,27 +301,23 @@ impl<K: Key> FaultyStorage<K> {
                 .unwrap_or_else(|_lost| Err(unknown()))
             }
             Fault::Hang => {
-                let answer = self.send(Instant::NEVER, send(arguments));
+                let answer = self.send(Instant::NEVER, applied, write);
                 answer.await.unwrap_or_else(|_lost| Err(unknown()))
             }
         }
     }
 
     /// Sends a write. Dropping its answer does not cancel it.
-    fn send<T: Outcome>(
+    fn send<T: PartialEq + Send + 'static>(
         &self,
         arrives_at: Instant,
-        write: BoxFuture<'static, Result<T, WriteError>>,
+        applied: T,
+        write: impl Future<Output = Result<T, WriteError>> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, WriteError>> {
         let (sender, answer) = oneshot::channel();
         let parcel = async move {
-            let outcome = write.await;
-            let applied = is_applied(&outcome);
-            match sender.send(outcome) {
-                Ok(()) => Landing::InTime,
-                Err(_) if applied => Landing::AppliedLate,
-                Err(_) => Landing::RefusedLate,
-            }
+            let late = sender.send(write.await).err()?;
+            Some(late.is_ok_and(|outcome| outcome == applied))
         };
         self.state().network.send(arrives_at, Box::pin(parcel));
         answer
@@ -405,13 +335,11 @@ impl<K: Key> FaultyStorage<K> {
         match fault {
             Fault::Fatal => Err(ReadError::Fatal(Injected(fault).into())),
             Fault::Replaced => Err(ReadError::Replaced(Injected(fault).into())),
-            Fault::NotApplied | Fault::LostRequest | Fault::Late(_) | Fault::Panic => Err(unavailable()),
+            Fault::NotApplied | Fault::LostRequest | Fault::Late(_) => Err(unavailable()),
             Fault::LostAnswer => {
                 read.await?;
-                self.state().counts.lost_answers += 1;
                 Err(unavailable())
             }
-            Fault::Doubled(_) => read.await,
             Fault::SlowRequest(delay) => {
                 self.clock.sleep(delay).await;
                 read.await
@@ -423,12 +351,12 @@ impl<K: Key> FaultyStorage<K> {
             }
             Fault::Hang => {
                 let (word, heard) = oneshot::channel();
-                let parcel = async move {
+                let parcel: Parcel = Box::pin(async move {
                     // A dropped read has no effect.
                     let _gone = word.send(());
-                    Landing::InTime
-                };
-                self.state().network.send(Instant::NEVER, Box::pin(parcel));
+                    None
+                });
+                self.state().network.send(Instant::NEVER, parcel);
                 heard.await.map_err(|_lost| unavailable())?;
                 read.await
             }
@@ -443,27 +371,23 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
     }
 
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        let arguments = (key.clone(), vacant, entry.clone());
-        self.write(Verb::InsertIfNotExist, arguments, |storage, (key, vacant, entry)| {
-            Box::pin(async move { storage.insert_if_not_exist(&key, vacant, &entry).await })
-        })
-        .await
+        let (storage, key, entry) = (Arc::clone(&self.storage), key.clone(), entry.clone());
+        let write = async move { storage.insert_if_not_exist(&key, vacant, &entry).await };
+        self.write(Verb::InsertIfNotExist, Claim::Claimed, write).await
     }
 
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        let arguments = (key.clone(), observed.clone(), entry.clone());
-        self.write(Verb::TakeOver, arguments, |storage, (key, observed, entry)| {
-            Box::pin(async move { storage.take_over(&key, &observed, &entry).await })
-        })
-        .await
+        let (storage, key) = (Arc::clone(&self.storage), key.clone());
+        let (observed, entry) = (observed.clone(), entry.clone());
+        let write = async move { storage.take_over(&key, &observed, &entry).await };
+        self.write(Verb::TakeOver, Claim::Claimed, write).await
     }
 
     async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        let arguments = (key.clone(), held.clone(), entry.clone());
-        self.write(Verb::CompareAndSwap, arguments, |storage, (key, held, entry)| {
-            Box::pin(async move { storage.compare_and_swap(&key, &held, &entry).await })
-        })
-        .await
+        let (storage, key) = (Arc::clone(&self.storage), key.clone());
+        let (held, entry) = (held.clone(), entry.clone());
+        let write = async move { storage.compare_and_swap(&key, &held, &entry).await };
+        self.write(Verb::CompareAndSwap, Swap::Swapped, write).await
     }
 
     async fn compare_and_delete(
@@ -472,11 +396,9 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        let arguments = (key.clone(), incarnation, epoch);
-        self.write(Verb::CompareAndDelete, arguments, |storage, (key, incarnation, epoch)| {
-            Box::pin(async move { storage.compare_and_delete(&key, incarnation, epoch).await })
-        })
-        .await
+        let (storage, key) = (Arc::clone(&self.storage), key.clone());
+        let write = async move { storage.compare_and_delete(&key, incarnation, epoch).await };
+        self.write(Verb::CompareAndDelete, Delete::Deleted, write).await
     }
 
     async fn get(&self, key: &K) -> Result<Slot, ReadError> {
@@ -518,17 +440,16 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
         fence: &Fence,
         batch: &[DocumentWrite],
     ) -> Result<BatchOutcome, WriteError> {
-        let arguments = (key.clone(), *fence, batch.to_vec(), Arc::clone(&self.batches));
-        self.write(Verb::WriteDocuments, arguments, |storage, (key, fence, batch, batches)| {
-            Box::pin(async move {
-                let outcome = of(&*storage).write_documents(&key, &fence, &batch).await;
-                if is_applied(&outcome) {
-                    batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-                }
-                outcome
-            })
-        })
-        .await
+        let (storage, batches) = (Arc::clone(&self.storage), Arc::clone(&self.batches));
+        let (key, fence, batch) = (key.clone(), *fence, batch.to_vec());
+        let write = async move {
+            let outcome = of(&*storage).write_documents(&key, &fence, &batch).await;
+            if matches!(outcome, Ok(BatchOutcome::Written)) {
+                batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            }
+            outcome
+        };
+        self.write(Verb::WriteDocuments, BatchOutcome::Written, write).await
     }
 
     async fn fence_state(&self, key: &K) -> Result<FenceState, ReadError> {
@@ -551,8 +472,8 @@ impl<K: Key> FaultyStorage<K> {
     ///
     /// # Errors
     /// If the storage behind the network fails.
-    pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), WriteError> {
-        let mut slot = self.look(key).await?;
+    pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), Cause> {
+        let mut slot = self.storage.get(key).await?;
         loop {
             let claim = match &slot {
                 Slot::Vacant(vacant) => self.storage.insert_if_not_exist(key, *vacant, &entry).await?,
@@ -570,8 +491,8 @@ impl<K: Key> FaultyStorage<K> {
     ///
     /// # Errors
     /// If the storage behind the network fails.
-    pub async fn wipe(&self, key: &K) -> Result<(), WriteError> {
-        let mut slot = self.look(key).await?;
+    pub async fn wipe(&self, key: &K) -> Result<(), Cause> {
+        let mut slot = self.storage.get(key).await?;
         while let Some(standing) = slot.entry() {
             match self.storage.compare_and_delete(key, standing.incarnation(), standing.epoch).await? {
                 Delete::Deleted => break,
@@ -579,13 +500,5 @@ impl<K: Key> FaultyStorage<K> {
             }
         }
         Ok(())
-    }
-
-    async fn look(&self, key: &K) -> Result<Slot, WriteError> {
-        self.storage.get(key).await.map_err(|error| match error {
-            ReadError::Unavailable(cause) => WriteError::NotApplied(cause),
-            ReadError::Fatal(cause) => WriteError::Fatal(cause),
-            ReadError::Replaced(cause) => WriteError::Replaced(cause),
-        })
     }
 }

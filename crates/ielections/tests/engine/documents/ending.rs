@@ -8,30 +8,6 @@ fn successor() -> Entry {
     ielections::testing::entry(7, 0, u64::from(u32::MAX) << 16)
 }
 
-#[test]
-fn deposed_leader_is_lost_by_its_write_and_sends_no_more() {
-    led(async |Led { bench, process, leadership, documents }| {
-        documents.write(vec![put("a", "1")]).await.unwrap();
-        bench.faulty.tamper(&KEY, successor()).await.unwrap();
-        let current = Some(successor().epoch);
-        let deposed = documents.write(vec![put("a", "2")]).await.unwrap_err();
-        assert_eq!(deposed, DocumentWriteError::Deposed { current });
-        // The leadership is lost at once, as by a renewal that finds another record.
-        let before = bench.clock.now();
-        assert_eq!(leadership.lost().await, Loss::Stolen { by: Box::new(successor()) });
-        assert!(bench.clock.now().since(before) < Duration::from_millis(1));
-        let asked = bench.asked().len();
-        documents.write(vec![put("a", "3")]).await.unwrap_err();
-        let read = documents.get(&id("a")).await.unwrap_err();
-        assert!(matches!(read, DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_)), "{read:?}");
-        assert_eq!(bench.asked().len(), asked);
-        assert_eq!(bench.landed(), [["1"]]);
-        // The work has as long to stop as after every other mismatch, not the rest of the TTL.
-        let (deadline, _) = process.trigger.earliest().unwrap();
-        assert!(deadline.since(before) <= TTL * 15 / 100);
-    });
-}
-
 /// The engine handles the answer of the renewal and the report of another record in one round, and moves
 /// confirmed deadlines at its end.
 /// Shows I4.

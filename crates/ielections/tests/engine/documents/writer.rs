@@ -122,6 +122,11 @@ fn documents_that_outlive_their_elections_keep_nothing_alive() {
     });
 }
 
+/// When the last confirmed write was sent.
+fn sent_at(leadership: &Leadership) -> Instant {
+    leadership.standing().kill_at().before(TTL * 8 / 10)
+}
+
 impl Bench {
     fn renewals(&self) -> Vec<Instant> {
         self.faulty.calls_of(Verb::CompareAndSwap).into_iter().map(|call| call.at).collect()
@@ -150,12 +155,8 @@ fn renewal_waits_for_the_batch_in_flight_and_goes_before_the_next() {
 
 #[test]
 fn renewal_waits_for_a_batch_at_most_a_twentieth_of_the_ttl() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let led_at = bench.clock.now();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
+        let led_at = sent_at(&leadership);
         documents.write(Vec::new()).await.unwrap();
         // Due between 4.75 and 5 s, while a batch is in flight from 4.7 to 6.6 s.
         bench.clock.sleep_until(led_at.after(TTL * 235 / 1000)).await;
@@ -198,12 +199,8 @@ fn hanging_renewal_delays_batches_only_until_its_timeout() {
 
 #[test]
 fn dropped_caller_does_not_delay_a_renewal() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        let process = bench.process();
-        let led_at = bench.clock.now();
-        let leadership = lead(&process).await;
-        let documents = documents(&leadership);
+    led(async |Led { bench, leadership, documents, .. }| {
+        let led_at = sent_at(&leadership);
         bench.writes([Fault::Hang]);
         let mut dropped = Box::pin(documents.write(vec![put("a", "x")]));
         assert!(waits(&mut dropped).await);
