@@ -143,14 +143,18 @@ macro_rules! all_suites {
     };
 }
 
-/// [`all_suites`], and random steps on a server that decides itself.
+/// The module `suites`: [`all_suites`], and random steps on a server that decides itself.
 macro_rules! all_suites_on_a_server {
     ($driver:expr) => {
-        $crate::driver::all_suites!($driver);
+        mod suites {
+            use super::*;
 
-        #[tokio::test(flavor = "multi_thread")]
-        async fn random_steps_do_what_decide_says() {
-            $driver.compare_steps().await;
+            $crate::driver::all_suites!($driver);
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn random_steps_do_what_decide_says() {
+                $driver.compare_steps().await;
+            }
         }
     };
 }

@@ -1,21 +1,12 @@
-//! The suites on a real cluster, and tests of the driver's own checks and messages.
-//!
-//! `cargo xtask test-drivers` starts a server and runs this with `VVM_TEST_SCYLLA=host:port`. Any other
-//! cluster works too. The tests create keyspaces named `vvm_test_…` and leave them.
-#![cfg(feature = "scylla")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
+//! On a cluster of Cassandra or ScyllaDB: also the driver's own checks and messages.
 
 mod documents;
-#[path = "../suites/driver.rs"]
-mod driver;
 
+use crate::{
+    driver::{Driver, all_suites_on_a_server, fresh},
+    refused,
+};
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
-use driver::{Driver, fresh};
 use ielections::{ReadError, WriteError};
 use std::collections::BTreeSet;
 use vvm_storage::{
@@ -23,13 +14,11 @@ use vvm_storage::{
     scylla::ScyllaStorage,
 };
 
-/// Returns the addresses of one node or several, separated by commas. Fails without the variable, so that no
-/// test is skipped.
+all_suites_on_a_server!(driver().await);
+
+/// Returns the addresses of one node or several, separated by commas.
 fn contact_points() -> String {
-    std::env::var("VVM_TEST_SCYLLA").expect(
-        "set VVM_TEST_SCYLLA=host:port, or run `cargo xtask test-drivers --only scylla`, which starts a \
-         cluster",
-    )
+    crate::server("VVM_TEST_SCYLLA", "host:port", "scylla")
 }
 
 /// The time limit of a request, as in `dynamodb.rs`. The time limits of the servers are their defaults.
@@ -51,13 +40,6 @@ async fn driver() -> Driver {
     if copies > 1 { Driver::on_a_server(url).await } else { Driver::on_a_server(url).await.with_ttl(4) }
 }
 
-/// One keyspace for all cases.
-mod suites {
-    use super::{driver, driver::all_suites_on_a_server};
-
-    all_suites_on_a_server!(driver().await);
-}
-
 /// A connection beside the driver.
 async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
@@ -73,10 +55,6 @@ async fn datacenter() -> String {
 fn is_missing(error: &OpenError, says: &str) {
     assert!(error.to_string().contains(says), "{error}");
     assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
-}
-
-async fn refused(url: &str) -> OpenError {
-    ScyllaStorage::open(url).await.expect_err("opened")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,10 @@
 //! What a handle refuses, members that are down, and watches as hints.
 
-use super::{
-    TTL, VACANT,
-    driver::many_create,
-    entry, fresh,
-    hint_suite::{Scene, hints_suite},
-    refused, slot_of, url,
+use super::url;
+use crate::{
+    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
+    hint_suite::hints_suite,
+    refused,
 };
 use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 

@@ -1,13 +1,13 @@
 //! Standbys that are promoted, and settings by which a server would forget: on servers that each test starts.
 
-use super::{
-    TTL, client_at, entry,
+use super::client_at;
+use crate::{
+    driver::{TTL, VACANT, entry, opened, slot_of},
     failover_suite::{
         self, Pair, Promotable, candidacy, claimed, is_waiting, peeked, process, refused_claim,
     },
-    refused, slot_of,
+    refused,
 };
-use crate::{VACANT, driver::opened};
 use ielections::{ReadError, WriteError};
 use servers::{postgres::Postgres, replicated::Replicated as _};
 use std::{path::Path, sync::Arc, time::Duration};

@@ -1,11 +1,8 @@
 //! Documents on a real cluster, as far as their suite does not test them: thousands of deleted documents, and
 //! the largest pages.
 
-use super::{
-    contact_points, copies,
-    driver::{TTL, VACANT, entry, slot_of},
-    session,
-};
+use super::{contact_points, copies, session};
+use crate::driver::{TTL, VACANT, entry, fresh, slot_of};
 use bytes::Bytes;
 use ielections::{
     DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf, Scan,
@@ -27,7 +24,7 @@ struct Led {
 
 impl Led {
     async fn new(name: &str) -> Self {
-        let keyspace = super::fresh(name);
+        let keyspace = fresh(name);
         let url = format!("scylla://{}/{keyspace}?replication={}", contact_points(), copies().await);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();

@@ -1,10 +1,7 @@
 //! Notifications as hints.
 
-use super::{
-    client, first_database, fresh_database,
-    hint_suite::{Scene, hints_suite},
-    url,
-};
+use super::{client, first_database, fresh_database, url};
+use crate::hint_suite::{Scene, hints_suite};
 use ielections::TtlStorage as _;
 use tokio_postgres::Client;
 

@@ -1,6 +1,10 @@
 //! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
 
-use super::{TTL, VACANT, client_at, entry, refused, slot_of};
+use super::client_at;
+use crate::{
+    driver::{TTL, VACANT, entry, slot_of},
+    refused,
+};
 use ielections::ReadError;
 use servers::postgres::Postgres;
 use std::path::Path;

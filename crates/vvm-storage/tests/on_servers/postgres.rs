@@ -1,44 +1,23 @@
-//! The driver on a real PostgreSQL.
+//! On PostgreSQL.
 //!
-//! - `suites`: the public suites, each case with names of its own.
 //! - `handles`: refusals, errors and connections of a handle.
 //! - `encrypted`: TLS, on servers that the tests start.
 //! - `failover`: servers that the tests start: standbys that are promoted, and settings that are refused.
 //! - `hints`: notifications.
 //! - `pooled`: what differs behind a pooler.
-//!
-//! `cargo xtask test-drivers --only postgres` starts a server and runs this with
-//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for `suites`, `handles` and `hints`. It
-//! creates databases named `vvm_test_…` and leaves them there.
-#![cfg(feature = "postgres")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
-#[path = "../suites/driver.rs"]
-mod driver;
 mod encrypted;
 mod failover;
-#[path = "../suites/failover.rs"]
-mod failover_suite;
 mod handles;
-#[path = "../suites/hints.rs"]
-mod hint_suite;
 mod hints;
 
-use driver::{TTL, VACANT, entry, fresh, slot_of};
+use crate::driver::{Driver, all_suites_on_a_server, fresh};
 use tokio_postgres::{Client, NoTls};
-use vvm_storage::{OpenError, postgres::PostgresStorage};
 
-/// Returns where the server is. Fails without the variable, so that no test is skipped.
+all_suites_on_a_server!(Driver::on_a_server(url(&first_database())).await);
+
 fn server() -> String {
-    std::env::var("VVM_TEST_POSTGRES").expect(
-        "VVM_TEST_POSTGRES=postgres://user@host/database says where a server is; `cargo xtask test-drivers \
-         --only postgres` starts one",
-    )
+    crate::server("VVM_TEST_POSTGRES", "postgres://user@host/database", "postgres")
 }
 
 /// How long a request may take: as in `dynamodb.rs`. The suites use TTLs of all lengths.
@@ -74,23 +53,10 @@ async fn fresh_database() -> String {
     name
 }
 
-async fn refused(url: &str) -> OpenError {
-    PostgresStorage::open(url).await.expect_err("opened")
-}
-
-/// One database for all cases.
-mod suites {
-    use super::{
-        driver::{Driver, all_suites_on_a_server},
-        first_database, url,
-    };
-
-    all_suites_on_a_server!(Driver::on_a_server(url(&first_database())).await);
-}
-
 /// Behind a pooler that assigns connections for each transaction.
 mod pooled {
-    use super::{first_database, hint_suite::Scene, url};
+    use super::{first_database, url};
+    use crate::hint_suite::Scene;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn handle_behind_a_pooler_is_not_hinted() {

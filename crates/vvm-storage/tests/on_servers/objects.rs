@@ -1,34 +1,18 @@
-//! The driver of object stores on a real server.
+//! On object stores: a bucket of your own needs its platform's variables for credentials; `gs://…` and `az://…` work, too.
 //!
-//! - `suites`: the public suites, each case with names of its own.
 //! - `handles`: what is refused, described and found.
 //! - `racy`: servers that lose writes are refused.
-//!
-//! `cargo xtask test-drivers --only s3` starts a server and runs this with `VVM_TEST_S3=s3://…`; a bucket of
-//! your own will do, with its platform's variables for credentials: `gs://…` and `az://…` work, too. Objects
-//! below the prefix are left there.
-#![cfg(feature = "object-store")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
-#[path = "../suites/driver.rs"]
-mod driver;
 mod handles;
 
-use driver::Driver;
+use crate::driver::{self, Driver, all_suites_on_a_server};
 use tokio::sync::OnceCell;
 use vvm_storage::{cells::Cells, init_storage, objects::ObjectCells};
 
-/// Returns where the server is. Fails without the variable, so that no test is skipped.
+all_suites_on_a_server!(driver().await);
+
 fn server() -> String {
-    std::env::var("VVM_TEST_S3").expect(
-        "VVM_TEST_S3=s3://bucket/prefix?region=… says where a bucket is; `cargo xtask test-drivers --only \
-         s3` starts a server",
-    )
+    crate::server("VVM_TEST_S3", "s3://bucket/prefix?region=…", "s3")
 }
 
 /// Returns a URL below the server's prefix. A busy machine may need more than 2 s for a request.
@@ -57,12 +41,6 @@ async fn driver() -> Driver {
     Driver::at(url).with_ttl(Driver::TTL_ON_A_SERVER)
 }
 
-mod suites {
-    use super::{driver, driver::all_suites_on_a_server};
-
-    all_suites_on_a_server!(driver().await);
-}
-
 /// Servers that accept conflicting writes, or show a tag with the content of another write, are refused.
 mod racy {
     use super::{below, fresh};
@@ -75,10 +53,7 @@ mod racy {
 
     /// Returns the URLs of such servers.
     fn servers() -> Vec<String> {
-        let racy = std::env::var("VVM_TEST_S3_RACY").expect(
-            "VVM_TEST_S3_RACY=s3://… says where a server is that loses writes; `cargo xtask test-drivers --only \
-             s3` starts one",
-        );
+        let racy = crate::server("VVM_TEST_S3_RACY", "s3://…", "s3");
         [racy].into_iter().chain(s3mock()).collect()
     }
 

@@ -1,5 +1,4 @@
-//! The suite of fail-overs: servers whose standby is promoted after it has missed the last writes. Programs of tests include this
-//! file beside `driver.rs`.
+//! The suite of fail-overs: servers whose standby is promoted after it has missed the last writes.
 //!
 //! A standby that is killed before the primary's last writes, and started again after the primary's end, has
 //! forgotten them when it is promoted. Each hole that follows is tried on records, and then elections by the clock.

@@ -1,6 +1,10 @@
 //! TLS, and users with passwords, on clusters that the tests start.
 
-use super::{TTL, VACANT, entry, failures::program, refused, slot_of};
+use super::failures::program;
+use crate::{
+    driver::{TTL, VACANT, entry, slot_of},
+    refused,
+};
 use ielections::WriteError;
 use servers::etcd::Cluster;
 use std::{

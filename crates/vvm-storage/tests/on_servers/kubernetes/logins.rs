@@ -1,16 +1,14 @@
 //! Credentials and roles, on a server that the runner starts. Its users are the contexts of its kubeconfig.
 
 use super::{fresh, namespace, option, try_kubectl};
+use crate::refused;
 use ielections::ReadError;
 use std::path::PathBuf;
-use vvm_storage::{
-    KEY_PREFIX_VVM_LEADER, OpenError, OpenErrorKind, Partition, Step, SysVvmStorage as _, init_storage,
-    kubernetes::LeaseStorage,
-};
+use vvm_storage::{KEY_PREFIX_VVM_LEADER, OpenErrorKind, Partition, Step, SysVvmStorage as _, init_storage};
 
-const RULES: &str = include_str!("../../../../packaging/kubernetes/base/rbac.yaml");
+const RULES: &str = include_str!("../../../../../packaging/kubernetes/base/rbac.yaml");
 
-const FLOW_SCHEMA: &str = include_str!("../../../../packaging/kubernetes/flow-schema.yaml");
+const FLOW_SCHEMA: &str = include_str!("../../../../../packaging/kubernetes/flow-schema.yaml");
 
 const KUSTOMIZATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes");
 
@@ -20,10 +18,6 @@ fn kubeconfig() -> PathBuf {
 
 fn url(context: &str) -> String {
     format!("k8s://{}?kubeconfig={}&context={context}", namespace(), kubeconfig().display())
-}
-
-async fn refused(url: &str) -> OpenError {
-    LeaseStorage::open(url).await.expect_err("opened")
 }
 
 /// Applies the shipped rules for a user.

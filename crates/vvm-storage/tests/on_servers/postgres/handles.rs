@@ -1,6 +1,10 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
-use super::{TTL, VACANT, client, driver::many_create, entry, fresh, fresh_database, refused, slot_of, url};
+use super::{client, fresh_database, url};
+use crate::{
+    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
+    refused,
+};
 use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{

@@ -1,13 +1,12 @@
 //! Replicas that are promoted, a former primary that is used again, and a restore in place: on servers that each test starts.
 
-use super::{
-    TTL, entry,
+use super::started;
+use crate::{
+    driver::{TTL, VACANT, entry},
     failover_suite::{
         self, Pair, Promotable, claimed, is_waiting, peeked, refused_claim, settled, vacant, vacated,
     },
-    started,
 };
-use crate::VACANT;
 use ielections::WriteError;
 use servers::{mysql::MariaDb, replicated::Replicated as _};
 use vvm_storage::Step;

@@ -1,6 +1,9 @@
 //! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
 
-use super::{TTL, VACANT, entry, hint_suite, slot_of};
+use crate::{
+    driver::{TTL, VACANT, entry, slot_of},
+    hint_suite,
+};
 use ielections::{Entry, ReadError, Slot, WriteError};
 use servers::etcd::{Cluster, Program};
 use std::{path::Path, process::Command, time::Duration};

@@ -4,14 +4,8 @@
 //! password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder of certificates. `authority.pem` signed the
 //! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
 //! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
-#![cfg(feature = "scylla")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
+use crate::refused;
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use std::{
@@ -21,19 +15,17 @@ use std::{
 };
 use vvm_storage::{OpenError, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: `cargo xtask test-drivers --only scylla` starts a cluster")
-    })
+fn address() -> String {
+    crate::server("VVM_TEST_SCYLLA_LOCKED", "host:port", "scylla")
 }
 
 /// Returns the path of a file in the folder of certificates.
 fn lock(name: &str) -> String {
-    Path::new(&variable("VVM_TEST_SCYLLA_LOCKS")).join(name).display().to_string()
+    Path::new(&crate::server("VVM_TEST_SCYLLA_LOCKS", "folder", "scylla")).join(name).display().to_string()
 }
 
 fn url(options: &[&str]) -> String {
-    format!("scylla://{}/vvm_test_locked?{}", variable("VVM_TEST_SCYLLA_LOCKED"), options.join("&"))
+    format!("scylla://{}/vvm_test_locked?{}", address(), options.join("&"))
 }
 
 /// A folder for password files.
@@ -82,16 +74,12 @@ async fn session() -> Session {
         .with_root_certificates(roots)
         .with_client_auth_cert(read("client.pem"), PrivateKeyDer::from_pem_file(lock("client.key")).unwrap());
     SessionBuilder::new()
-        .known_node(variable("VVM_TEST_SCYLLA_LOCKED"))
+        .known_node(address())
         .user("cassandra", "cassandra")
         .tls_context(Some(Arc::new(tls.unwrap())))
         .build()
         .await
         .unwrap()
-}
-
-async fn refused(url: &str) -> OpenError {
-    ScyllaStorage::open(url).await.expect_err("opened")
 }
 
 /// Checks that the refusal is for good, and that its message has these parts.

@@ -1,6 +1,5 @@
-//! The suite of hints: handles that share nothing but the server hint at changes to each other. Programs of
-//! tests include this file beside `driver.rs`.
-#![allow(unused, reason = "no program needs all of it")]
+//! The suite of hints: handles that share nothing but the server hint at changes to each other.
+#![allow(unused, reason = "not every build has a server with hints")]
 
 use crate::driver::{TTL, entry, fresh, opened};
 use ielections::{Claim, Epoch, Incarnation, TtlStorage as _, Vacant};
@@ -142,12 +141,12 @@ macro_rules! hints_suite {
     ($url:expr) => {
         #[tokio::test(flavor = "multi_thread")]
         async fn release_and_request_are_hinted_at_and_a_renewal_is_not() {
-            Scene::on(&$url).await.hints_at_releases_and_requests_alone().await;
+            $crate::hint_suite::Scene::on(&$url).await.hints_at_releases_and_requests_alone().await;
         }
 
         #[tokio::test(flavor = "multi_thread")]
         async fn hint_that_comes_while_no_call_waits_is_kept() {
-            Scene::on(&$url).await.keeps_a_hint_for_which_no_call_waits().await;
+            $crate::hint_suite::Scene::on(&$url).await.keeps_a_hint_for_which_no_call_waits().await;
         }
     };
 }

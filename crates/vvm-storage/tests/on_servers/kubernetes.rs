@@ -1,40 +1,23 @@
-//! The driver on a real API server.
+//! On an API server of Kubernetes. Needs `kubectl`.
 //!
-//! - `suites`: the public suites, each case with names of its own.
 //! - `leases`: what a Lease shows, and Leases that are deleted or written by other programs.
 //! - `hints`: watches.
 //! - `logins`: credentials and roles, on a server that the runner starts.
-//!
-//! `cargo xtask test-drivers --only kubernetes` starts a server and runs this with
-//! `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`; a server of your own will do for `suites`,
-//! `leases` and `hints`. It needs `kubectl`, creates Leases named `vvm-test-…` and leaves them there.
-#![cfg(feature = "kubernetes")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
-#[path = "../suites/driver.rs"]
-mod driver;
-#[path = "../suites/hints.rs"]
-mod hint_suite;
 mod leases;
 mod logins;
 
+use crate::driver::{self, Driver, all_suites_on_a_server};
 use std::{
     io::Write as _,
     process::{Command, Stdio},
 };
 use vvm_storage::{cells::Cells, kubernetes::LeaseStorage};
 
-/// Returns where the server is. Fails without the variable, so that no test is skipped.
+all_suites_on_a_server!(Driver::on_a_server(url()).await);
+
 fn server() -> String {
-    std::env::var("VVM_TEST_KUBERNETES").expect(
-        "VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH&context=NAME says where a server is; `cargo \
-         xtask test-drivers --only kubernetes` starts one",
-    )
+    crate::server("VVM_TEST_KUBERNETES", "k8s://namespace?kubeconfig=PATH&context=NAME", "kubernetes")
 }
 
 /// How long a request may take: as in `dynamodb.rs`. The suites use TTLs of all lengths.
@@ -83,22 +66,9 @@ async fn open(url: &str) -> Cells<LeaseStorage> {
     Cells::new(LeaseStorage::open(url).await.unwrap())
 }
 
-/// One namespace for all cases.
-mod suites {
-    use super::{
-        driver::{Driver, all_suites_on_a_server},
-        url,
-    };
-
-    all_suites_on_a_server!(Driver::on_a_server(url()).await);
-}
-
 /// Watches.
 mod hints {
-    use super::{
-        hint_suite::{Scene, hints_suite},
-        url,
-    };
+    use super::url;
 
-    hints_suite!(url());
+    crate::hint_suite::hints_suite!(url());
 }

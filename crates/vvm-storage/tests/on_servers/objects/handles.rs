@@ -1,9 +1,10 @@
 //! What a handle of a bucket refuses, describes and finds.
 
 use super::{fresh, opened, server, url};
+use crate::refused;
 use ielections::ReadError;
 use vvm_storage::{
-    OpenError, OpenErrorKind, Partition, SysVvmStorage as _,
+    OpenErrorKind, Partition, SysVvmStorage as _,
     cells::{CellStorage as _, CellWrite, Expected},
     init_storage,
     objects::ObjectCells,
@@ -11,10 +12,6 @@ use vvm_storage::{
 
 async fn cells(url: &str) -> ObjectCells {
     ObjectCells::open(url).await.unwrap()
-}
-
-async fn refused(url: &str) -> OpenError {
-    ObjectCells::open(url).await.expect_err("opened")
 }
 
 /// A fresh prefix.

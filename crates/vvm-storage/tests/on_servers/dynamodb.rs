@@ -1,34 +1,22 @@
-//! The suites on a real DynamoDB, and tests of the driver's own checks and messages.
-//!
-//! `cargo xtask test-drivers` starts DynamoDB Local and runs this with `VVM_TEST_DYNAMODB=http://…`. AWS
-//! works too (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials). The tests
-//! create tables named `vvm_test_…` and leave them.
-#![cfg(feature = "dynamodb")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
+//! On DynamoDB Local, or AWS (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials): also the
+//! driver's own checks and messages.
 
-#[path = "suites/driver.rs"]
-mod driver;
-
+use crate::{
+    driver::{Driver, all_suites_on_a_server, fresh, many_create},
+    refused,
+};
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::{
     Client,
     types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
-use driver::{fresh, many_create};
 use ielections::ReadError;
-use vvm_storage::{OpenError, OpenErrorKind, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage};
+use vvm_storage::{OpenErrorKind, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage};
 
-/// Returns the address of DynamoDB. Fails without the variable, so that no test is skipped.
+all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
+
 fn endpoint() -> String {
-    std::env::var("VVM_TEST_DYNAMODB").expect(
-        "set VVM_TEST_DYNAMODB=http://host:port, or run `cargo xtask test-drivers --only dynamodb`, which \
-         starts DynamoDB Local",
-    )
+    crate::server("VVM_TEST_DYNAMODB", "http://host:port", "dynamodb")
 }
 
 /// The time limit of a request. A busy machine may need more than the default of 2 s, and most cases fail if
@@ -41,16 +29,6 @@ fn region() -> String {
 
 fn url(table: &str) -> String {
     format!("dynamodb://{}/{table}?endpoint={}&request_timeout={REQUEST_TIMEOUT}", region(), endpoint())
-}
-
-/// One table for all cases.
-mod suites {
-    use super::{
-        driver::{Driver, all_suites_on_a_server},
-        url,
-    };
-
-    all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
 }
 
 #[tokio::test]
@@ -74,10 +52,6 @@ async fn client() -> Client {
     let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
     let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
     Client::new(&loader.load().await)
-}
-
-async fn refused(url: &str) -> OpenError {
-    DynamoDbStorage::open(url).await.expect_err("opened")
 }
 
 #[tokio::test(flavor = "multi_thread")]

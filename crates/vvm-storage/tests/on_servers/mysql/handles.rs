@@ -1,6 +1,10 @@
 //! What a handle refuses, how errors are classified, and what becomes of its connections.
 
-use super::{OPTIONS, TTL, VACANT, driver::many_create, entry, fresh, refused, server, slot_of, started};
+use super::{OPTIONS, server, started};
+use crate::{
+    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
+    refused,
+};
 use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
 use servers::mysql::{Client, MariaDb};
 use std::{
