@@ -31,7 +31,7 @@ mod scylla;
 #[cfg(feature = "scylla")]
 mod scylla_locked;
 
-use vvm_storage::OpenError;
+use vvm_storage::{OpenError, OpenErrorKind};
 
 /// Returns where a server is. Fails without the variable, so that no test is skipped.
 fn server(variable: &str, example: &str, driver: &str) -> String {
@@ -44,4 +44,19 @@ fn server(variable: &str, example: &str, driver: &str) -> String {
 
 async fn refused(url: &str) -> OpenError {
     driver::opened(url).await.expect_err("opened")
+}
+
+/// Opening fails with an error of this kind, whose message has these parts.
+async fn is_refused(url: &str, kind: OpenErrorKind, parts: &[&str]) {
+    let error = refused(url).await;
+    assert_eq!(error.kind(), kind, "{error}");
+    says(&error, parts);
+}
+
+#[track_caller]
+fn says(error: &OpenError, parts: &[&str]) {
+    println!("{error}");
+    for part in parts {
+        assert!(error.to_string().contains(part), "`{part}` is not in: {error}");
+    }
 }

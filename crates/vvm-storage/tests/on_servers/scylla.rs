@@ -4,14 +4,13 @@ mod documents;
 
 use crate::{
     driver::{Driver, all_suites_on_a_server, fresh},
-    refused,
+    is_refused, refused, says,
 };
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use ielections::{ReadError, WriteError};
 use std::collections::BTreeSet;
 use vvm_storage::{
-    Done, OpenError, OpenErrorKind, Partition, Shown, Step, SysVvmStorage, init_storage,
-    scylla::ScyllaStorage,
+    Done, OpenErrorKind, Partition, Shown, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
 };
 
 all_suites_on_a_server!(driver().await);
@@ -51,23 +50,14 @@ async fn datacenter() -> String {
     state.get_nodes_info()[0].datacenter.clone().unwrap()
 }
 
-#[track_caller]
-fn is_missing(error: &OpenError, says: &str) {
-    assert!(error.to_string().contains(says), "{error}");
-    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_keyspace_replication_or_data_centre_is_named() {
     let keyspace = fresh("missing");
     let of = |options: &str| url(&keyspace, options);
-    is_missing(&refused(&of("")).await, &format!("there is no keyspace `{keyspace}`"));
-    let error = init_storage(&of("")).await.unwrap_err().to_string();
-    assert!(error.contains("replication=3"), "{error}");
-    let error = refused(&of("datacenter=nowhere")).await;
-    let there = datacenter().await;
-    let says = format!("there is no data centre `nowhere`; there are: {there}");
-    assert!(error.to_string().contains(&says), "{error}");
+    is_refused(&of(""), OpenErrorKind::Missing, &[&format!("there is no keyspace `{keyspace}`")]).await;
+    says(&init_storage(&of("")).await.unwrap_err(), &["replication=3"]);
+    let there = format!("there is no data centre `nowhere`; there are: {}", datacenter().await);
+    says(&refused(&of("datacenter=nowhere")).await, &[&there]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,8 +134,7 @@ async fn keyspace_of_another_serial_level_is_refused() {
     init_storage(&url(&local, &format!("replication=1&{here}"))).await.unwrap();
     for (keyspace, options) in [(&global, here.as_str()), (&local, "")] {
         let url = url(keyspace, options);
-        let error = refused(&url).await.to_string();
-        assert!(error.contains("two levels do not see each other"), "{url}: {error}");
+        says(&refused(&url).await, &["two levels do not see each other"]);
         assert!(init_storage(&url).await.is_err(), "{url}");
     }
     assert!(ScyllaStorage::open(&url(&local, &here)).await.is_ok());
@@ -165,14 +154,10 @@ async fn table_with_a_ttl_or_of_another_program_is_refused() {
         session.query_unpaged(statement, ()).await.unwrap();
     }
     for keyspace in [&foreign, &altered] {
-        let error = refused(&url(keyspace, "")).await;
-        assert!(error.to_string().contains("can't be used for elections"), "{error}");
-        assert_eq!(error.kind(), OpenErrorKind::Refused, "{error}");
+        let says = ["can't be used for elections"];
+        is_refused(&url(keyspace, ""), OpenErrorKind::Refused, &says).await;
     }
-    assert!(
-        matches!(init_storage(&url(&foreign, "")).await, Err(error) if error.to_string().contains("another \
-            keyspace"))
-    );
+    says(&init_storage(&url(&foreign, "")).await.unwrap_err(), &["another keyspace"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,7 +173,7 @@ async fn dropped_keyspace_can_be_created_again() {
         storage.close().await;
         session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
     }
-    is_missing(&refused(&url).await, "there is no keyspace");
+    is_refused(&url, OpenErrorKind::Missing, &["there is no keyspace"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

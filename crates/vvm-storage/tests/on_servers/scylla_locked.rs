@@ -5,7 +5,7 @@
 //! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
 //! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
 
-use crate::refused;
+use crate::{is_refused, refused, says};
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use std::{
@@ -13,7 +13,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use vvm_storage::{OpenError, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
+use vvm_storage::{
+    OpenErrorKind::Refused, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+};
 
 fn address() -> String {
     crate::server("VVM_TEST_SCYLLA_LOCKED", "host:port", "scylla")
@@ -82,22 +84,6 @@ async fn session() -> Session {
         .unwrap()
 }
 
-/// Checks that the refusal is for good, and that its message has these parts.
-#[track_caller]
-fn check(error: &OpenError, parts: &[&str]) {
-    assert!(!error.is_passing(), "{error}");
-    says(error, parts);
-}
-
-#[track_caller]
-fn says(error: &OpenError, parts: &[&str]) {
-    let text = error.to_string();
-    println!("{text}");
-    for part in parts {
-        assert!(text.contains(part), "`{part}` is not in: {text}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_and_password_open_the_cluster() {
     let files = PasswordFiles::new();
@@ -116,18 +102,17 @@ async fn certificate_and_password_open_the_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_or_missing_password_is_reported() {
     let files = PasswordFiles::new();
-    let wrong = files.file("wrong").display().to_string();
-    let error = refused(&files.url_with(&[("password_file", &wrong)])).await;
-    check(&error, &["does not accept user `cassandra`", "correct the user"]);
-    let error = refused(&files.url_with(&[("user", "nobody")])).await;
-    check(&error, &["does not accept user `nobody`"]);
-    let error = refused(&files.url_with(&[("user", ""), ("password_file", "")])).await;
-    check(&error, &["requires a login", "user=NAME", "VVM_STORAGE_PASSWORD"]);
-    let empty = files.file("\n").display().to_string();
-    let error = refused(&files.url_with(&[("password_file", &empty)])).await;
-    check(&error, &["there is no password", "password_file=PATH"]);
-    let error = refused(&files.url_with(&[("password_file", "/nowhere/password")])).await;
-    check(&error, &["can't be read from /nowhere/password"]);
+    let [wrong, empty] = ["wrong", "\n"].map(|text| files.file(text).display().to_string());
+    let table: [(&[(&str, &str)], &[&str]); 5] = [
+        (&[("password_file", &wrong)], &["does not accept user `cassandra`", "correct the user"]),
+        (&[("user", "nobody")], &["does not accept user `nobody`"]),
+        (&[("user", ""), ("password_file", "")], &["requires a login", "user=NAME", "VVM_STORAGE_PASSWORD"]),
+        (&[("password_file", &empty)], &["there is no password", "password_file=PATH"]),
+        (&[("password_file", "/nowhere/password")], &["can't be read from /nowhere/password"]),
+    ];
+    for (replaced, parts) in table {
+        is_refused(&files.url_with(replaced), Refused, parts).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,11 +133,10 @@ async fn missing_permission_is_reported_with_its_grant() {
         let password = files.file(user).display().to_string();
         files.url_with(&[&[("user", user), ("password_file", &*password)], more].concat())
     };
-    let error = refused(&as_user("guest", &[])).await;
-    check(&error, &["lacks a right", "GRANT", "SELECT"]);
+    is_refused(&as_user("guest", &[]), Refused, &["lacks a right", "GRANT", "SELECT"]).await;
     let elsewhere =
         as_user("guest", &[("replication", "1")]).replace("vvm_test_locked?", "vvm_test_elsewhere?");
-    check(&init_storage(&elsewhere).await.unwrap_err(), &["lacks a right", "CREATE"]);
+    says(&init_storage(&elsewhere).await.unwrap_err(), &["lacks a right", "CREATE"]);
     // A user that may read and write can use a table that the administrator created.
     let member = as_user("member", &[]);
     init_storage(&member).await.unwrap();
@@ -162,10 +146,12 @@ async fn missing_permission_is_reported_with_its_grant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_or_missing_certificate_is_reported() {
     let files = PasswordFiles::new();
-    let error = refused(&files.url_with(&[("tls_ca", &lock("stranger.pem"))])).await;
-    check(&error, &["no TLS with", "another authority", "correct tls_ca"]);
-    let error = refused(&files.url_with(&[("tls_name", "other.vvm.test")])).await;
-    check(&error, &["no TLS with", "has another name", "tls_name=NAME"]);
+    for (option, value, cause, way_out) in [
+        ("tls_ca", &*lock("stranger.pem"), "another authority", "correct tls_ca"),
+        ("tls_name", "other.vvm.test", "has another name", "tls_name=NAME"),
+    ] {
+        is_refused(&files.url_with(&[(option, value)]), Refused, &["no TLS with", cause, way_out]).await;
+    }
     // In TLS 1.3 a node refuses a client's certificate after the handshake, and may reset the connection
     // before its alert is read.
     let error = refused(&files.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
@@ -186,7 +172,6 @@ async fn unusable_certificate_file_is_named() {
         ("tls_key", &*certificate),
         ("tls_key", &*lock("strange-client.key")),
     ] {
-        let error = refused(&files.url_with(&[(option, path)])).await;
-        check(&error, &[path, "one of PEM"]);
+        is_refused(&files.url_with(&[(option, path)]), Refused, &[path, "one of PEM"]).await;
     }
 }

@@ -3,7 +3,7 @@
 use super::failures::program;
 use crate::{
     driver::{TTL, VACANT, entry, slot_of},
-    refused,
+    is_refused, refused, says,
 };
 use ielections::WriteError;
 use servers::etcd::Cluster;
@@ -11,7 +11,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{Done, OpenError, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, OpenErrorKind::Refused, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 /// A member that requires certificates. Its own bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
@@ -46,8 +46,7 @@ async fn members_with_a_certificate_of_our_authority_are_accepted_by_name() {
         let options = [&certified[..], &[format!("tls_name={name}")]].concat();
         EtcdStorage::open(&cluster.url("127.0.0.1", &options)).await.unwrap();
     }
-    let error = refused(&cluster.url("127.0.0.1", &certified)).await;
-    says(&error, "tls_name=");
+    is_refused(&cluster.url("127.0.0.1", &certified), Refused, &["no TLS with", "tls_name="]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,23 +56,14 @@ async fn refusal_by_tls_says_what_to_do() {
         [("tls_ca", "authority.pem"), ("tls_certificate", certificate), ("tls_key", key)]
     };
     let stranger = cluster.files(&[("tls_ca", "stranger.pem")]);
-    says(&refused(&cluster.url("localhost", &stranger)).await, "correct tls_ca");
+    is_refused(&cluster.url("localhost", &stranger), Refused, &["no TLS with", "correct tls_ca"]).await;
     let uncertified = cluster.files(&[("tls_ca", "authority.pem")]);
     asks_for_a_certificate(&cluster.url("localhost", &uncertified)).await;
     let strange = cluster.files(&own("strange-client.pem", "strange-client.key"));
     asks_for_a_certificate(&cluster.url("localhost", &strange)).await;
-    let error = refused(&cluster.url("localhost", &[])).await;
-    assert!(error.to_string().contains("add tls_ca=PATH"), "{error}");
+    says(&refused(&cluster.url("localhost", &[])).await, &["add tls_ca=PATH"]);
     let missing = cluster.files(&own("missing.pem", "client.key"));
-    let error = refused(&cluster.url("localhost", &missing)).await;
-    assert!(error.to_string().contains("one of PEM") && !error.is_passing(), "{error}");
-}
-
-/// That the refusal is one of TLS, and that it says what to do.
-#[track_caller]
-fn says(error: &OpenError, part: &str) {
-    assert!(error.to_string().contains("no TLS with") && !error.is_passing(), "{error:?}");
-    assert!(error.to_string().contains(part), "{error}");
+    is_refused(&cluster.url("localhost", &missing), Refused, &["one of PEM"]).await;
 }
 
 /// In TLS 1.3 a server refuses a certificate after the handshake. The end of the connection may be noticed
@@ -82,9 +72,9 @@ fn says(error: &OpenError, part: &str) {
 async fn asks_for_a_certificate(url: &str) {
     for _ in 0..100 {
         let error = refused(url).await;
-        assert!(error.to_string().contains("tls_certificate=PATH"), "{error}");
+        says(&error, &["tls_certificate=PATH"]);
         if !error.is_passing() {
-            return says(&error, "tls_certificate=PATH");
+            return says(&error, &["no TLS with"]);
         }
     }
     panic!("no attempt of a hundred has read the alert");
@@ -117,13 +107,10 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
     assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
 
-    let error = refused(&format!("etcd://{address}/vvm")).await;
-    assert!(error.to_string().contains("add user=NAME") && !error.is_passing(), "{error}");
-    let error = refused(&url("other")).await;
-    assert!(error.to_string().contains("needs a role") && !error.is_passing(), "{error}");
-    let error = refused(&url("nobody")).await;
-    assert!(error.to_string().contains("refuses the login of `nobody`") && !error.is_passing(), "{error}");
-    assert!(!error.to_string().contains("secret"), "{error}");
+    is_refused(&format!("etcd://{address}/vvm"), Refused, &["add user=NAME"]).await;
+    is_refused(&url("other"), Refused, &["needs a role"]).await;
+    is_refused(&url("nobody"), Refused, &["refuses the login of `nobody`"]).await;
+    assert!(!refused(&url("nobody")).await.to_string().contains("secret"));
 
     // Another password ends the user's tokens.
     let root = post(address, "authenticate", "", r#"{"name":"root","password":"r"}"#);

@@ -4,7 +4,7 @@ use super::url;
 use crate::{
     driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
     hint_suite::hints_suite,
-    refused,
+    is_refused, says,
 };
 use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
@@ -12,11 +12,9 @@ hints_suite!(url(&fresh("etcd")));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prefix_that_is_not_ready_is_refused_with_the_way_out() {
-    let error = refused(&url(&fresh("etcd"))).await;
-    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
-    assert!(error.to_string().contains("vvm init-storage"), "{error}");
-    let error = refused("etcd://127.0.0.1:1/vvm").await;
-    assert!(error.to_string().contains("no etcd answers at 127.0.0.1:1") && error.is_passing(), "{error}");
+    is_refused(&url(&fresh("etcd")), OpenErrorKind::Missing, &["vvm init-storage"]).await;
+    let says = ["no etcd answers at 127.0.0.1:1"];
+    is_refused("etcd://127.0.0.1:1/vvm", OpenErrorKind::Passing, &says).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,9 +22,8 @@ async fn prefix_with_keys_of_another_program_is_refused() {
     let prefix = fresh("etcd");
     // Another storage below it is as foreign as anything else.
     init_storage(&url(&format!("{prefix}/inner"))).await.unwrap();
-    let error = init_storage(&url(&prefix)).await.unwrap_err().to_string();
-    assert!(error.contains("another program") && error.contains("another prefix"), "{error}");
-    assert_eq!(refused(&url(&prefix)).await.kind(), OpenErrorKind::Missing);
+    says(&init_storage(&url(&prefix)).await.unwrap_err(), &["another program", "another prefix"]);
+    is_refused(&url(&prefix), OpenErrorKind::Missing, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
