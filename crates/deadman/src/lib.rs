@@ -4,9 +4,9 @@
 //! ```
 //! # fn main() -> Result<(), vvm_deadman::ArmError> {
 //! use std::time::Duration;
-//! use vvm_deadman::{Deadman, Subject, SystemOptions};
+//! use vvm_deadman::{Deadman, Subject, ThreadsAlone};
 //!
-//! let deadman = Deadman::system(SystemOptions::default())?;
+//! let deadman = Deadman::system(ThreadsAlone::Never)?;
 //! let subject = Subject { key: "payroll".into(), holder: "10.0.0.7".into(), epoch: 7 };
 //! let sent = deadman.now();
 //! let armed = deadman.arm(subject, sent.after(Duration::from_secs(16)))?;
@@ -19,8 +19,7 @@
 //! ```
 //!
 //! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
-//! - [`SystemTrigger`], [`SystemOptions`], [`ThreadsAlone`]: a thread and a kernel timer that end the
-//!   process.
+//! - [`SystemTrigger`], [`ThreadsAlone`]: a thread and a kernel timer that end the process.
 //! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
 //! - `KernelTimer` (Linux): the timer without a thread.
@@ -39,7 +38,7 @@ mod trigger;
 pub use armed::{Armed, Deadman};
 #[cfg(target_os = "linux")]
 pub use system::KernelTimer;
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemOptions, SystemTrigger, ThreadsAlone};
+pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger, ThreadsAlone};
 pub use trigger::{ArmError, Subject, Trigger};
 
 /// The README's example is a doc test.

@@ -53,19 +53,11 @@ pub struct SystemTrigger {
     second: SecondLayer,
 }
 
-/// Options of the [`SystemTrigger`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemOptions {
-    /// When a second thread replaces the kernel timer.
-    pub threads_alone: ThreadsAlone,
-}
-
 /// When a second thread replaces the kernel timer, with a [weaker guarantee](SystemTrigger#threads-alone). On
 /// systems without such timers it always does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadsAlone {
     /// Never. Process 1 of a PID namespace is refused.
-    #[default]
     Never,
     /// In process 1 of a PID namespace.
     AsInit,
@@ -80,8 +72,8 @@ impl SystemTrigger {
     /// # Errors
     /// [`ArmError::UnkillableInit`]. [`ArmError::Kernel`] if the process is out of threads, file descriptors
     /// or timers (which count as pending signals, `ulimit -i`).
-    pub fn start(options: SystemOptions) -> Result<Arc<Self>, ArmError> {
-        let second = SecondLayer::start(options.threads_alone)?;
+    pub fn start(threads_alone: ThreadsAlone) -> Result<Arc<Self>, ArmError> {
+        let second = SecondLayer::start(threads_alone)?;
         let first = DeadlineThread::start("deadman", |at, subject| {
             deadline_thread::write_last_words(at, subject);
             end_now()
@@ -112,8 +104,8 @@ impl Deadman {
     ///
     /// # Errors
     /// The same as [`SystemTrigger::start`].
-    pub fn system(options: SystemOptions) -> Result<Self, ArmError> {
-        Ok(Self::with_trigger(SystemTrigger::start(options)?))
+    pub fn system(threads_alone: ThreadsAlone) -> Result<Self, ArmError> {
+        Ok(Self::with_trigger(SystemTrigger::start(threads_alone)?))
     }
 }
 

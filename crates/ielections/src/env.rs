@@ -77,7 +77,7 @@ mod this_process {
         sync::{Arc, Mutex, PoisonError},
     };
     use vvm_clock::{SystemClock, SystemWallClock};
-    use vvm_deadman::{ArmError, Deadman, SystemOptions};
+    use vvm_deadman::{ArmError, Deadman, ThreadsAlone};
 
     impl Env {
         /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the
@@ -88,7 +88,7 @@ mod this_process {
         /// [`EnvError`], for example outside a tokio runtime.
         pub fn this_process() -> Result<Self, EnvError> {
             let runtime = tokio::runtime::Handle::try_current().map_err(EnvError::NoRuntime)?;
-            let deadman = Deadman::system(SystemOptions::default()).map_err(EnvError::Deadman)?;
+            let deadman = Deadman::system(ThreadsAlone::Never).map_err(EnvError::Deadman)?;
             Self::with_deadman(deadman, runtime).map_err(EnvError::Clock)
         }
 

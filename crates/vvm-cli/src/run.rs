@@ -9,6 +9,7 @@ mod control;
 mod health;
 mod once;
 mod outcome;
+mod report;
 mod warm;
 
 use crate::{
@@ -39,7 +40,7 @@ use vvm_clock::Clock;
 use vvm_containment::{
     AcceptError, GuardedTrigger, Guardian, GuardianWatch, OnEvent, Supervisor, lapsed, listens_again,
 };
-use vvm_deadman::{ArmError, Deadman, SystemOptions, SystemTrigger};
+use vvm_deadman::{ArmError, Deadman, SystemTrigger, ThreadsAlone};
 use vvm_host::{
     CantListen, Ended, Host, HostError, Next, Signals as HostSignals,
     operate::ResourceLimit,
@@ -104,7 +105,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     let signals = Signals::catch()?;
     // Its timers are for clients of databases: they do not count suspend, ours do.
     let runtime = runtime::start()?;
-    let trigger = SystemTrigger::start(SystemOptions::default()).map_err(HostError::from)?;
+    let trigger = SystemTrigger::start(ThreadsAlone::Never).map_err(HostError::from)?;
     let trigger = Arc::new(GuardedTrigger::over(trigger, guardian.clone()));
     let deadline = trigger.deadline();
     let holder = args.candidate.own_holder().map_err(HostError::from)?;

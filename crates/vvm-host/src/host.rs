@@ -10,7 +10,7 @@ mod opening;
 mod settings;
 
 pub use ended::{Ended, HostError, Next};
-pub use settings::{HostSettings, OnLoss, or_own_name};
+pub use settings::{HostSettings, or_own_name};
 
 use crate::{
     host_storage::HostStorage,
@@ -24,11 +24,11 @@ use crate::{
 use campaigns::Campaigns;
 use ielections::Env;
 use primary_only::Registry;
-use std::{fmt, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
-use vvm_deadman::{Deadman, SystemOptions};
-use vvm_orch::{Problem, Service};
+use vvm_deadman::{Deadman, ThreadsAlone};
+use vvm_orch::Service;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 /// The services of one leadership, in the order of their start.
@@ -82,7 +82,7 @@ impl Host {
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
-        let env = Env::with_deadman(Deadman::system(SystemOptions::default())?, Handle::current())?;
+        let env = Env::with_deadman(Deadman::system(ThreadsAlone::Never)?, Handle::current())?;
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
         let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(opened);
@@ -189,8 +189,8 @@ impl Host {
         Arc::clone(&self.campaigns.status)
     }
 
-    /// Campaigns, and runs what `services` returns while this process leads. [`HostSettings::on_loss`]
-    /// decides what follows a loss; every other end of the work ends the host.
+    /// Campaigns, and runs what `services` returns while this process leads. Every end of the work ends the host, a
+    /// loss, too, because a new process has no old state. [`run_then`](Self::run_then) can campaign again.
     ///
     /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and
     /// another campaign follows. Nothing starts while the name is paused. The first signal stops the host; a
@@ -201,21 +201,12 @@ impl Host {
     /// Dropping the future shuts down without waiting: while the runtime lives, services are asked to stop,
     /// and the record is handed back after them.
     pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
-        let on_loss = self.campaigns.settings.on_loss;
-        let name = self.campaigns.settings.name.clone();
         // Boxed, because the type nests too deeply for the compiler otherwise.
-        Box::pin(self.run_then(services, move |ended| match ended {
-            Ended::Problem(Problem::Lost(_)) if on_loss == OnLoss::Rejoin => {
-                tracing::warn!(name, %ended, "campaigning again");
-                Next::CampaignAfter(Duration::ZERO)
-            }
-            _ => Next::Stop,
-        }))
-        .await
+        Box::pin(self.run_then(services, |_| Next::Stop)).await
     }
 
-    /// [`run`](Self::run), where `after` decides what follows each campaign. Ignores
-    /// [`HostSettings::on_loss`].
+    /// [`run`](Self::run), where `after` decides what follows each campaign. For example,
+    /// [`Next::CampaignAfter`] after [`Problem::Lost`](vvm_orch::Problem::Lost), and [`Next::Stop`] otherwise.
     ///
     /// Calls `after` once for each campaign that ended, unless an operator ended it: then the host campaigns
     /// again. After a stop, and if the storage can't be opened, its answer has no effect.

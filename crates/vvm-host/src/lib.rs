@@ -44,9 +44,7 @@ pub mod status;
 mod stop;
 mod storage_inspector;
 
-pub use host::{
-    Ended, Host, HostError, HostSettings, Next, NotReady, OnLoss, Services, Signals, StopRequested,
-};
+pub use host::{Ended, Host, HostError, HostSettings, Next, NotReady, Services, Signals, StopRequested};
 pub use http::CantListen;
 pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};

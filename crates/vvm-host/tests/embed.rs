@@ -11,15 +11,11 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::Duration,
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady, OnLoss, Ttl};
+use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, Next, NotReady, Ttl};
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
@@ -70,55 +66,46 @@ async fn stopped_host_releases_the_record() {
 
 #[tokio::test]
 async fn loss_ends_a_host() {
-    let (ended, leaderships) = after_a_loss(OnLoss::Exit).await;
-    assert_eq!((ended.exit_status(), leaderships), (79, 1), "{ended}");
+    let (ended, leads_again) = after_a_loss(|_| Next::Stop).await;
+    assert_eq!((ended.exit_status(), leads_again), (79, false), "{ended}");
 }
 
 #[tokio::test]
-async fn loss_makes_a_host_that_rejoins_campaign_again() {
-    let (ended, leaderships) = after_a_loss(OnLoss::Rejoin).await;
-    assert!(matches!(ended, Ended::Stopped), "{ended}");
-    assert_eq!(leaderships, 2);
+async fn host_campaigns_again_after_a_loss_if_its_caller_says_so() {
+    let (ended, leads_again) = after_a_loss(|_| Next::CampaignAfter(Duration::ZERO)).await;
+    assert!(matches!(ended, Ended::Stopped) && leads_again, "{ended}");
 }
 
-/// Makes a host lose its leadership, and stops it if it leads again. Returns its end and how often it led.
-async fn after_a_loss(on_loss: OnLoss) -> (Ended, usize) {
+/// Makes a host lose its leadership, and stops it if it leads again. Returns its end, and whether it led again.
+async fn after_a_loss(after: fn(&Ended) -> Next) -> (Ended, bool) {
     let folder = TempDir::new().unwrap();
     let mut settings = settings(folder.path());
-    settings.on_loss = on_loss;
     // Work has 0.15 TTL to stop, on a machine that may be slow.
     settings.ttl = Ttl::new(Duration::from_secs(6)).unwrap();
     let host = Host::open(settings).await.unwrap();
     let stop = host.stop();
-    let led = Arc::new(AtomicUsize::new(0));
     let (events, mut seen) = mpsc::unbounded_channel();
-    let counted = Arc::clone(&led);
-    let running = host.run(move || {
-        let (led, events) = (Arc::clone(&counted), events.clone());
-        vec![service_fn("work", async move |cx| {
-            led.fetch_add(1, Ordering::SeqCst);
-            events.send("leads").unwrap();
-            cx.stop.cancelled().await;
-            events.send("stops").unwrap();
-            Ok(())
-        })]
-    });
+    let running = Box::pin(host.run_then(reporting(&events), after));
+    drop(events);
     let locking = async {
         assert_eq!(seen.recv().await, Some("leads"));
         let file = rusqlite::Connection::open(folder.path().join("leader.db")).unwrap();
         file.execute_batch("BEGIN EXCLUSIVE").unwrap();
         assert_eq!(seen.recv().await, Some("stops"), "it can't renew, so it must lose");
         file.execute_batch("ROLLBACK").unwrap();
-        if seen.recv().await.is_some() {
+        let leads_again = seen.recv().await.is_some();
+        if leads_again {
             stop.cancel();
         }
+        leads_again
     };
-    let (ended, ()) = tokio::join!(running, locking);
-    (ended, led.load(Ordering::SeqCst))
+    tokio::join!(running, locking)
 }
 
 /// Returns a service that reports its start on `events` and ends when it is stopped.
-fn reporting(events: &mpsc::UnboundedSender<&'static str>) -> impl FnMut() -> vvm_host::Services + Send {
+fn reporting(
+    events: &mpsc::UnboundedSender<&'static str>,
+) -> impl FnMut() -> vvm_host::Services + Send + use<> {
     let events = events.clone();
     move || {
         let events = events.clone();

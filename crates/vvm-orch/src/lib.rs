@@ -48,7 +48,7 @@ mod vvm;
 pub use ielections::AcquireTimeout;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use state::{Failure, Leading, NotLeading, Problem};
-pub use vvm::{DEFAULT_ACQUISITION, RunningVvm, Vvm, VvmConfig};
+pub use vvm::{RunningVvm, Vvm, VvmConfig};
 
 /// The README's example is a doc test.
 #[cfg(doctest)]

@@ -20,22 +20,22 @@ use vvm_clock::Clock;
 /// [`RunningVvm`] has `shutdown`.
 ///
 /// ```no_run
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn once<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
+///     let running = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0382
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn twice<K: Key>(vvm: Vvm<K>) {
-///     let running = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
-///     let again = vvm.launch(Ttl::DEFAULT, DEFAULT_ACQUISITION);
+///     let running = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
+///     let again = vvm.launch(Ttl::DEFAULT, AcquireTimeout::Forever);
 ///     let _ = running.shutdown().await;
 /// }
 /// ```
 /// ```compile_fail,E0599
-/// # use {ielections::{Key, Ttl}, vvm_orch::{DEFAULT_ACQUISITION, Vvm}};
+/// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
 /// async fn never_launched<K: Key>(vvm: Vvm<K>) {
 ///     let _ = vvm.shutdown().await;
 /// }
@@ -71,7 +71,7 @@ impl<K: Key> Vvm<K> {
     pub fn launch(self, ttl: Ttl, timeout: AcquireTimeout) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
-        let running = RunningVvm::new(Arc::clone(&state), Arc::downgrade(&elections));
+        let running = RunningVvm { state: Arc::clone(&state), elections: Arc::downgrade(&elections) };
         let terms = Terms { timeout, ..Terms::new(config.holder, ttl) };
         let launcher = Launcher {
             state: Arc::clone(&state),
@@ -130,28 +130,17 @@ impl<K> VvmConfig<K> {
     }
 }
 
-/// The default of the time for which [`Vvm::launch`] campaigns: two minutes.
-pub const DEFAULT_ACQUISITION: AcquireTimeout = AcquireTimeout::Within(Duration::from_secs(120));
-
-/// A launched VVM. Clones share it.
+/// A launched VVM.
 ///
-/// Dropping the last clone shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
-#[must_use = "dropping the last handle shuts the VVM down"]
+/// Dropping it shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
+#[must_use = "dropping the handle shuts the VVM down"]
 pub struct RunningVvm<K: Key> {
-    handle: Arc<Handle<K>>,
-}
-
-struct Handle<K: Key> {
     state: Arc<State<K>>,
     /// Weak, so that they end with the VVM even if a handle is kept (I9).
     elections: Weak<Elections<K>>,
 }
 
 impl<K: Key> RunningVvm<K> {
-    pub(crate) fn new(state: Arc<State<K>>, elections: Weak<Elections<K>>) -> Self {
-        Self { handle: Arc::new(Handle { state, elections }) }
-    }
-
     /// Waits until the VVM leads and all its services are ready.
     ///
     /// # Errors
@@ -160,7 +149,7 @@ impl<K: Key> RunningVvm<K> {
     /// # Cancel safety
     /// It may be dropped and called again. Several callers may wait at once.
     pub async fn leading(&self) -> Result<Leading<K>, NotLeading> {
-        self.state().leading().await
+        self.state.leading().await
     }
 
     /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one.
@@ -170,18 +159,18 @@ impl<K: Key> RunningVvm<K> {
     /// # Cancel safety
     /// It may be dropped and called again. Several callers may wait at once.
     pub async fn problem(&self) -> Option<Problem> {
-        self.state().problem_or_done().await.cloned()
+        self.state.problem_or_done().await.cloned()
     }
 
     /// Returns the first problem so far.
     pub fn first_problem(&self) -> Option<Problem> {
-        self.state().problem().cloned()
+        self.state.problem().cloned()
     }
 
     /// Makes a campaigning VVM look at its slots as soon as it may ([`Elections::look_now`]): a hint that the
     /// storage has changed. Does nothing in other states.
     pub fn look_now(&self) {
-        if let Some(elections) = self.handle.elections.upgrade() {
+        if let Some(elections) = self.elections.upgrade() {
             elections.look_now();
         }
     }
@@ -199,30 +188,20 @@ impl<K: Key> RunningVvm<K> {
     /// # Cancel safety
     /// Dropping the future stops the wait, but not the shutdown.
     pub async fn shutdown(&self) -> Result<(), Problem> {
-        self.state().stop();
-        self.state().stopped().await;
+        self.state.stop();
+        self.state.stopped().await;
         self.first_problem().map_or(Ok(()), Err)
-    }
-
-    fn state(&self) -> &State<K> {
-        &self.handle.state
     }
 }
 
-impl<K: Key> Drop for Handle<K> {
+impl<K: Key> Drop for RunningVvm<K> {
     fn drop(&mut self) {
         self.state.stop();
     }
 }
 
-impl<K: Key> Clone for RunningVvm<K> {
-    fn clone(&self) -> Self {
-        Self { handle: Arc::clone(&self.handle) }
-    }
-}
-
 impl<K: Key> fmt::Debug for RunningVvm<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state().fmt(out)
+        self.state.fmt(out)
     }
 }

@@ -20,7 +20,7 @@ use servers::{
 use std::{any::Any, env, io, net::SocketAddr, num::NonZeroU32, ops::DerefMut, process::Command, sync::Arc};
 use tokio::runtime::{Handle, Runtime};
 use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
-use vvm_deadman::{Deadman, Subject, SystemOptions, Trigger};
+use vvm_deadman::{Deadman, Subject, ThreadsAlone, Trigger};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How many leaders renew at once, beside as many bare writers.
@@ -56,7 +56,7 @@ impl Scene {
         let storage = Arc::new(ElectionsTtlStorage::new(storage));
         let deadman = match deadline {
             Deadline::Ignored => Deadman::with_trigger(Arc::new(Ignores)),
-            Deadline::System => Deadman::system(SystemOptions::default())?,
+            Deadline::System => Deadman::system(ThreadsAlone::Never)?,
         };
         let env = Env {
             clock: Arc::clone(&clock),

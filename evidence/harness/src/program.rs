@@ -2,7 +2,7 @@
 //! ([`Trial`]), and one `vvm run` ([`Run`], [`Running`], [`Finished`]).
 
 use super::{
-    Attempt, HANG_LIMIT, Late, Level, Lines, Processes, command_line, eventually, own_group,
+    Attempt, HANG_LIMIT, Late, Level, Lines, Processes, eventually, own_group,
     processes::{is_still, remove_group},
     storage,
 };
@@ -207,7 +207,7 @@ impl Run {
 
     /// Starts a copy of the program as the user `nobody`, who may write to the folder of `trial`. The program itself
     /// may be in a folder that only its owner can read. Only root can do that.
-    pub fn as_nobody(self, trial: &Trial) -> Self {
+    pub fn as_ordinary_user(self, trial: &Trial) -> Self {
         let copy = trial.folder().join("vvm");
         if !copy.exists() {
             // By another process: a file that this process has open for writing could not be executed.

@@ -8,7 +8,7 @@
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::{error::Error, fs, hint, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
-use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, SystemOptions, ThreadsAlone};
+use vvm_deadman::{Armed, Deadman, KernelTimer, Subject, ThreadsAlone};
 
 /// Long enough for the parent's action between the message and the deadline.
 const SOON: Duration = Duration::from_millis(250);
@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scenario = std::env::args().nth(1).unwrap_or_default();
     match scenario.as_str() {
         "idle" => print_deadline(arm_in(&system()?, SOON)?.0),
-        "threads-alone" => print_deadline(arm_in(&threads_alone(ThreadsAlone::Always)?, SOON)?.0),
-        "threads-alone-as-init" => print_deadline(arm_in(&threads_alone(ThreadsAlone::AsInit)?, SOON)?.0),
+        "threads-alone" => print_deadline(arm_in(&Deadman::system(ThreadsAlone::Always)?, SOON)?.0),
+        "threads-alone-as-init" => print_deadline(arm_in(&Deadman::system(ThreadsAlone::AsInit)?, SOON)?.0),
         "spinning" => {
             let (at, _armed) = arm_in(&system()?, SOON)?;
             print_deadline(at);
@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn system() -> Result<Deadman, Box<dyn Error>> {
-    Ok(Deadman::system(SystemOptions::default())?)
+    Ok(Deadman::system(ThreadsAlone::Never)?)
 }
 
 /// Returns the number of this process's threads. The kernel may still list a joined one, with the flag
@@ -127,10 +127,6 @@ fn threads() -> Result<usize, Box<dyn Error>> {
         count += usize::from(flags & EXITING == 0);
     }
     Ok(count)
-}
-
-fn threads_alone(threads_alone: ThreadsAlone) -> Result<Deadman, Box<dyn Error>> {
-    Ok(Deadman::system(SystemOptions { threads_alone })?)
 }
 
 fn arm_in(deadman: &Deadman, span: Duration) -> Result<(Instant, Armed), Box<dyn Error>> {

@@ -7,7 +7,7 @@ use primary_only::{Handle, Outcome, RegistryConfig, ServiceState, Unavailable};
 use serde_json::json;
 use std::time::Duration;
 use vvm_clock::Clock;
-use vvm_orch::{DEFAULT_ACQUISITION, Problem, RunningVvm, Vvm, VvmConfig, service_fn};
+use vvm_orch::{AcquireTimeout, Problem, RunningVvm, Vvm, VvmConfig, service_fn};
 use vvm_storage::ElectionKey;
 
 /// Launches a VVM that runs the process's registry.
@@ -15,7 +15,8 @@ fn launch(process: &Process) -> RunningVvm<ElectionKey> {
     let registry = process.registry.clone();
     let service = service_fn("primary-only", async move |cx| Ok(registry.lead(cx.standing, cx.stop).await?));
     let config = VvmConfig::new(vec![Cluster::key(1)], Holder::new("a").unwrap(), &process.env);
-    Vvm::provide(config, process.fresh_elections(), vec![service]).launch(Ttl::DEFAULT, DEFAULT_ACQUISITION)
+    Vvm::provide(config, process.fresh_elections(), vec![service])
+        .launch(Ttl::DEFAULT, AcquireTimeout::Forever)
 }
 
 /// Shows I6.

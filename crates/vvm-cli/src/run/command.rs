@@ -4,6 +4,7 @@
 use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianSilent},
+    health,
     outcome::{Cause, LeadershipRun, WorkEnd, Worked},
 };
 use crate::{
@@ -275,14 +276,15 @@ impl LeadershipWork {
         let helpers = supervision.helpers();
         let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
         let mut supervised = pin!(supervising);
-        let Some(check) = &self.runner.args.work.check else { return supervised.await };
+        let CommandRunner { args, status, clock, .. } = &self.runner;
+        let Some(check) = &args.work.check else { return supervised.await };
         tokio::select! {
             biased;
             supervised = &mut supervised => return supervised,
             () = self.stop.cancelled() => {}
-            unhealthy = self.runner.fails_checks(check, &helpers) => {
+            unhealthy = health::fails_checks(check, &args.work, &helpers, (status, clock)) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
-                self.runner.status.stops_by(&self.standing, why);
+                status.stops_by(&self.standing, why);
                 // The first one counts.
                 let _ = self.runner.run.unhealthy.set(unhealthy);
                 self.stop.cancel();

@@ -1,9 +1,10 @@
 //! Runs the checks of `--check`, and counts failures.
 
-use super::command::CommandRunner;
-use std::{fmt, io, time::Duration};
-use vvm_clock::Span;
+use super::args::WorkArgs;
+use std::{fmt, io, sync::Arc, time::Duration};
+use vvm_clock::{Clock, Span};
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
+use vvm_host::status::HostStatus;
 
 /// A check has failed too often in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,40 +34,39 @@ impl fmt::Display for Unhealthy {
     }
 }
 
-impl CommandRunner {
-    /// Waits until too many runs of `check` in a row have failed. The first one begins an interval after the call,
-    /// because a command needs time before it can answer.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time; the next call counts from zero.
-    pub(super) async fn fails_checks(&self, check: &str, helpers: &Helpers) -> Unhealthy {
-        let work = &self.args.work;
-        let failures = work.check_failures.get();
-        let mut in_a_row = 0;
-        loop {
-            self.clock.sleep(work.check_interval).await;
-            let looked = self.look(helpers).await;
-            match looked {
-                Ok(()) => in_a_row = 0,
-                Err(last) => {
-                    self.status.check_failed();
-                    in_a_row += 1;
-                    if in_a_row >= failures {
-                        return Unhealthy { check: check.to_owned(), failures, last };
-                    }
+/// Waits until too many runs of `check`, which is that of `args`, in a row have failed. The first one begins an
+/// interval after the call, because a command needs time before it can answer.
+///
+/// # Cancel safety
+/// May be dropped at any time; the next call counts from zero.
+pub(super) async fn fails_checks(
+    check: &str,
+    args: &WorkArgs,
+    helpers: &Helpers,
+    (status, clock): (&HostStatus, &Arc<dyn Clock>),
+) -> Unhealthy {
+    let failures = args.check_failures.get();
+    let mut in_a_row = 0;
+    loop {
+        clock.sleep(args.check_interval).await;
+        match look(helpers, clock, args.check_timeout).await {
+            Ok(()) => in_a_row = 0,
+            Err(last) => {
+                status.check_failed();
+                in_a_row += 1;
+                if in_a_row >= failures {
+                    return Unhealthy { check: check.to_owned(), failures, last };
                 }
             }
         }
     }
+}
 
-    async fn look(&self, helpers: &Helpers) -> Result<(), Failure> {
-        let timeout = self.args.work.check_timeout;
-        let limit = self.clock.now().after(timeout);
-        match helpers.run(Helper::Check, &self.clock, limit).await {
-            Ok(Ended::Exited(0)) => Ok(()),
-            Ok(ended) => Err(Failure::Ended(ended)),
-            Err(HelperError::TooLong) => Err(Failure::TimedOut(timeout)),
-            Err(HelperError::System(cause)) => Err(Failure::System(cause)),
-        }
+async fn look(helpers: &Helpers, clock: &Arc<dyn Clock>, timeout: Duration) -> Result<(), Failure> {
+    match helpers.run(Helper::Check, clock, clock.now().after(timeout)).await {
+        Ok(Ended::Exited(0)) => Ok(()),
+        Ok(ended) => Err(Failure::Ended(ended)),
+        Err(HelperError::TooLong) => Err(Failure::TimedOut(timeout)),
+        Err(HelperError::System(cause)) => Err(Failure::System(cause)),
     }
 }

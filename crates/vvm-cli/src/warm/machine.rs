@@ -364,11 +364,7 @@ impl Machine {
                 self.refuse(from, reason, effects);
             }
             _ if !*greeted => self.refuse(from, "the first message is \"hello\"".into(), effects),
-            FromApp::Ready { ready: true } => {
-                if !self.ready.contains(&from) {
-                    self.ready.push(from);
-                }
-            }
+            FromApp::Ready { ready: true } if !self.ready.contains(&from) => self.ready.push(from),
             FromApp::Ready { ready: false } => {
                 self.ready.retain(|ready| *ready != from);
                 match self.phase {

@@ -71,7 +71,8 @@ fn auto_uses_a_delegated_group() {
 fn ordinary_user_without_a_delegated_group_is_refused() {
     let trial = VVM.trial();
     let Some(group) = trial.group().filter(|_| geteuid().is_root()) else { return };
-    let run = |level| trial.run(["echo", "ran"]).with(["--containment", level]).as_nobody(&trial).finish();
+    let run =
+        |level| trial.run(["echo", "ran"]).with(["--containment", level]).as_ordinary_user(&trial).finish();
     let finished = run("cgroup");
     assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
     assert!(finished.says("systemd-run --user --scope -p Delegate=yes"), "{:#?}", finished.stderr);

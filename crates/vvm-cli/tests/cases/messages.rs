@@ -229,7 +229,7 @@ fn standby_names_the_leader_at_first_and_whenever_it_changes() {
 #[test]
 fn candidate_with_the_holder_of_a_leader_is_warned() {
     let trial = VVM.trial();
-    let first = trial.run_forever().with(["--holder", "copied"]).up();
+    let _first = trial.run_forever().with(["--holder", "copied"]).up();
     let mut second = trial.run(["true"]).with(["--holder", "copied"]).start();
     second.stderr.wait_for("copied, this candidate's own name, holds a slot already");
     second.stderr.wait_for("waiting for leadership");

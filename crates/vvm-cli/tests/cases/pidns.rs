@@ -93,7 +93,7 @@ fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     }
     let trial = VVM.trial();
     let script = "id -u; id -g; grep CapEff /proc/self/status";
-    let finished = trial.run_script(script).as_nobody(&trial).finish();
+    let finished = trial.run_script(script).as_ordinary_user(&trial).finish();
     if gives_user_namespaces(&NOBODY) && is_at_its_level() {
         assert_eq!(finished.stdout[..2], ["65534", "65534"], "{:#?}", finished.stderr);
         assert!(finished.stdout[2].ends_with("0000000000000000"), "{:?}", finished.stdout);

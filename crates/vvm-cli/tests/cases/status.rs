@@ -109,7 +109,7 @@ fn each_leadership_is_listed_with_its_end_which_the_next_leader_records_after_a_
     has!(found[1], "holder" == "b", "ended_ms" == Value::Null, "end" == Value::Null);
     killed.crash();
     killed.finish();
-    let last = trial.run_forever().with(["--holder", "c"]).up();
+    let _last = trial.run_forever().with(["--holder", "c"]).up();
     trial.must("pause", &["--by", "alice"]);
 
     let found = history(&trial);

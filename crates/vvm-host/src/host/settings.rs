@@ -5,15 +5,6 @@ use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{AcquireTimeout, VvmConfig};
 
-/// What a host does after a loss, once all services have stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnLoss {
-    /// [`Host::run`](super::Host::run) returns.
-    Exit,
-    /// It campaigns again.
-    Rejoin,
-}
-
 /// The settings of a [`Host`](super::Host).
 ///
 /// ```
@@ -40,8 +31,6 @@ pub struct HostSettings {
     pub holder: Option<Holder>,
     /// How long to campaign. Default: for ever.
     pub acquisition: AcquireTimeout,
-    /// What the host does after a loss. Default: [`OnLoss::Exit`], because a new process has no old state.
-    pub on_loss: OnLoss,
     /// How long all services together may take to stop. Default: [`VvmConfig::STOP_TIMEOUT`].
     pub stop_timeout: Duration,
     /// The address of the HTTP server, if there is to be one: `/healthz`, `/readyz`, `/leader`, `/metrics`,
@@ -71,7 +60,6 @@ impl HostSettings {
             ttl: Ttl::DEFAULT,
             holder: None,
             acquisition: AcquireTimeout::Forever,
-            on_loss: OnLoss::Exit,
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
             http: None,
             local_dir: LocalDir::None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
-use vvm_orch::{AcquireTimeout, DEFAULT_ACQUISITION, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
+use vvm_orch::{AcquireTimeout, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
 use vvm_storage::ElectionKey;
 
 /// Drops the tasks of one name, or all, as the shutdown of a runtime does.
@@ -43,7 +43,7 @@ fn launch_on(process: &Process, spawn: Dropping, journal: &Journal) -> RunningVv
     let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
     config.spawn = Arc::new(spawn);
     let services = ["a", "b"].map(|name| Probe::new(name, journal).boxed()).into();
-    Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, DEFAULT_ACQUISITION)
+    Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, AcquireTimeout::Forever)
 }
 
 fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {

@@ -13,7 +13,7 @@ use ielections::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{AcquireTimeout, DEFAULT_ACQUISITION, NotLeading, Problem, Vvm, VvmConfig};
+use vvm_orch::{AcquireTimeout, NotLeading, Problem, Vvm, VvmConfig};
 
 #[test]
 fn loss_stops_the_services_at_once() {
@@ -185,8 +185,8 @@ fn end_of_the_elections_task_after_the_services_is_a_problem() {
         let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
         config.spawn = Arc::new(CancelsAfterAService { end, others: Arc::clone(&process.env.spawn) });
         let services = vec![Probe::new("a", &Journal::default()).boxed()];
-        let running =
-            Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, DEFAULT_ACQUISITION);
+        let running = Vvm::provide(config, Arc::clone(&process.elections), services)
+            .launch(TTL, AcquireTimeout::Forever);
         running.leading().await.unwrap();
         let Err(problem) = running.shutdown().await else {
             panic!("the deadline is armed, and no problem says so")

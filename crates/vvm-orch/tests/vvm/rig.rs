@@ -15,7 +15,7 @@ use testing_time::{MockClock, MockWallClock};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
-use vvm_orch::{BoxError, DEFAULT_ACQUISITION, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_orch::{AcquireTimeout, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
 pub(crate) type Services = Vec<Box<dyn Service<ElectionKey>>>;
@@ -116,7 +116,7 @@ impl Process {
     }
 
     pub(crate) fn launch(&self, services: Services) -> RunningVvm<ElectionKey> {
-        self.vvm(services).launch(TTL, DEFAULT_ACQUISITION)
+        self.vvm(services).launch(TTL, AcquireTimeout::Forever)
     }
 
     /// Waits until no task and no timer is left (I9). For clusters with only this process.

@@ -183,7 +183,7 @@ fn all_readers_receive_the_first_problem() {
         go.cancel();
         let reads = [
             running.problem().await,
-            running.clone().shutdown().await.err(),
+            running.shutdown().await.err(),
             running.problem().await,
             running.first_problem(),
         ];
