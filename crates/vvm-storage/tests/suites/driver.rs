@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
-    Entry, Holder, Slot, Ttl, TtlStorage, Vacant,
+    DocumentVersion, Entry, Fence, Holder, Slot, Ttl, TtlStorage, Vacant, WriteError,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, path::Path, sync::Arc, time::Duration};
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use testing_time::MockClock;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, SysVvmStorage,
-    init_storage, testing::compare_steps,
+    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
+    SysVvmStorage, init_storage, testing::compare_steps,
 };
 
 type Open = dyn Fn() -> BoxFuture<'static, Arc<dyn SysVvmStorage>> + Send + Sync;
@@ -194,4 +194,78 @@ pub(crate) fn entry(epoch: u64, write: u64, ttl: Duration) -> Entry {
 /// A slot whose key begins as those of leader records do.
 pub(crate) fn slot_of(name: &str) -> Partition {
     Partition::from_bytes([&[1], name.as_bytes()].concat())
+}
+
+/// Claims a slot.
+pub(crate) async fn led(storage: &dyn SysVvmStorage, ttl: Duration) -> (Partition, Entry) {
+    let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    (at, held)
+}
+
+/// Renews it by the write of this number.
+pub(crate) async fn renewed(
+    storage: &dyn SysVvmStorage,
+    at: &Partition,
+    held: &Entry,
+    write: u64,
+) -> Result<Done, WriteError> {
+    let mut next = held.clone();
+    next.version.write = write;
+    storage.commit(at.clone(), Step::renew(held, &next)).await
+}
+
+/// `plain` has no bound of TTLs, and `raised` one above 30 s.
+pub(crate) async fn ttl_is_refused_until_the_bound_is_raised(plain: &str, raised: &str) {
+    let claimed = async || {
+        let long = entry(1, 1, Duration::from_secs(30));
+        opened(plain).await.unwrap().commit(slot_of("slot"), Step::claim(&VACANT, &long)).await
+    };
+    init_storage(plain).await.unwrap();
+    let claim = claimed().await;
+    let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
+    assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl=30s"), "{cause}");
+    init_storage(raised).await.unwrap();
+    assert_eq!(claimed().await.unwrap(), Done::Applied);
+}
+
+/// `drops` drops the tables under a handle.
+pub(crate) async fn storage_that_is_dropped_is_replaced(url: &str, drops: impl AsyncFnOnce()) {
+    init_storage(url).await.unwrap();
+    let storage = opened(url).await.unwrap();
+    let (at, held) = led(&*storage, TTL).await;
+    drops().await;
+    for _ in 0..2 {
+        let renewal = renewed(&*storage, &at, &held, 2).await;
+        assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+        // Created again it is empty, and another database.
+        init_storage(url).await.unwrap();
+    }
+}
+
+/// `ages` sets the times of all records to an hour ago.
+pub(crate) async fn age_is_that_of_the_last_write(storage: &dyn SysVvmStorage, ages: impl AsyncFnOnce()) {
+    let (at, held) = led(storage, TTL).await;
+    let at = [at, slot_of("vacant")];
+    let shown = async || storage.shown_ages(&at).await.unwrap();
+    assert!(matches!(shown().await[..], [Some(_), None]), "{:?}", shown().await);
+    ages().await;
+    let hour = Duration::from_secs(3600);
+    // Documents are written beside the record.
+    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
+    storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
+    assert!(shown().await[0].unwrap() >= hour);
+    assert_eq!(renewed(storage, &at[0], &held, 2).await.unwrap(), Done::Applied);
+    assert!(shown().await[0].unwrap() < hour);
+}
+
+/// The login of `url` may only read.
+pub(crate) async fn login_can_look_but_not_claim(url: &str) {
+    let storage = opened(url).await.unwrap();
+    assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
+    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
+    assert!(
+        matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
+        "{claim:?}"
+    );
 }

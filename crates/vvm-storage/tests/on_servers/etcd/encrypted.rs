@@ -2,7 +2,7 @@
 
 use super::failures::program;
 use crate::{
-    driver::{TTL, VACANT, entry, slot_of},
+    driver::{TTL, led, renewed},
     is_refused, refused, says,
 };
 use ielections::WriteError;
@@ -11,7 +11,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{Done, OpenErrorKind::Refused, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, OpenErrorKind::Refused, etcd::EtcdStorage, init_storage};
 
 /// A member that requires certificates. Its own bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
@@ -104,8 +104,7 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     let url = |user: &str| format!("etcd://{address}/vvm?user={user}&password_file={}", password.display());
     init_storage(&url("leader")).await.unwrap();
     let storage = EtcdStorage::open(&url("leader")).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    let (at, held) = led(&storage, TTL).await;
 
     is_refused(&format!("etcd://{address}/vvm"), Refused, &["add user=NAME"]).await;
     is_refused(&url("other"), Refused, &["needs a role"]).await;
@@ -118,10 +117,9 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     let token = format!("Authorization: {}\r\n", root.split('"').next().unwrap());
     post(address, "user/changepw", &token, r#"{"name":"leader","password":"changed"}"#);
     std::fs::write(&password, "changed\n").unwrap();
-    let renewed = entry(1, 2, TTL);
-    let renewal = storage.commit(at.clone(), Step::renew(&held, &renewed)).await;
+    let renewal = renewed(&storage, &at, &held, 2).await;
     assert!(matches!(&renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
-    assert_eq!(storage.commit(at, Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
 }
 
 /// The answer of etcd's JSON gateway to a request.

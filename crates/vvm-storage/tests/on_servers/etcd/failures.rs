@@ -1,7 +1,7 @@
 //! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
 
 use crate::{
-    driver::{TTL, VACANT, entry, slot_of},
+    driver::{TTL, VACANT, entry, led, renewed, slot_of},
     hint_suite,
 };
 use ielections::{Entry, ReadError, Slot, WriteError};
@@ -52,11 +52,7 @@ impl Scene {
     /// With a slot that is held.
     async fn held(members: usize) -> (Self, Partition, Entry) {
         let scene = Self::of(members).await;
-        let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-        assert_eq!(
-            scene.storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(),
-            Done::Applied
-        );
+        let (at, held) = led(&scene.storage, TTL).await;
         (scene, at, held)
     }
 
@@ -150,7 +146,7 @@ async fn cluster_that_goes_back_to_a_backup_is_replaced() {
     copy(&backup, &data);
     scene.cluster.members()[0].restart().unwrap();
     // It has the version from before, and the same cluster id and random key.
-    let renewal = scene.storage.commit(at.clone(), Step::renew(&held, &entry(1, 3, TTL))).await;
+    let renewal = renewed(&scene.storage, &at, &held, 3).await;
     assert!(
         matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("revision")),
         "{renewal:?}"
@@ -169,7 +165,7 @@ async fn storage_that_is_created_again_is_replaced() {
         other.commit(slot_of(&format!("setting {number}")), Step::settle(b"x")).await.unwrap();
     }
     assert_eq!(other.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
-    let renewal = scene.storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
+    let renewal = renewed(&scene.storage, &at, &held, 2).await;
     assert!(
         matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("created again")),
         "{renewal:?}"

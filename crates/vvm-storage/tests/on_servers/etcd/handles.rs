@@ -2,11 +2,11 @@
 
 use super::url;
 use crate::{
-    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
+    driver::{TTL, fresh, led, many_create, renewed},
     hint_suite::hints_suite,
     is_refused, says,
 };
-use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, OpenErrorKind, SysVvmStorage, etcd::EtcdStorage, init_storage};
 
 hints_suite!(url(&fresh("etcd")));
 
@@ -36,9 +36,8 @@ async fn member_that_is_down_is_passed_over() {
     let url = url(&fresh("etcd")).replace("etcd://", "etcd://127.0.0.1:1,");
     init_storage(&url).await.unwrap();
     let storage = EtcdStorage::open(&url).await.unwrap();
-    let (at, held) = (slot_of("slot"), entry(1, 1, TTL));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
-    assert_eq!(storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(), Done::Applied);
+    let (at, held) = led(&storage, TTL).await;
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]

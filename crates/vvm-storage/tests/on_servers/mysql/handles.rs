@@ -2,10 +2,14 @@
 
 use super::{OPTIONS, server, started};
 use crate::{
-    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
-    refused,
+    driver::{
+        TTL, VACANT, age_is_that_of_the_last_write, entry, fresh, led, login_can_look_but_not_claim,
+        many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        ttl_is_refused_until_the_bound_is_raised,
+    },
+    is_refused, refused, says,
 };
-use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
+use ielections::{ReadError, WriteError};
 use servers::mysql::{Client, MariaDb};
 use std::{
     fs,
@@ -14,7 +18,6 @@ use std::{
     path::Path,
     sync::{Arc, mpsc},
     thread,
-    time::Duration,
 };
 use vvm_storage::{
     Done, ElectionKey, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage, init_storage,
@@ -43,30 +46,10 @@ async fn opened() -> (Client, MySqlStorage, String) {
     (Client::at(address(), &database).unwrap(), MySqlStorage::open(&url).await.unwrap(), url)
 }
 
-/// Claims a slot.
-async fn led(storage: &MySqlStorage, ttl: Duration) -> (Partition, Entry) {
-    let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
-    (at, held)
-}
-
-async fn renewed(
-    storage: &MySqlStorage,
-    at: &Partition,
-    held: &Entry,
-    write: u64,
-) -> Result<Done, WriteError> {
-    let mut next = held.clone();
-    next.version.write = write;
-    storage.commit(at.clone(), Step::renew(held, &next)).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let (database, url) = fresh_database();
-    let error = refused(&url).await;
-    assert!(error.to_string().contains("vvm init-storage"), "{error}");
-    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
+    is_refused(&url, OpenErrorKind::Missing, &["vvm init-storage"]).await;
     let mut other = Client::at(address(), &database).unwrap();
     for (comment, engine, part) in [
         ("", "InnoDB", "another program"),
@@ -76,17 +59,14 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
         other.ask("DROP TABLE IF EXISTS sysvvm_leader").unwrap();
         let table = format!("CREATE TABLE sysvvm_leader (a INT) ENGINE = {engine}, COMMENT = '{comment}'");
         other.ask(&table).unwrap();
-        let error = init_storage(&url).await.unwrap_err().to_string();
-        assert!(error.contains(part), "{error}");
-        let error = refused(&url).await.to_string();
-        assert!(error.contains(part), "{error}");
+        says(&init_storage(&url).await.unwrap_err(), &[part]);
+        says(&refused(&url).await, &[part]);
     }
-    let error = refused(&url.replace(&database, "vvm_test_missing")).await;
-    assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
-    let error = refused("mysql://root@127.0.0.1:1/elections").await;
-    assert!(error.to_string().contains("no MariaDB or MySQL answers at") && error.is_passing(), "{error}");
-    let error = refused(&url.replace("root@", "root:wrong@")).await;
-    assert!(error.to_string().contains("(1045)") && !error.is_passing(), "{error}");
+    is_refused(&url.replace(&database, "vvm_test_missing"), OpenErrorKind::Refused, &["CREATE DATABASE"])
+        .await;
+    let silent = "mysql://root@127.0.0.1:1/elections";
+    is_refused(silent, OpenErrorKind::Passing, &["no MariaDB or MySQL answers at"]).await;
+    is_refused(&url.replace("root@", "root:wrong@"), OpenErrorKind::Refused, &["(1045)"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,17 +76,9 @@ async fn many_may_create_at_once_and_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
-    let (_, url) = fresh_database();
-    let plain = url.replace("max_ttl=86400s", "connections=2");
-    init_storage(&plain).await.unwrap();
-    let storage = MySqlStorage::open(&plain).await.unwrap();
-    let long = entry(1, 1, Duration::from_secs(30));
-    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await;
-    let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
-    assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl=30s"), "{cause}");
-    init_storage(&url).await.unwrap();
-    let again = MySqlStorage::open(&plain).await.unwrap();
-    assert_eq!(again.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await.unwrap(), Done::Applied);
+    let (_, raised) = fresh_database();
+    let plain = raised.replace("max_ttl=86400s", "connections=2");
+    ttl_is_refused_until_the_bound_is_raised(&plain, &raised).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +161,7 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error_and_in_a_
     loop {
         let renewal = tokio::spawn({
             let (storage, at, held) = (Arc::clone(&storage), at.clone(), held.clone());
-            async move { renewed(&storage, &at, &held, 3).await }
+            async move { renewed(&*storage, &at, &held, 3).await }
         });
         let mut has_ended = false;
         while !renewal.is_finished() {
@@ -208,15 +180,12 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error_and_in_a_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_are_dropped_under_a_handle_are_replaced() {
-    let (mut other, storage, url) = opened().await;
-    let (at, held) = led(&storage, TTL).await;
-    other.ask("DROP TABLE sysvvm_leader, sysvvm_history, sysvvm_setting, sysvvm_document").unwrap();
-    let renewal = renewed(&storage, &at, &held, 2).await;
-    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
-    // Created again they are empty, and another database.
-    init_storage(&url).await.unwrap();
-    let renewal = renewed(&storage, &at, &held, 2).await;
-    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+    let (database, url) = fresh_database();
+    let drops = async || {
+        let tables = "DROP TABLE sysvvm_leader, sysvvm_history, sysvvm_setting, sysvvm_document";
+        Client::at(address(), &database).unwrap().ask(tables).unwrap();
+    };
+    storage_that_is_dropped_is_replaced(&url, drops).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,17 +204,10 @@ async fn view_shows_who_leads_which_slot_of_a_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
     let (mut other, storage, _) = opened().await;
-    let at = [slot_of("slot"), slot_of("vacant")];
-    let (_, held) = led(&storage, TTL).await;
-    other.ask("UPDATE sysvvm_leader SET written_at = written_at - INTERVAL 1 HOUR").unwrap();
-    let hour = Duration::from_secs(3600);
-    // Documents are written beside the record.
-    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
-    storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
-    let ages = storage.shown_ages(&at).await.unwrap();
-    assert!(ages[0].unwrap() >= hour && ages[1].is_none(), "{ages:?}");
-    renewed(&storage, &at[0], &held, 2).await.unwrap();
-    assert!(storage.shown_ages(&at).await.unwrap()[0].unwrap() < hour);
+    let ages = async || {
+        other.ask("UPDATE sysvvm_leader SET written_at = written_at - INTERVAL 1 HOUR").unwrap();
+    };
+    age_is_that_of_the_last_write(&storage, ages).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -254,14 +216,7 @@ async fn login_with_a_password_that_may_only_read_can_look_but_not_claim() {
     let login = fresh("login");
     other.ask(&format!("CREATE USER {login} IDENTIFIED BY 'p/ss'")).unwrap();
     other.ask(&format!("GRANT SELECT ON *.* TO {login}")).unwrap();
-    let url = url.replace("root@", &format!("{login}:p%2Fss@"));
-    let storage = MySqlStorage::open(&url).await.unwrap();
-    assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
-    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
-    assert!(
-        matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
-        "{claim:?}"
-    );
+    login_can_look_but_not_claim(&url.replace("root@", &format!("{login}:p%2Fss@"))).await;
     other.ask(&format!("DROP USER {login}")).unwrap();
 }
 
@@ -287,8 +242,7 @@ async fn server_that_would_forget_is_refused_and_one_that_begins_to_takes_no_wri
         ("--sync-binlog=0", "has sync_binlog = 0"),
         ("--binlog-format=STATEMENT", "has binlog_format = STATEMENT"),
     ] {
-        let error = refused(&started(&[setting]).url("elections")).await;
-        assert!(error.to_string().contains(part) && !error.is_passing(), "{error}");
+        is_refused(&started(&[setting]).url("elections"), OpenErrorKind::Refused, &[part]).await;
     }
     let server = started(&[]);
     let url = format!("{}?{OPTIONS}", server.url("elections"));
@@ -327,8 +281,7 @@ async fn tls_is_used_with_a_server_that_is_who_it_says() {
         (url("127.0.0.1", "authority.pem"), "tls_name=NAME"),
         (server.url("elections"), "tls_ca=PATH"),
     ] {
-        let error = refused(&url).await;
-        assert!(error.to_string().contains(part) && !error.is_passing(), "{error}");
+        is_refused(&url, OpenErrorKind::Refused, &[part]).await;
     }
     // An authority that is replaced is used by the next connection.
     let folder = tempfile::tempdir().unwrap();
@@ -359,8 +312,12 @@ async fn tls_is_used_with_a_server_that_is_who_it_says() {
     read().await.unwrap();
     let plain = started(&[]);
     let authority = server.certificate("authority.pem");
-    let error = refused(&format!("{}?tls_ca={}", plain.url("elections"), authority.display())).await;
-    assert!(error.to_string().contains("tls=off") && !error.is_passing(), "{error}");
+    is_refused(
+        &format!("{}?tls_ca={}", plain.url("elections"), authority.display()),
+        OpenErrorKind::Refused,
+        &["tls=off"],
+    )
+    .await;
 }
 
 /// As a pooler: it greets with a connection number of its own.
@@ -387,8 +344,7 @@ async fn pooler_is_refused() {
         upwards.join().unwrap();
     });
     let (database, _) = fresh_database();
-    let error = refused(&format!("mysql://root@{place}/{database}")).await;
-    assert!(error.to_string().contains("pooler") && !error.is_passing(), "{error}");
+    is_refused(&format!("mysql://root@{place}/{database}"), OpenErrorKind::Refused, &["pooler"]).await;
     pooler.join().unwrap();
 }
 

@@ -2,14 +2,16 @@
 
 use super::{client, fresh_database, url};
 use crate::{
-    driver::{TTL, VACANT, entry, fresh, many_create, slot_of},
-    refused,
+    driver::{
+        TTL, VACANT, age_is_that_of_the_last_write, entry, fresh, led, login_can_look_but_not_claim,
+        many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        ttl_is_refused_until_the_bound_is_raised,
+    },
+    is_refused, refused, says,
 };
-use ielections::{Entry, Fence, ReadError, WriteError, documents::DocumentVersion};
+use ielections::{ReadError, WriteError};
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{
-    Done, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
-};
+use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 /// A database, with the storage ready, and a handle.
 async fn opened() -> (String, PostgresStorage) {
@@ -19,32 +21,19 @@ async fn opened() -> (String, PostgresStorage) {
     (database, storage)
 }
 
-/// Claims a slot.
-async fn led(storage: &PostgresStorage, ttl: Duration) -> (Partition, Entry) {
-    let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
-    (at, held)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     let database = fresh_database().await;
-    let error = refused(&url(&database)).await;
-    assert!(error.to_string().contains("vvm init-storage"), "{error}");
-    assert_eq!(error.kind(), OpenErrorKind::Missing, "{error}");
+    is_refused(&url(&database), OpenErrorKind::Missing, &["vvm init-storage"]).await;
     client(&database).await.batch_execute("CREATE SCHEMA sysvvm").await.unwrap();
-    let error = refused(&url(&database)).await.to_string();
-    assert!(error.contains("another program"), "{error}");
-    let error = init_storage(&url(&database)).await.unwrap_err().to_string();
-    assert!(error.contains("another program"), "{error}");
+    says(&refused(&url(&database)).await, &["another program"]);
+    says(&init_storage(&url(&database)).await.unwrap_err(), &["another program"]);
     let comment = "COMMENT ON SCHEMA sysvvm IS 'vvm elections, format 2'";
     client(&database).await.batch_execute(comment).await.unwrap();
-    let error = init_storage(&url(&database)).await.unwrap_err().to_string();
-    assert!(error.contains("format 2") && error.contains("later version"), "{error}");
-    let error = refused(&url("vvm_test_missing")).await;
-    assert!(error.to_string().contains("CREATE DATABASE") && !error.is_passing(), "{error}");
-    let error = refused("postgres://postgres@127.0.0.1:1/postgres").await;
-    assert!(error.to_string().contains("no PostgreSQL answers at") && error.is_passing(), "{error}");
+    says(&init_storage(&url(&database)).await.unwrap_err(), &["format 2", "later version"]);
+    is_refused(&url("vvm_test_missing"), OpenErrorKind::Refused, &["CREATE DATABASE"]).await;
+    let silent = "postgres://postgres@127.0.0.1:1/postgres";
+    is_refused(silent, OpenErrorKind::Passing, &["no PostgreSQL answers at"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,17 +43,9 @@ async fn many_may_create_at_once_and_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
-    let database = fresh_database().await;
-    let plain = url(&database).replace("max_ttl=86400s", "request_timeout=20s");
-    init_storage(&plain).await.unwrap();
-    let storage = PostgresStorage::open(&plain).await.unwrap();
-    let long = entry(1, 1, Duration::from_secs(30));
-    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await;
-    let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
-    assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl=30s"), "{cause}");
-    init_storage(&url(&database)).await.unwrap();
-    let again = PostgresStorage::open(&plain).await.unwrap();
-    assert_eq!(again.commit(slot_of("slot"), Step::claim(&VACANT, &long)).await.unwrap(), Done::Applied);
+    let raised = url(&fresh_database().await);
+    let plain = raised.replace("max_ttl=86400s", "request_timeout=20s");
+    ttl_is_refused_until_the_bound_is_raised(&plain, &raised).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,8 +77,7 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
         assert_eq!(claim.unwrap(), Done::Applied);
         // A leader is not disturbed.
         set(shift).await;
-        let renewal = storage.commit(slot, Step::renew(&entry(1, 1, TTL), &entry(1, 2, TTL))).await;
-        assert_eq!(renewal.unwrap(), Done::Applied);
+        assert_eq!(renewed(&storage, &slot, &entry(1, 1, TTL), 2).await.unwrap(), Done::Applied);
     }
 }
 
@@ -107,13 +87,12 @@ async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tent
     let (at, held) = led(&storage, TTL).await;
     let other = client(&database).await;
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
-    let renewed = entry(1, 2, TTL);
-    let renewal = storage.commit(at.clone(), Step::renew(&held, &renewed)).await;
+    let renewal = renewed(&storage, &at, &held, 2).await;
     assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
     // A look waits for no lock.
     assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(storage.commit(at, Step::renew(&held, &renewed)).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +105,7 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error() {
     while !other.query(&format!("SELECT {others}"), &[]).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +117,7 @@ async fn renewal_whose_connection_is_ended_is_unknown() {
     other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
     let renewal = tokio::spawn({
         let (storage, at, held) = (Arc::clone(&storage), at.clone(), held.clone());
-        async move { storage.commit(at, Step::renew(&held, &entry(1, 2, Duration::from_secs(600)))).await }
+        async move { renewed(&*storage, &at, &held, 2).await }
     });
     let waiting = "FROM pg_stat_activity WHERE application_name = 'vvm' AND wait_event_type = 'Lock' \
                    AND datname = current_database()";
@@ -164,7 +143,7 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
              CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON sysvvm.leader EXECUTE FUNCTION fails()"
         );
         other.batch_execute(&failing).await.unwrap();
-        let renewal = storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
+        let renewal = renewed(&storage, &at, &held, 2).await;
         let Err(error) = renewal else { panic!("{code}: {renewal:?}") };
         assert_eq!(matches!(error, WriteError::Unknown(_)), is_unknown, "{code}: {error:?}");
         assert!(is_unknown || matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
@@ -173,46 +152,23 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schema_that_is_dropped_under_a_handle_is_replaced() {
-    let (database, storage) = opened().await;
-    let (at, held) = led(&storage, TTL).await;
-    client(&database).await.batch_execute("DROP SCHEMA sysvvm CASCADE").await.unwrap();
-    let renewal = storage.commit(at.clone(), Step::renew(&held, &entry(1, 2, TTL))).await;
-    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
-    // Created again it is empty, and another database.
-    init_storage(&url(&database)).await.unwrap();
-    let renewal = storage.commit(at, Step::renew(&held, &entry(1, 2, TTL))).await;
-    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+    let database = fresh_database().await;
+    let drops = async || client(&database).await.batch_execute("DROP SCHEMA sysvvm CASCADE").await.unwrap();
+    storage_that_is_dropped_is_replaced(&url(&database), drops).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
     let (database, storage) = opened().await;
-    let (at, held) = ([slot_of("held"), slot_of("vacant")], entry(1, 1, TTL));
-    let ages = async || storage.shown_ages(&at).await.unwrap();
-    assert_eq!(storage.commit(at[0].clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
-    assert!(matches!(ages().await[..], [Some(_), None]), "{:?}", ages().await);
     let server = client(&database).await;
     let age = "UPDATE sysvvm.leader SET written_at = clock_timestamp() - interval '1 hour'";
-    server.batch_execute(age).await.unwrap();
-    let hour = Duration::from_secs(3600);
-    assert!(ages().await[0].unwrap() >= hour);
-    // Documents are written beside the record.
-    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
-    storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
-    assert!(ages().await[0].unwrap() >= hour);
-    assert_eq!(
-        storage.commit(at[0].clone(), Step::renew(&held, &entry(1, 2, TTL))).await.unwrap(),
-        Done::Applied
-    );
-    assert!(ages().await[0].unwrap() < hour);
+    age_is_that_of_the_last_write(&storage, async || server.batch_execute(age).await.unwrap()).await;
     // As a schema was before it had these times.
     server.batch_execute("ALTER TABLE sysvvm.leader DROP COLUMN written_at").await.unwrap();
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
-    assert_eq!(storage.shown_ages(&at).await.unwrap(), [None, None]);
-    assert_eq!(
-        storage.commit(at[0].clone(), Step::renew(&entry(1, 2, TTL), &entry(1, 3, TTL))).await.unwrap(),
-        Done::Applied
-    );
+    let at = slot_of("slot");
+    assert_eq!(storage.shown_ages(std::slice::from_ref(&at)).await.unwrap(), [None]);
+    assert_eq!(renewed(&storage, &at, &entry(1, 2, TTL), 3).await.unwrap(), Done::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,14 +181,7 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
          GRANT SELECT ON ALL TABLES IN SCHEMA sysvvm TO {login}"
     );
     owner.batch_execute(&grants).await.unwrap();
-    let url = url(&database).replace("postgres@", &format!("{login}@"));
-    let storage = PostgresStorage::open(&url).await.unwrap();
-    assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
-    let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
-    assert!(
-        matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
-        "{claim:?}"
-    );
+    login_can_look_but_not_claim(&url(&database).replace("postgres@", &format!("{login}@"))).await;
     owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 //! the largest pages.
 
 use super::{contact_points, copies, session};
-use crate::driver::{TTL, VACANT, entry, fresh, slot_of};
+use crate::driver::{TTL, fresh, led};
 use bytes::Bytes;
 use ielections::{
     DocumentVersion, DocumentWrite, Entry, Fence, OnlyIf, Scan,
@@ -28,8 +28,7 @@ impl Led {
         let url = format!("scylla://{}/{keyspace}?replication={}", contact_points(), copies().await);
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
-        let (at, held) = (slot_of("slot"), entry(1, 0, TTL));
-        assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+        let (at, held) = led(&storage, TTL).await;
         Self { keyspace, storage, at, held }
     }
 
