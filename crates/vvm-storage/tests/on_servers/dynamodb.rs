@@ -2,7 +2,7 @@
 //! driver's own checks and messages.
 
 use crate::{
-    driver::{Driver, all_suites_on_a_server, fresh, many_create},
+    driver::{Driver, all_suites_on_a_server, described, fresh, many_create},
     is_refused, says,
 };
 use aws_config::{BehaviorVersion, Region};
@@ -10,8 +10,7 @@ use aws_sdk_dynamodb::{
     Client,
     types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
-use ielections::ReadError;
-use vvm_storage::{OpenErrorKind, SysVvmStorage, dynamodb::DynamoDbStorage, init_storage};
+use vvm_storage::{OpenErrorKind, init_storage};
 
 all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
 
@@ -33,18 +32,12 @@ fn url(table: &str) -> String {
 
 #[tokio::test]
 async fn table_is_described_with_location_and_protection() {
-    let url = url(&fresh("described"));
-    init_storage(&url).await.unwrap();
-    let storage = DynamoDbStorage::open(&url).await.unwrap();
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&url(&fresh("described"))).await;
     assert_eq!(described.software.as_deref(), Some("DynamoDB"));
     assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
     // `init_storage` leaves the protection to the owner of the table.
     assert_eq!(described.setting("deletion protection"), Some("off"));
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
-    storage.close().await;
-    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 /// A client beside the driver.

@@ -7,7 +7,7 @@ mod handles;
 
 use crate::driver::{self, Driver, all_suites_on_a_server};
 use tokio::sync::OnceCell;
-use vvm_storage::{cells::Cells, init_storage, objects::ObjectCells};
+use vvm_storage::init_storage;
 
 all_suites_on_a_server!(driver().await);
 
@@ -27,10 +27,6 @@ fn below(server: &str, name: &str) -> String {
 
 fn fresh() -> String {
     driver::fresh("objects").replace('_', "-")
-}
-
-async fn opened(url: &str) -> Cells<ObjectCells> {
-    Cells::new(ObjectCells::open(url).await.unwrap())
 }
 
 /// One prefix for all cases. Races the server once.

@@ -3,11 +3,11 @@
 mod documents;
 
 use crate::{
-    driver::{Driver, all_suites_on_a_server, fresh},
+    driver::{Driver, all_suites_on_a_server, described, fresh},
     is_refused, refused, says,
 };
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
-use ielections::{ReadError, WriteError};
+use ielections::WriteError;
 use std::collections::BTreeSet;
 use vvm_storage::{
     Done, OpenErrorKind, Partition, Shown, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
@@ -64,10 +64,7 @@ async fn missing_keyspace_replication_or_data_centre_is_named() {
 async fn cluster_is_described_with_version_levels_and_concerns() {
     let keyspace = fresh("described");
     let url = url(&keyspace, "replication=1");
-    init_storage(&url).await.unwrap();
-    let storage = ScyllaStorage::open(&url).await.unwrap();
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&url).await;
     let software = described.software.as_deref().unwrap();
     let (name, version) = software.rsplit_once(' ').unwrap();
     assert!(["Apache Cassandra", "ScyllaDB"].contains(&name), "{software}");
@@ -90,8 +87,6 @@ async fn cluster_is_described_with_version_levels_and_concerns() {
     session().await.query_unpaged(without_durable_writes, ()).await.unwrap();
     let again = ScyllaStorage::open(&url).await.unwrap().describe().await.unwrap();
     assert!(again.concerns.iter().any(|concern| concern.contains("durable_writes = true")), "{again:?}");
-    storage.close().await;
-    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

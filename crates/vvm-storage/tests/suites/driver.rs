@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
-    DocumentVersion, Entry, Fence, Holder, Slot, Ttl, TtlStorage, Vacant, WriteError,
+    DocumentVersion, Entry, Fence, Holder, ReadError, Slot, Ttl, TtlStorage, Vacant, WriteError,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, path::Path, sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use testing_time::MockClock;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
+    ClusterName, Description, Done, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
     SysVvmStorage, init_storage, testing::compare_steps,
 };
 
@@ -180,6 +180,17 @@ pub(crate) async fn many_create(url: &str) {
     }
     init_storage(url).await.unwrap();
     opened(url).await.unwrap().close().await;
+}
+
+/// What a handle says of its database, on a storage that this creates. Closed, it says nothing.
+pub(crate) async fn described(url: &str) -> Description {
+    init_storage(url).await.unwrap();
+    let storage = opened(url).await.unwrap();
+    let described = storage.describe().await.unwrap();
+    println!("{described:#?}");
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+    described
 }
 
 pub(crate) const TTL: Duration = Duration::from_secs(2);

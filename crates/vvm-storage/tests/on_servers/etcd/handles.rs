@@ -2,11 +2,11 @@
 
 use super::url;
 use crate::{
-    driver::{TTL, fresh, led, many_create, renewed},
+    driver::{TTL, described, fresh, led, many_create, renewed},
     hint_suite::hints_suite,
     is_refused, says,
 };
-use vvm_storage::{Done, OpenErrorKind, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{Done, OpenErrorKind, etcd::EtcdStorage, init_storage};
 
 hints_suite!(url(&fresh("etcd")));
 
@@ -42,12 +42,7 @@ async fn member_that_is_down_is_passed_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_is_described() {
-    let url = url(&fresh("etcd"));
-    init_storage(&url).await.unwrap();
-    let storage = EtcdStorage::open(&url).await.unwrap();
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&url(&fresh("etcd"))).await;
     assert!(described.software.as_deref().unwrap().starts_with("etcd 3."), "{described:?}");
     assert!(described.setting("revision").is_some() && described.setting("quota").is_some());
-    storage.close().await;
 }

@@ -3,8 +3,8 @@
 use super::{OPTIONS, server, started};
 use crate::{
     driver::{
-        TTL, VACANT, age_is_that_of_the_last_write, entry, fresh, led, login_can_look_but_not_claim,
-        many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, led,
+        login_can_look_but_not_claim, many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
         ttl_is_refused_until_the_bound_is_raised,
     },
     is_refused, refused, says,
@@ -222,17 +222,13 @@ async fn login_with_a_password_that_may_only_read_can_look_but_not_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_describes_version_and_durability() {
-    let (_, storage, _) = opened().await;
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&fresh_database().1).await;
     assert!(described.software.as_deref().unwrap().starts_with("MariaDB 1"), "{described:?}");
     assert_eq!(described.setting("innodb_flush_log_at_trx_commit"), Some("1"));
     assert_eq!(
         (described.setting("largest TTL"), described.setting("generation")),
         (Some("86400000 ms"), Some("1"))
     );
-    storage.close().await;
-    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,9 @@
 //! What a handle of a bucket refuses, describes and finds.
 
-use super::{fresh, opened, server, url};
-use crate::is_refused;
-use ielections::ReadError;
+use super::{fresh, server, url};
+use crate::{driver::described, is_refused};
 use vvm_storage::{
-    OpenErrorKind, Partition, SysVvmStorage as _,
+    OpenErrorKind, Partition,
     cells::{CellStorage as _, CellWrite, Expected},
     init_storage,
     objects::ObjectCells,
@@ -12,13 +11,6 @@ use vvm_storage::{
 
 async fn cells(url: &str) -> ObjectCells {
     ObjectCells::open(url).await.unwrap()
-}
-
-/// A fresh prefix.
-async fn initialised() -> String {
-    let url = url(&fresh());
-    init_storage(&url).await.unwrap();
-    url
 }
 
 #[tokio::test]
@@ -34,19 +26,16 @@ async fn prefix_that_was_not_initialised_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_obeys_conditions_is_initialised_and_described() {
-    let url = initialised().await;
-    let storage = opened(&url).await;
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&url(&fresh())).await;
     assert!(described.setting("conditions").unwrap().starts_with("obeyed by 16 writers"), "{described:?}");
     assert!(described.software.is_some());
-    storage.close().await;
-    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 #[tokio::test]
 async fn write_with_a_former_tag_is_refused_and_changes_nothing() {
-    let cells = cells(&initialised().await).await;
+    let url = url(&fresh());
+    init_storage(&url).await.unwrap();
+    let cells = cells(&url).await;
     let at = Partition::from_bytes(*b"cell");
     let write = async |value: &'static str, expected| cells.write(&at, value.into(), expected).await.unwrap();
     let CellWrite::Written(Some(first)) = write("first", Expected::Absent).await else { panic!("no tag") };

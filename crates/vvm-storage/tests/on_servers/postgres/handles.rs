@@ -3,13 +3,13 @@
 use super::{client, fresh_database, url};
 use crate::{
     driver::{
-        TTL, VACANT, age_is_that_of_the_last_write, entry, fresh, led, login_can_look_but_not_claim,
-        many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, led,
+        login_can_look_but_not_claim, many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
         ttl_is_refused_until_the_bound_is_raised,
     },
     is_refused, refused, says,
 };
-use ielections::{ReadError, WriteError};
+use ielections::WriteError;
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
@@ -187,13 +187,9 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_describes_version_durability_and_standbys() {
-    let (_, storage) = opened().await;
-    let described = storage.describe().await.unwrap();
-    println!("{described:#?}");
+    let described = described(&url(&fresh_database().await)).await;
     assert!(described.software.as_deref().unwrap().starts_with("PostgreSQL 1"), "{described:?}");
     assert_eq!(described.setting("fsync"), Some("on"));
     assert_eq!(described.setting("largest TTL"), Some("86400000 ms"));
     assert!(described.setting("timeline").is_some() && described.setting("standbys").is_some());
-    storage.close().await;
-    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
