@@ -2,7 +2,7 @@
 #![cfg(feature = "cells")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-#[path = "../suites/driver.rs"]
+#[path = "../storage/driver.rs"]
 mod driver;
 mod rules;
 

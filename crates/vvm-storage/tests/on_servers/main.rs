@@ -9,7 +9,7 @@
     reason = "clippy knows tests, but not their helpers"
 )]
 
-#[path = "../suites/driver.rs"]
+#[path = "../storage/driver.rs"]
 mod driver;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;

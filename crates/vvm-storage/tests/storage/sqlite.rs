@@ -1,22 +1,17 @@
 //! Driver `sqlite` beyond the contract: what opening refuses, what goes wrong in use, and several processes.
-#![cfg(feature = "sqlite")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "clippy knows tests, but not their helpers"
-)]
 
 mod faults;
 mod opening;
 mod processes;
 
-use ielections::{Entry, Epoch, Slot, Vacant};
+use ielections::{Entry, Epoch, ReadError, Slot, Vacant};
 use rusqlite::Connection;
-use std::{future::poll_fn, path::PathBuf, pin::Pin, task::Poll};
+use std::{future::poll_fn, path::PathBuf, pin::Pin, sync::Arc, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
     Done, OpenError, Partition, Step, SysVvmStorage,
     sqlite::{OpenOptions, SqliteStorage},
+    testing::compare_steps,
 };
 
 /// Tests run on whatever file system the temporary folder is on.
@@ -73,6 +68,32 @@ fn entry(epoch: u64) -> Entry {
 async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
     assert_eq!(storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test]
+async fn random_steps_do_what_decide_says() {
+    for seed in 0..50 {
+        let file = File::fresh();
+        let open = async || Arc::new(file.open().await.unwrap()) as Arc<dyn SysVvmStorage>;
+        compare_steps(open, "payroll", seed, 60).await;
+    }
+}
+
+#[tokio::test]
+async fn description_has_library_journal_syncs_and_file_system() {
+    let file = File::fresh();
+    let storage = file.open().await.unwrap();
+    let described = storage.describe().await.unwrap();
+    assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
+    assert_eq!(described.setting("journal mode"), Some("wal"));
+    assert_eq!(described.setting("synchronous"), Some("full"));
+    let file_system = described.setting("file system").unwrap();
+    // A file in memory, on overlayfs or below /tmp is a concern. Tests may run there, or elsewhere on a disk.
+    let is_durable = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
+    let is_shared = !["/tmp", "/var/tmp"].iter().any(|temporary| file.path.starts_with(temporary));
+    assert_eq!(described.concerns.is_empty(), is_durable && is_shared, "{described:?}");
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
 /// Polls once; `true` if the future is pending.

@@ -1,7 +1,7 @@
 //! Processes of their own: killed ones, failing disks, and one whose threads are counted. `cargo xtask safety` has
 //! several that contend.
 
-use crate::{ANYWHERE, File, entry, slot, vacant};
+use super::{ANYWHERE, File, entry, slot, vacant};
 use ielections::WriteError;
 use std::{
     env,
@@ -38,7 +38,7 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().unwrap()).lines()
 }
 
-const RENEWS: &str = "processes::process_renews";
+const RENEWS: &str = "sqlite::processes::process_renews";
 
 /// Renews until its process is killed or a write fails, and prints each answer. A few times if no test started it.
 #[tokio::test]
@@ -113,7 +113,7 @@ fn failed_commit_is_unknown_and_leaves_the_database_intact() {
 #[cfg(target_os = "linux")]
 mod threads {
     use super::{ANYWHERE, FILE, File, SqliteStorage, SysVvmStorage as _, slot, start};
-    use crate::is_pending;
+    use crate::sqlite::is_pending;
     use std::{env, fs, pin::pin};
 
     /// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
@@ -143,7 +143,8 @@ mod threads {
         let file = File::fresh();
         if env::var_os(FILE).is_none() {
             // Other tests have threads, too.
-            let mut alone = start(&[], "processes::threads::every_thread_ends_with_its_handle", &file);
+            let mut alone =
+                start(&[], "sqlite::processes::threads::every_thread_ends_with_its_handle", &file);
             return assert!(alone.wait().unwrap().success());
         }
         let (first, second) = (file.open().await.unwrap(), file.open().await.unwrap());

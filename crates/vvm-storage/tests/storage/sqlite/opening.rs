@@ -1,6 +1,6 @@
 //! Opening names each obstacle and leaves an unsuitable file as it is.
 
-use crate::{ANYWHERE, File, claim, entry, slot, vacant};
+use super::{ANYWHERE, File, claim, entry, slot, vacant};
 use ielections::WriteError;
 use rustix::process::geteuid;
 use std::{
@@ -176,7 +176,8 @@ fn runs_as_other_user(test: &str, place: &Path) -> bool {
     let copy = folder.path().join("as-other-user");
     fs::copy(env::current_exe().unwrap(), &copy).unwrap();
     let mut again = Command::new(copy);
-    again.args(["--exact", test, "--nocapture"]).env(PLACE, place).current_dir(folder.path());
+    let test = format!("sqlite::opening::{test}");
+    again.args(["--exact", &test, "--nocapture"]).env(PLACE, place).current_dir(folder.path());
     again.uid(NOBODY).gid(NOBODY);
     assert!(again.status().unwrap().success());
     false
@@ -209,7 +210,7 @@ async fn read_only_file_is_refused() {
         file
     })
     .await;
-    if runs_as_other_user("opening::read_only_file_is_refused", &path) {
+    if runs_as_other_user("read_only_file_is_refused", &path) {
         let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         says(&error, "", &path, " (owner");
         assert!(error.to_string().contains("can't be written by this user"), "{error}");
@@ -225,7 +226,7 @@ async fn read_only_folder_is_refused() {
         file
     })
     .await;
-    if runs_as_other_user("opening::read_only_folder_is_refused", &path) {
+    if runs_as_other_user("read_only_folder_is_refused", &path) {
         let folder = path.parent().unwrap();
         for path in [path.clone(), folder.join("new.db")] {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
@@ -248,8 +249,7 @@ async fn user_that_may_only_read_creates_no_side_file_in_a_folder_for_all() {
         file
     })
     .await;
-    if runs_as_other_user("opening::user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", &path)
-    {
+    if runs_as_other_user("user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", &path) {
         let lead = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
         says(&lead, "", &path, " (owner");
         let found = fs::read_dir(path.parent().unwrap()).unwrap().map(|found| found.unwrap().path());
@@ -269,7 +269,7 @@ async fn side_file_that_cannot_be_written_is_named_with_its_owner() {
         file
     })
     .await;
-    if runs_as_other_user("opening::side_file_that_cannot_be_written_is_named_with_its_owner", &path) {
+    if runs_as_other_user("side_file_that_cannot_be_written_is_named_with_its_owner", &path) {
         let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
         let side = fs::metadata(format!("{}-shm", path.display())).unwrap();
         let owner = if side.uid() == 0 { "root" } else { "" };
@@ -288,7 +288,7 @@ async fn file_of_another_user_names_the_user_that_can_write_it() {
         file
     })
     .await;
-    if runs_as_other_user("opening::file_of_another_user_names_the_user_that_can_write_it", &path) {
+    if runs_as_other_user("file_of_another_user_names_the_user_that_can_write_it", &path) {
         let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
         let is_owner = fs::metadata(&path).unwrap().uid() == geteuid().as_raw();
         let way_out = if is_owner { "correct its permissions" } else { "run it as root, or let this user" };

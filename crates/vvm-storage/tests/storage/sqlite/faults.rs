@@ -1,6 +1,6 @@
 //! Faults while the database is in use.
 
-use crate::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
+use super::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
 use ielections::{ReadError, WriteError};
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
     assert!(error.to_string().contains("locked for over a second"), "{error}");
     by_hand.execute_batch("ROLLBACK").unwrap();
     assert_eq!(storage.read(at.clone()).await.unwrap(), from);
-    crate::claim(&storage, 2).await;
+    super::claim(&storage, 2).await;
 }
 
 #[tokio::test]

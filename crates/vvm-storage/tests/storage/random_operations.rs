@@ -1,18 +1,11 @@
-//! Drivers beyond the suites: random operations and descriptions.
-//!
-//! The contract suite tests each sentence of the contract. Random operations find what no sentence mentions:
-//! on `mem`, which does what `decide` says, every answer must be that of the contract's own model; on each
-//! other driver, that of `mem`.
+//! The contract suite tests each sentence of the contract. Random operations find what no sentence mentions: on `mem`, which
+//! does what `decide` says, every answer must be that of the contract's own model; on each other driver, that of `mem`.
 
 use fastrand::Rng;
-use ielections::{Claim, Delete, Entry, Holder, ReadError, Slot, Swap, TtlStorage, Vacant, testing::Model};
+use ielections::{Claim, Delete, Entry, Holder, Slot, Swap, TtlStorage, Vacant, testing::Model};
 use std::{num::NonZeroU32, sync::Arc};
 use vvm_clock::SystemClock;
-use vvm_storage::{
-    ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage,
-    mem::MemDatabase,
-    testing::{compare_steps, without_age},
-};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase, testing::without_age};
 
 fn key(draw: &mut Rng) -> ElectionKey {
     let slot = SlotNumber::new(NonZeroU32::new(draw.u32(1..3)).unwrap());
@@ -77,41 +70,5 @@ async fn mem_answers_like_the_model() {
             let expected = answer(&*model, operation).await;
             assert_eq!(ours, expected, "seed {seed}, operation {number}");
         }
-    }
-}
-
-mod sqlite {
-    use super::*;
-    use vvm_storage::sqlite::{OpenOptions, SqliteStorage};
-
-    const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
-
-    #[tokio::test]
-    async fn random_steps_do_what_decide_says() {
-        for seed in 0..50 {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("elections.db");
-            let open = async || {
-                Arc::new(SqliteStorage::open(&path, ANYWHERE).await.unwrap()) as Arc<dyn SysVvmStorage>
-            };
-            compare_steps(open, "payroll", seed, 60).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn description_has_library_journal_syncs_and_file_system() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = SqliteStorage::open(&folder.path().join("leader.db"), ANYWHERE).await.unwrap();
-        let described = storage.describe().await.unwrap();
-        assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
-        assert_eq!(described.setting("journal mode"), Some("wal"));
-        assert_eq!(described.setting("synchronous"), Some("full"));
-        let file_system = described.setting("file system").unwrap();
-        // A file in memory, on overlayfs or below /tmp is a concern. Tests may run there, or elsewhere on a disk.
-        let is_durable = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
-        let is_shared = !["/tmp", "/var/tmp"].iter().any(|temporary| folder.path().starts_with(temporary));
-        assert_eq!(described.concerns.is_empty(), is_durable && is_shared, "{described:?}");
-        storage.close().await;
-        assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
     }
 }

@@ -1,8 +1,4 @@
 //! The public suites on the drivers that need no server.
-#![cfg(any(feature = "mem", feature = "sqlite"))]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
-
-mod driver;
 
 #[cfg(feature = "mem")]
 mod mem {
