@@ -1,5 +1,5 @@
-//! [`Driver`]: a driver in the public suites, and what tests of drivers share. Several programs of tests include this file,
-//! and some need a part of it.
+//! [`Driver`]: a driver in the public suites, and what tests of drivers share. Both programs of tests include this file,
+//! and each needs a part of it.
 #![allow(unused, reason = "no program needs all of it")]
 
 use async_trait::async_trait;

@@ -10,6 +10,8 @@
 mod ambiguous_outcomes;
 #[cfg(feature = "mem")]
 mod campaign_for_many_slots;
+#[cfg(feature = "cells")]
+mod cells;
 mod driver;
 #[cfg(feature = "mem")]
 mod elections_storage;

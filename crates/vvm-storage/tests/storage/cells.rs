@@ -1,14 +1,10 @@
 //! `Cells`: the suites on cells in memory, with and without forged answers, and each rule of its own.
-#![cfg(feature = "cells")]
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
-#[path = "../storage/driver.rs"]
-mod driver;
 mod rules;
 
+use crate::driver::{Driver, all_suites};
 use async_trait::async_trait;
 use bytes::Bytes;
-use driver::Driver;
 use ielections::{ReadError, WriteError};
 use std::{
     collections::{HashMap, VecDeque},
@@ -197,13 +193,13 @@ async fn random_steps_do_what_decide_says() {
 }
 
 mod honest {
-    use super::{driver::all_suites, honest};
+    use super::{all_suites, honest};
 
     all_suites!(honest());
 }
 
 mod forging {
-    use super::{driver::all_suites, forging};
+    use super::{all_suites, forging};
 
     all_suites!(forging());
 }
