@@ -160,18 +160,3 @@ async fn wrong_or_missing_certificate_is_reported() {
     let error = refused(&files.url_with(&[("tls_certificate", &certificate), ("tls_key", &key)])).await;
     says(&error, &["certificate", "that the node trusts"]);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn unusable_certificate_file_is_named() {
-    let files = PasswordFiles::new();
-    let (nonsense, certificate) = (files.file("nonsense").display().to_string(), lock("client.pem"));
-    for (option, path) in [
-        ("tls_ca", "/nowhere/authority.pem"),
-        ("tls_ca", &*nonsense),
-        ("tls_certificate", &*nonsense),
-        ("tls_key", &*certificate),
-        ("tls_key", &*lock("strange-client.key")),
-    ] {
-        is_refused(&files.url_with(&[(option, path)]), Refused, &[path, "one of PEM"]).await;
-    }
-}

@@ -316,34 +316,6 @@ async fn tls_is_used_with_a_server_that_is_who_it_says() {
     .await;
 }
 
-/// As a pooler: it greets with a connection number of its own.
-#[tokio::test(flavor = "multi_thread")]
-async fn pooler_is_refused() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (place, server) = (listener.local_addr().unwrap(), address());
-    let pooler = thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let mut behind = TcpStream::connect(server).unwrap();
-        let mut head = [0; 4];
-        behind.read_exact(&mut head).unwrap();
-        let mut greeting = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
-        behind.read_exact(&mut greeting).unwrap();
-        let end = greeting.iter().skip(1).position(|byte| *byte == 0).unwrap() + 2;
-        greeting[end] ^= 0x55;
-        client.write_all(&[&head[..], &greeting].concat()).unwrap();
-        let (mut up, mut down) = (client.try_clone().unwrap(), behind.try_clone().unwrap());
-        let upwards = thread::spawn(move || {
-            drop(std::io::copy(&mut up, &mut down));
-            drop(down.shutdown(std::net::Shutdown::Both));
-        });
-        drop(std::io::copy(&mut behind, &mut client));
-        upwards.join().unwrap();
-    });
-    let (database, _) = fresh_database();
-    is_refused(&format!("mysql://root@{place}/{database}"), OpenErrorKind::Refused, &["pooler"]).await;
-    pooler.join().unwrap();
-}
-
 /// As a pooler that passes the server's greeting on, and then gives the client a connection that another one had.
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_that_a_pooler_exchanges_takes_no_write() {
