@@ -9,7 +9,7 @@ use std::{
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 use vvm_storage::{
@@ -164,23 +164,29 @@ async fn damaged_database_is_fatal_and_unchanged() {
 const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
 const NOBODY: u32 = 65534;
 
-/// Whether this process runs the rest of the test. Root may write everywhere, so as root this function runs
-/// the test again as an ordinary user and returns `false`.
-fn runs_as_other_user(test: &str, place: &Path) -> bool {
-    if env::var_os(PLACE).is_some() || !geteuid().is_root() {
-        return true;
+/// Checks a file as an ordinary user. Root may write everywhere, so as root this runs the test again as such a user, with
+/// the path of the file.
+async fn as_other_user(test: &str, make: impl AsyncFnOnce() -> File, check: impl AsyncFnOnce(&Path)) {
+    if let Some(path) = env::var_os(PLACE) {
+        return check(Path::new(&path)).await;
     }
-    // The checkout may be in a folder that only root can read, so the user gets a copy.
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("as-other-user");
-    fs::copy(env::current_exe().unwrap(), &copy).unwrap();
-    let mut again = Command::new(copy);
-    let test = format!("sqlite::opening::{test}");
-    again.args(["--exact", &test, "--nocapture"]).env(PLACE, place).current_dir(folder.path());
-    again.uid(NOBODY).gid(NOBODY);
-    assert!(again.status().unwrap().success());
-    false
+    let file = make().await;
+    if geteuid().is_root() {
+        // The checkout may be in a folder that only root can read, so the user gets a copy.
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = folder.path().join("as-other-user");
+        fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+        let mut again = Command::new(copy);
+        let test = format!("sqlite::opening::{test}");
+        again.args(["--exact", &test, "--nocapture"]).env(PLACE, &file.path).current_dir(folder.path());
+        again.uid(NOBODY).gid(NOBODY);
+        assert!(again.status().unwrap().success());
+    } else {
+        check(&file.path).await;
+        // It can be removed now.
+        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 fn give_to_other_user(paths: &[&Path]) {
@@ -189,111 +195,95 @@ fn give_to_other_user(paths: &[&Path]) {
     }
 }
 
-/// Returns the path from [`runs_as_other_user`], or else creates a file by `make`.
-async fn place(make: impl AsyncFnOnce() -> File) -> (Option<File>, PathBuf) {
-    match env::var_os(PLACE) {
-        Some(path) => (None, path.into()),
-        None => {
-            let file = make().await;
-            let path = file.path.clone();
-            (Some(file), path)
-        }
-    }
-}
-
 #[tokio::test]
 async fn read_only_file_is_refused() {
-    let (_file, path) = place(async || {
+    let make = async || {
         let file = File::used().await;
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
         give_to_other_user(&[file.folder.path(), &file.path]);
         file
+    };
+    as_other_user("read_only_file_is_refused", make, async |path| {
+        let error = SqliteStorage::open(path, ANYWHERE).await.unwrap_err();
+        says(&error, "", path, " (owner");
+        assert!(error.to_string().contains("can't be written by this user"), "{error}");
     })
     .await;
-    if runs_as_other_user("read_only_file_is_refused", &path) {
-        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
-        says(&error, "", &path, " (owner");
-        assert!(error.to_string().contains("can't be written by this user"), "{error}");
-    }
 }
 
 #[tokio::test]
 async fn read_only_folder_is_refused() {
-    let (file, path) = place(async || {
+    let make = async || {
         let file = File::used().await;
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
         give_to_other_user(&[file.folder.path(), &file.path]);
         file
-    })
-    .await;
-    if runs_as_other_user("read_only_folder_is_refused", &path) {
+    };
+    as_other_user("read_only_folder_is_refused", make, async |path| {
         let folder = path.parent().unwrap();
-        for path in [path.clone(), folder.join("new.db")] {
+        for path in [path.to_owned(), folder.join("new.db")] {
             let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
             says(&error, "the folder ", folder, " (owner");
             assert!(error.to_string().contains("mode 0555) can't be written"), "{error}");
         }
-    }
-    if let Some(file) = file {
-        fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    })
+    .await;
 }
 
 /// Side files of another user would lock out every candidate.
 #[tokio::test]
 async fn user_that_may_only_read_creates_no_side_file_in_a_folder_for_all() {
-    let (file, path) = place(async || {
+    let make = async || {
         let file = File::used().await;
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         file
-    })
-    .await;
-    if runs_as_other_user("user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", &path) {
-        let lead = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err();
-        says(&lead, "", &path, " (owner");
+    };
+    as_other_user("user_that_may_only_read_creates_no_side_file_in_a_folder_for_all", make, async |path| {
+        let lead = SqliteStorage::open(path, ANYWHERE).await.unwrap_err();
+        says(&lead, "", path, " (owner");
         let found = fs::read_dir(path.parent().unwrap()).unwrap().map(|found| found.unwrap().path());
         assert_eq!(found.collect::<Vec<_>>(), [path]);
-    }
-    drop(file);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn side_file_that_cannot_be_written_is_named_with_its_owner() {
-    let (_file, path) = place(async || {
+    let make = async || {
         let file = File::used().await;
         let side = format!("{}-shm", file.path.display());
         fs::write(&side, "").unwrap();
         fs::set_permissions(&side, fs::Permissions::from_mode(0o444)).unwrap();
         give_to_other_user(&[file.folder.path(), &file.path]);
         file
-    })
-    .await;
-    if runs_as_other_user("side_file_that_cannot_be_written_is_named_with_its_owner", &path) {
-        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
+    };
+    as_other_user("side_file_that_cannot_be_written_is_named_with_its_owner", make, async |path| {
+        let error = SqliteStorage::open(path, ANYWHERE).await.unwrap_err().to_string();
         let side = fs::metadata(format!("{}-shm", path.display())).unwrap();
         let owner = if side.uid() == 0 { "root" } else { "" };
         let named = format!("{}-shm (owner {owner}", path.display());
         assert!(error.contains(&named) && error.contains("mode 0444"), "{error}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn file_of_another_user_names_the_user_that_can_write_it() {
-    let (_file, path) = place(async || {
+    let make = async || {
         let file = File::used().await;
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let mode = if geteuid().is_root() { 0o600 } else { 0o000 };
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
         file
-    })
-    .await;
-    if runs_as_other_user("file_of_another_user_names_the_user_that_can_write_it", &path) {
-        let error = SqliteStorage::open(&path, ANYWHERE).await.unwrap_err().to_string();
-        let is_owner = fs::metadata(&path).unwrap().uid() == geteuid().as_raw();
+    };
+    as_other_user("file_of_another_user_names_the_user_that_can_write_it", make, async |path| {
+        let error = SqliteStorage::open(path, ANYWHERE).await.unwrap_err().to_string();
+        let is_owner = fs::metadata(path).unwrap().uid() == geteuid().as_raw();
         let way_out = if is_owner { "correct its permissions" } else { "run it as root, or let this user" };
         assert!(error.contains("can't be written by this user") && error.contains(way_out), "{error}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
