@@ -81,16 +81,8 @@ struct Part {
 }
 
 const ALL: &[&str] = &["--all-features", "--lib", "--tests"];
-const SOME: &[&str] = &[
-    "--no-default-features",
-    "--features",
-    "mem,cells,testing",
-    "--lib",
-    "--test",
-    "storage",
-    "--test",
-    "suites",
-];
+const SOME: &[&str] =
+    &["--no-default-features", "--features", "mem,cells,testing", "--lib", "--test", "storage"];
 
 const PARTS: [Part; 4] = [
     Part { package: "ielections", tests: ALL, search: &[] },

@@ -101,7 +101,7 @@ impl HostStorage {
     pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
         // Not watched: failures of a leader's looks show in the renewals.
         self.status.telemetry.calls(Call::Read).inc();
-        let requests = self.storage.peek_requests(&self.cluster).await?;
+        let (_, requests) = self.storage.scan_with_requests(&self.cluster, &[]).await?;
         Ok(self.note_requests(requests))
     }
 

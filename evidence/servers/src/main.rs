@@ -152,36 +152,35 @@ impl Driver {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns the variable that names a server that runs already, the tests for it, their modules, and what is not
-    /// run there.
-    fn named(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
+    /// Returns the variable that names a server that runs already, the modules of tests for it, and what is not run there.
+    fn named(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
-            Self::Scylla => (SCYLLA, &["scylla"], &[], "passwords and TLS, on a cluster of our own alone"),
+            Self::Scylla => (SCYLLA, &["scylla"], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
-                let modules = &["suites", "handles", "hints"];
-                (POSTGRES, &["postgres"], modules, "TLS and fail-over, on servers of our own alone")
+                let modules = &["postgres::suites", "postgres::handles", "postgres::hints"];
+                (POSTGRES, modules, "TLS and fail-over, on servers of our own alone")
             }
-            Self::Mysql => (MYSQL, &["mysql"], &["suites"], "TLS and fail-over, on servers of our own alone"),
+            Self::Mysql => (MYSQL, &["mysql::suites"], "TLS and fail-over, on servers of our own alone"),
             Self::Etcd => {
-                (ETCD, &["etcd"], &["suites", "handles"], "TLS and failures, on clusters of our own alone")
+                (ETCD, &["etcd::suites", "etcd::handles"], "TLS and failures, on clusters of our own alone")
             }
             Self::Kubernetes => {
-                let modules = &["suites", "leases", "hints"];
-                (KUBERNETES, &["kubernetes"], modules, "credentials and roles, on a server of our own alone")
+                let modules = &["kubernetes::suites", "kubernetes::leases", "kubernetes::hints"];
+                (KUBERNETES, modules, "credentials and roles, on a server of our own alone")
             }
             Self::S3 => {
                 let not_run = "servers that lose writes, on servers of our own alone";
-                (S3, &["objects"], &["suites", "handles"], not_run)
+                (S3, &["objects::suites", "objects::handles"], not_run)
             }
-            Self::Dynamodb => (DYNAMODB, &["dynamodb"], &[], ""),
+            Self::Dynamodb => (DYNAMODB, &["dynamodb"], ""),
         }
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, cluster: &Plan, all_servers: bool) -> Result<Outcome, String> {
-        let (variable, tests, modules, not_run) = self.named();
+        let (variable, modules, not_run) = self.named();
         if let Ok(place) = env::var(variable) {
-            let cases = suites(tests, modules, &[(variable, &place)])?;
+            let cases = suites(modules, &[(variable, &place)])?;
             let left_out = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
             return Ok(Outcome::of_suites(cases, place + &left_out));
         }
@@ -211,7 +210,7 @@ fn on_dynamodb() -> Result<Outcome, String> {
     let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
     let (endpoint, at) = (local.endpoint(), local.address().to_string());
     let [id, secret] = LOCAL_CREDENTIALS;
-    let suites = suites(&["dynamodb"], &[], &[(DYNAMODB, &endpoint), id, secret])?;
+    let suites = suites(&["dynamodb"], &[(DYNAMODB, &endpoint), id, secret])?;
     let url = format!("dynamodb://eu-west-1/{}?endpoint={endpoint}", cases::STORAGE);
     let processes = cases::on_server(&url, &at, &LOCAL_CREDENTIALS)?;
     let end_to_end = Some(processes + cases::credentials(&url, &at, &LOCAL_CREDENTIALS)?);
@@ -224,12 +223,11 @@ fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
     let mut open = cluster.start(&target()).map_err(&way_out)?;
     if !cluster.ahead.is_zero() {
         // Only these would be early by a clock of a server.
-        let elections = &["suites::elections"];
-        let cases = suites(&["scylla"], elections, &[(SCYLLA, &open.contact_points())])?;
+        let cases = suites(&["scylla::suites::elections"], &[(SCYLLA, &open.contact_points())])?;
         let place = format!("Apache Cassandra 5.0.5, {cluster}: elections alone");
         return Ok(Outcome::of_suites(cases, place));
     }
-    let cases = suites(&["scylla"], &[], &[(SCYLLA, &open.contact_points())])?;
+    let cases = suites(&["scylla"], &[(SCYLLA, &open.contact_points())])?;
     let end_to_end = match open.nodes() {
         // On one node only: three on two cores delay each other.
         [_] => {
@@ -245,7 +243,7 @@ fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
-    let cases = cases + suites(&["scylla_locked"], &[], &environment)?;
+    let cases = cases + suites(&["scylla_locked"], &environment)?;
     Ok(Outcome { suites: cases, end_to_end, place })
 }
 
@@ -257,15 +255,20 @@ fn on_postgres() -> Result<Outcome, String> {
     let server = Postgres::start(&target(), &databases, &[]).map_err(&way_out)?;
     let (variable, programs) = server.programs();
     let direct = [(POSTGRES, &*server.url("postgres")), (variable, &*programs)];
-    let modules = ["suites", "handles", "hints", "encrypted", "failover"];
-    let in_postgres =
-        |modules: &[&str], environment: &[(&str, &str)]| suites(&["postgres"], modules, environment);
-    let mut suites = in_postgres(&modules, &direct)?;
+    let modules = [
+        "postgres::suites",
+        "postgres::handles",
+        "postgres::hints",
+        "postgres::encrypted",
+        "postgres::failover",
+    ];
+    let mut cases = suites(&modules, &direct)?;
     let mut place = server.version().to_owned();
     match Pooler::start(&server).map_err(way_out)? {
         Some(pooler) => {
             place += &format!(", and {}, transaction pooling", pooler.version());
-            suites = suites + in_postgres(&["suites", "pooled"], &[(POSTGRES, &pooler.url("pooled"))])?;
+            let modules = ["postgres::suites", "postgres::pooled"];
+            cases = cases + suites(&modules, &[(POSTGRES, &pooler.url("pooled"))])?;
         }
         None => place += "; not run: behind a pooler (install Debian's package pgbouncer)",
     }
@@ -276,7 +279,7 @@ fn on_postgres() -> Result<Outcome, String> {
     let database = format!("{}?sslmode=disable", server.url("workers"));
     let (workers, left_out) = run_workers(&database, &cases::storage(&url, &at))?;
     place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
-    Ok(Outcome { suites, end_to_end: Some(processes + workers), place })
+    Ok(Outcome { suites: cases, end_to_end: Some(processes + workers), place })
 }
 
 /// The suites and `vvm` on a server, and what needs servers that the tests start.
@@ -285,7 +288,7 @@ fn on_mysql() -> Result<Outcome, String> {
     let server = MariaDb::start(&target(), &["suites", cases::STORAGE], &[]).map_err(way_out)?;
     let (variable, programs) = server.programs();
     let environment = [(MYSQL, &*server.url("suites")), (variable, &*programs)];
-    let suites = suites(&["mysql"], &[], &environment)?;
+    let suites = suites(&["mysql"], &environment)?;
     // Cases use TTLs of all lengths.
     // Cases set a password, which this user has not.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE).replace("root@", "root:@"));
@@ -314,7 +317,7 @@ fn on_etcd() -> Result<Outcome, String> {
         let path = program.path().display().to_string();
         let cluster = start(program, *members)?;
         places.push(format!("{}, members: {members}", program.version()));
-        suites(&["etcd"], &[], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
+        suites(&["etcd"], &[(ETCD, &cluster.addresses()), (Program::NAMED, &path)])
     };
     let mut suites = on(newest)?;
     for other in others {
@@ -330,7 +333,7 @@ fn on_etcd() -> Result<Outcome, String> {
 fn on_kubernetes(all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=PATH");
     let server = Kubernetes::start().map_err(way_out)?;
-    let suites = suites(&["kubernetes"], &[], &[(KUBERNETES, &server.url("default"))])?;
+    let suites = suites(&["kubernetes"], &[(KUBERNETES, &server.url("default"))])?;
     let at = server.address().to_string();
     let url = format!("{}&server=https://{at}", server.url("default"));
     let processes = cases::on_server(&url, &at, &[])?;
@@ -371,9 +374,8 @@ fn beside_client_go(
 /// MinIO and Azurite.
 fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_S3=s3://bucket/prefix?region=…");
-    let in_objects = |modules: &[&str], places: &[(&'static str, &str)]| {
-        suites(&["objects"], modules, &[places, &CREDENTIALS].concat())
-    };
+    let in_objects =
+        |modules: &[&str], places: &[(&'static str, &str)]| suites(modules, &[places, &CREDENTIALS].concat());
     let server = ObjectServer::start(Product::Versitygw).map_err(&way_out)?;
     let mut places = vec![Product::Versitygw.to_string()];
     let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
@@ -386,11 +388,12 @@ fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
         }
     }
     let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
-    let mut suites = in_objects(&[], &urls)?;
+    let mut suites = in_objects(&["objects"], &urls)?;
     drop((torn, mock));
     for other in [Product::MinIo, Product::Azurite].into_iter().filter(|_| all_servers) {
         let server = ObjectServer::start(other).map_err(&way_out)?;
-        suites = suites + in_objects(&["suites", "handles"], &[(S3, &server.url("suites"))])?;
+        suites =
+            suites + in_objects(&["objects::suites", "objects::handles"], &[(S3, &server.url("suites"))])?;
         places.push(other.to_string());
     }
     // Cases use TTLs from 2 s.
@@ -399,12 +402,12 @@ fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end, place: places.join("; ") })
 }
 
-/// Runs these test binaries, all or the modules in `only`.
-fn suites(tests: &[&str], only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
+/// Runs these modules of the tests on servers.
+fn suites(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
     // Three nodes of Cassandra on two cores are busy with each other.
     let is_cluster = |(name, value): &(&str, &str)| *name == SCYLLA && value.contains(',');
     let threads = if environment.iter().any(is_cluster) { 2 } else { 4 };
-    Suite { tests, only, threads, environment }.run()
+    Suite { tests: &["on_servers"], only, threads, environment }.run()
 }
 
 /// The folder of the workers, below the root of the repository, in which cargo's commands run.

@@ -39,17 +39,6 @@ impl ElectionsTtlStorage {
         Ok(Pause::of(&self.sysvvm.read(at).await?))
     }
 
-    /// Returns the requests to the cluster; cheap, may be stale.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
-    pub async fn peek_requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
-        self.scan_with_requests(cluster, &[]).await.map(|(_, requests)| requests)
-    }
-
     /// Returns the slots, in the order of `keys`, and the requests to the cluster. It is one scan, and may be
     /// as stale.
     ///

@@ -1,4 +1,4 @@
-//! What needs no server and no suite: each rule of the crate and of its drivers.
+//! What needs no server: the public suites, and each rule of the crate and of its drivers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,11 +10,18 @@
 mod ambiguous_outcomes;
 #[cfg(feature = "mem")]
 mod campaign_for_many_slots;
-#[cfg(all(feature = "mem", feature = "sqlite"))]
-mod drivers;
+#[cfg(feature = "cells")]
+mod cells;
+mod driver;
 #[cfg(feature = "mem")]
 mod elections_storage;
-#[cfg(all(feature = "mem", feature = "sqlite"))]
+#[cfg(feature = "mem")]
+mod random_operations;
+#[cfg(feature = "mem")]
 mod requests;
 #[cfg(feature = "scylla")]
 mod scylla_strangers;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(any(feature = "mem", feature = "sqlite"))]
+mod suites;

@@ -49,7 +49,7 @@ async fn first_pause_is_kept_until_it_is_resumed() {
     let (second, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(2)).await.unwrap();
     assert_eq!((&second, is_ours), (&first, false));
     assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));
-    assert_eq!(storage.peek_requests(&cluster()).await.unwrap().pause, Some(first.clone()));
+    assert_eq!(storage.scan_with_requests(&cluster(), &[]).await.unwrap().1.pause, Some(first.clone()));
     assert_eq!(storage.requests(&"another".into()).await.unwrap(), Requests::default());
 
     assert!(storage.resume(&cluster(), &first).await.unwrap());

@@ -139,18 +139,24 @@ async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) 
     (server, storage)
 }
 
-async fn refused(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> OpenError {
+/// On an active table, with another answer to one operation, given how often it was requested before.
+async fn answering(
+    of: &'static str,
+    answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+) -> (Server, DynamoDbStorage) {
+    opened(move |operation, before| if operation == of { answer(before) } else { active(operation) }).await
+}
+
+/// On an active table, with another answer to one operation.
+async fn refused(of: &'static str, answer: impl Fn() -> Answer + Send + Sync + 'static) -> OpenError {
+    let script = move |operation: &str, _| if operation == of { answer() } else { active(operation) };
     let server = Server::start(script).await;
     let (configuration, address) = place(&server);
     open_with(&configuration, &address).await.expect_err("opened")
 }
 
 async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
-    refused(move |operation, _| match operation {
-        "DescribeTable" => described(status, more),
-        _ => active(operation),
-    })
-    .await
+    refused("DescribeTable", move || described(status, more)).await
 }
 
 fn entry() -> Entry {
@@ -180,35 +186,20 @@ async fn table_that_is_not_active_is_refused() {
         assert!(error.to_string().contains(&format!("its status is {status}")), "{error}");
     }
     // A table whose throughput is being changed can be used.
-    let (_server, _storage) = opened(|operation, _| match operation {
-        "DescribeTable" => described("UPDATING", ""),
-        _ => active(operation),
-    })
-    .await;
+    answering("DescribeTable", |_| described("UPDATING", "")).await;
 }
 
 #[tokio::test]
 async fn time_to_live_of_records_is_refused_until_it_is_disabled() {
     for status in ["ENABLING", "ENABLED", "DISABLING"] {
-        let error = refused(move |operation, _| match operation {
-            "DescribeTimeToLive" => Some((
-                200,
-                format!(
-                    r#"{{"TimeToLiveDescription":{{"TimeToLiveStatus":"{status}","AttributeName":"epoch"}}}}"#
-                ),
-            )),
-            _ => active(operation),
-        })
-        .await;
+        let found = format!(r#"{{"TimeToLiveStatus":"{status}","AttributeName":"epoch"}}"#);
+        let answer = move || ok(&format!(r#"{{"TimeToLiveDescription":{found}}}"#));
+        let error = refused("DescribeTimeToLive", answer).await;
         assert!(error.to_string().contains("time to live on attribute `epoch`"), "{status}: {error}");
     }
     // Items of elections do not have this attribute.
     const OTHER: &str = r#"{"TimeToLiveStatus":"ENABLED","AttributeName":"something_else"}"#;
-    let (_server, _storage) = opened(|operation, _| match operation {
-        "DescribeTimeToLive" => ok(&format!(r#"{{"TimeToLiveDescription":{OTHER}}}"#)),
-        _ => active(operation),
-    })
-    .await;
+    answering("DescribeTimeToLive", |_| ok(&format!(r#"{{"TimeToLiveDescription":{OTHER}}}"#))).await;
 }
 
 #[tokio::test]
@@ -225,12 +216,7 @@ async fn refusal_by_aws_says_what_to_do() {
     ];
     for (status, code, hint) in table {
         for operation in ["DescribeTable", "DescribeTimeToLive"] {
-            let error = refused(move |asked, _| match asked {
-                _ if asked == operation => refusal(status, code),
-                _ => active(asked),
-            })
-            .await
-            .to_string();
+            let error = refused(operation, move || refusal(status, code)).await.to_string();
             assert!(error.contains(hint), "{operation}, {code}: {error}");
         }
     }
@@ -405,11 +391,10 @@ async fn keys_left_out_of_an_answer_are_requested_again() {
     const KEY: &str = r#"{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="}}"#;
     let left_out = || Some((200, format!(r#"{{"UnprocessedKeys":{{"elections":{{"Keys":[{KEY}]}}}}}}"#)));
     let two = [Partition::from_bytes(*b"another"), partition()];
-    let (server, storage) = opened(move |operation, before| match (operation, before) {
-        ("BatchGetItem", 0) => left_out(),
-        ("BatchGetItem", _) => ok(r#"{"Responses":{"elections":[
+    let (server, storage) = answering("BatchGetItem", move |before| match before {
+        0 => left_out(),
+        _ => ok(r#"{"Responses":{"elections":[
                 {"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="},"epoch":{"N":"5"}}]}}"#),
-        _ => active(operation),
     })
     .await;
     let slots = storage.peek(&two).await.unwrap();
@@ -417,22 +402,15 @@ async fn keys_left_out_of_an_answer_are_requested_again() {
     assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
 
     // An answer without any item is not followed by another request (I10).
-    let (server, storage) = opened(move |operation, _| match operation {
-        "BatchGetItem" => left_out(),
-        _ => active(operation),
-    })
-    .await;
+    let (server, storage) = answering("BatchGetItem", move |_| left_out()).await;
     assert!(matches!(storage.peek(&two).await, Err(ReadError::Unavailable(_))));
     assert_eq!(server.take_counts(), [("BatchGetItem".to_owned(), 2)]);
 }
 
 #[tokio::test]
 async fn refusal_without_an_item_is_fatal_for_a_claim() {
-    let (_server, storage) = opened(|operation, _| match operation {
-        "UpdateItem" => refusal(400, "ConditionalCheckFailedException"),
-        _ => active(operation),
-    })
-    .await;
+    let refused = |_| refusal(400, "ConditionalCheckFailedException");
+    let (_server, storage) = answering("UpdateItem", refused).await;
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
     let outcome = storage.commit(partition(), Step::claim(&vacant, &entry())).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
@@ -484,18 +462,19 @@ fn together(last: u64) -> Answer {
     Some((200, format!(r#"{{"Responses":[{{"Item":{leader}}},{{"Item":{batches}}},{{}}]}}"#)))
 }
 
-fn found(item: &str) -> Answer {
-    Some((200, format!(r#"{{"Item":{item}}}"#)))
+/// After four batches, with this answer to the read of all that the last one wrote.
+async fn after_four(answer: impl Fn(usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
+    opened(move |operation, before| match operation {
+        "GetItem" => ok(&format!(r#"{{"Item":{}}}"#, batches(4))),
+        "TransactGetItems" => answer(before),
+        _ => active(operation),
+    })
+    .await
 }
 
 #[tokio::test]
 async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
-    let (server, storage) = opened(|operation, _| match operation {
-        "GetItem" => found(&batches(4)),
-        "TransactGetItems" => together(4),
-        _ => active(operation),
-    })
-    .await;
+    let (server, storage) = after_four(|_| together(4)).await;
     let at = partition();
     let asked = |operations: &[&str]| -> Vec<_> {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
@@ -528,11 +507,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
         (|| None, "Unknown"),
     ];
     for (answer, expected) in table {
-        let (server, storage) = opened(move |operation, _| match operation {
-            "TransactWriteItems" => answer(),
-            _ => active(operation),
-        })
-        .await;
+        let (server, storage) = answering("TransactWriteItems", move |_| answer()).await;
         let outcome = write(&storage).await;
         let found = match &outcome {
             Ok(Done::Refused(Shown::Nothing)) => "Refused",
@@ -546,12 +521,8 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
 
 #[tokio::test]
 async fn fence_is_unavailable_while_a_batch_is_applied() {
-    let (server, storage) = opened(|operation, _| match operation {
-        "GetItem" => found(&batches(4)),
-        "TransactGetItems" => cancelled(&["None", "None", "TransactionConflict"]),
-        _ => active(operation),
-    })
-    .await;
+    let conflict = |_| cancelled(&["None", "None", "TransactionConflict"]);
+    let (server, storage) = after_four(conflict).await;
     let state = storage.fence_state(&partition()).await;
     assert!(matches!(state, Err(ReadError::Unavailable(_))), "{state:?}");
     assert_eq!(server.take_counts(), [("GetItem".to_owned(), 1), ("TransactGetItems".to_owned(), 1)]);
@@ -561,12 +532,8 @@ async fn fence_is_unavailable_while_a_batch_is_applied() {
 async fn fence_is_read_again_when_a_batch_came_between_its_two_reads() {
     // One batch between the reads is followed by a second read; batches without end are an error (I10).
     for (steady, looks) in [(true, 2), (false, 3)] {
-        let (server, storage) = opened(move |operation, before| match operation {
-            "GetItem" => found(&batches(4)),
-            "TransactGetItems" => together(if steady { 5 } else { 5 + before as u64 }),
-            _ => active(operation),
-        })
-        .await;
+        let last = move |before: usize| together(if steady { 5 } else { 5 + before as u64 });
+        let (server, storage) = after_four(last).await;
         let state = storage.fence_state(&partition()).await;
         match state {
             Ok(state) => assert!(steady && state.last == fence().after.next(), "{state:?}"),
@@ -578,12 +545,7 @@ async fn fence_is_read_again_when_a_batch_came_between_its_two_reads() {
 
 #[tokio::test]
 async fn answer_with_missing_items_is_unavailable_and_not_vacant() {
-    let (_server, storage) = opened(|operation, _| match operation {
-        "GetItem" => found(&batches(4)),
-        "TransactGetItems" => ok(r#"{"Responses":[]}"#),
-        _ => active(operation),
-    })
-    .await;
+    let (_server, storage) = after_four(|_| ok(r#"{"Responses":[]}"#)).await;
     let state = storage.fence_state(&partition()).await;
     assert!(matches!(state, Err(ReadError::Unavailable(_))), "{state:?}");
 }

@@ -1,20 +1,14 @@
-//! Which error of the database or of its client library is which error: the table in the driver's documentation, as code.
+//! Which error of the database is which error: the table in the driver's documentation, as code.
 
-use crate::drivers::{errors, sql::errors::DriverError};
+use crate::drivers::sql::errors::DriverError;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// (I7) What is not certain is unknown, error codes that later versions add included.
-pub(super) fn failed(error: &tokio_postgres::Error) -> DriverError {
-    match error.as_db_error() {
-        Some(error) => of_server(error),
-        None => DriverError::Unanswered(errors::described(error)),
-    }
-}
-
+///
 /// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends
 /// the connection, and PANIC the server: after the commit, perhaps. A pooler reports a server that it
 /// lost as FATAL.
-fn of_server(error: &DbError) -> DriverError {
+pub(super) fn of_server(error: &DbError) -> DriverError {
     let text = format!("{} ({})", error.message(), error.code().code());
     if error.parsed_severity() != Some(Severity::Error) {
         return DriverError::Unanswered(text);

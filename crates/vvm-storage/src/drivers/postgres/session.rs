@@ -1,7 +1,7 @@
 //! [`Session`]: one connection, driven by the request that uses it. No task runs between requests.
 
 use super::{
-    errors::failed,
+    errors::of_server,
     history::{PROCESS, history, settings, with_time},
     statement::{Statement, answer, answer_of_rows},
 };
@@ -205,8 +205,10 @@ async fn answered<T>(
         // A cancelled wait for a standby is answered with success, and this warning.
         (Some(Ok(_)), Some(warning)) => Err(DriverError::NotReplicated(warning)),
         (Some(Ok(answer)), None) => Ok(answer),
-        (Some(Err(error)), _) if error.as_db_error().is_some() => Err(failed(&error)),
-        (Some(Err(error)), _) => Err(DriverError::Unanswered(broken.unwrap_or_else(|| described(&error)))),
+        (Some(Err(error)), _) => Err(match error.as_db_error() {
+            Some(refusal) => of_server(refusal),
+            None => DriverError::Unanswered(broken.unwrap_or_else(|| described(&error))),
+        }),
         (None, _) => Err(DriverError::Unanswered(broken.unwrap_or_default())),
     }
 }

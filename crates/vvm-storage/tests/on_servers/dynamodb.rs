@@ -1,0 +1,84 @@
+//! On DynamoDB Local, or AWS (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials): also the
+//! driver's own checks and messages.
+
+use crate::{
+    driver::{Driver, all_suites_on_a_server, described, fresh, many_create},
+    is_refused, says,
+};
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::{
+    Client,
+    types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
+};
+use vvm_storage::{OpenErrorKind, init_storage};
+
+all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
+
+fn endpoint() -> String {
+    crate::server("VVM_TEST_DYNAMODB", "http://host:port", "dynamodb")
+}
+
+/// The time limit of a request. A busy machine may need more than the default of 2 s, and most cases fail if
+/// a request is not answered.
+const REQUEST_TIMEOUT: &str = "20s";
+
+fn region() -> String {
+    std::env::var("AWS_REGION").unwrap_or_else(|_| "eu-west-1".into())
+}
+
+fn url(table: &str) -> String {
+    format!("dynamodb://{}/{table}?endpoint={}&request_timeout={REQUEST_TIMEOUT}", region(), endpoint())
+}
+
+#[tokio::test]
+async fn table_is_described_with_location_and_protection() {
+    let described = described(&url(&fresh("described"))).await;
+    assert_eq!(described.software.as_deref(), Some("DynamoDB"));
+    assert!(described.setting("table").unwrap().starts_with("arn:"), "{described:?}");
+    // `init_storage` leaves the protection to the owner of the table.
+    assert_eq!(described.setting("deletion protection"), Some("off"));
+    assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
+}
+
+/// A client beside the driver.
+async fn client() -> Client {
+    let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
+    let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
+    Client::new(&loader.load().await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_table_is_named() {
+    let table = fresh("missing");
+    let missing = format!("there is no table `{table}`");
+    let says = [&*missing, "vvm init-storage", "in another region"];
+    is_refused(&url(&table), OpenErrorKind::Missing, &says).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoint_that_does_not_answer_is_named() {
+    // No program listens on port 1 of this machine.
+    let silent = "dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1";
+    is_refused(silent, OpenErrorKind::Passing, &["no answer from http://127.0.0.1:1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_with_other_keys_is_refused() {
+    let table = fresh("foreign");
+    let attribute = AttributeDefinition::builder().attribute_name("pk");
+    let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash);
+    let creation = client().await.create_table().table_name(&table).billing_mode(BillingMode::PayPerRequest);
+    creation
+        .attribute_definitions(attribute.attribute_type(ScalarAttributeType::S).build().unwrap())
+        .key_schema(key.build().unwrap())
+        .send()
+        .await
+        .unwrap();
+    is_refused(&url(&table), OpenErrorKind::Refused, &["its key is pk (HASH, S) instead of"]).await;
+    says(&init_storage(&url(&table)).await.unwrap_err(), &["Use another table"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_can_create_one_table_at_once() {
+    many_create(&url(&fresh("many"))).await;
+}

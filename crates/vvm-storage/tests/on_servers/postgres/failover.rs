@@ -1,0 +1,221 @@
+//! Standbys that are promoted, and settings by which a server would forget: on servers that each test starts.
+
+use super::client_at;
+use crate::{
+    driver::{TTL, VACANT, entry, opened, slot_of},
+    failover_suite::{
+        self, Pair, Promotable, candidacy, claimed, is_waiting, peeked, process, refused_claim,
+    },
+    is_refused,
+};
+use ielections::{ReadError, WriteError};
+use servers::{postgres::Postgres, replicated::Replicated as _};
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio_postgres::Client;
+use vvm_clock::{Clock, SystemClock};
+use vvm_storage::{
+    Done, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
+};
+
+failover_suite::failover_suite!(Postgres);
+
+impl Promotable for Postgres {
+    fn started() -> Self {
+        start(&[])
+    }
+
+    fn hosts(hosts: &str) -> String {
+        format!("postgres://postgres@{hosts}/postgres")
+    }
+
+    async fn catch_up(&self, standby: &Self) {
+        let (primary, standby) = (client(self).await, client(standby).await);
+        let written = text(&primary, "SELECT pg_current_wal_flush_lsn()::text").await;
+        let received = format!("SELECT (pg_last_wal_replay_lsn() >= '{written}')::text");
+        while text(&standby, &received).await != "true" {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn start(settings: &[&str]) -> Postgres {
+    Postgres::start(Path::new("../../target"), &[], settings).unwrap()
+}
+
+async fn client(server: &Postgres) -> Client {
+    client_at(&server.url("postgres")).await
+}
+
+async fn text(client: &Client, query: &str) -> String {
+    client.query_one(query, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_would_forget_is_refused() {
+    for (setting, value) in [("fsync", "off"), ("synchronous_commit", "off"), ("synchronous_commit", "local")]
+    {
+        let server = start(&[&format!("{setting}={value}")]);
+        let says = format!("has {setting} = {value}, so that a crash forgets leaders");
+        is_refused(&server.url("postgres"), OpenErrorKind::Refused, &[&says]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standbys_that_are_promoted_independently_are_told_apart() {
+    let mut pair = Pair::<Postgres>::start().await;
+    let mut other = pair.primary.standby().unwrap();
+    let held = entry(5, 1, TTL);
+    claimed(&*pair.open().await, "slot", &VACANT, &held).await;
+    // Adoption leaves requests of operators as they are.
+    let (pause, paused) = (Partition::from_bytes(*b"\x03name"), held.clone());
+    assert_eq!(
+        pair.open().await.commit(pause.clone(), Step::claim(&VACANT, &paused)).await.unwrap(),
+        Done::Applied
+    );
+    pair.cut().await;
+    pair.primary.kill().unwrap();
+    other.promote().unwrap();
+    pair.standby.restart().unwrap();
+    pair.standby.promote().unwrap();
+    let timeline = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+    let (one, two) = (client(&pair.standby).await, client(&other).await);
+    assert_eq!(text(&one, timeline).await, text(&two, timeline).await);
+    // A leader on the one that is promoted first …
+    let url = format!("postgres://postgres@{},{}/postgres", other.address(), pair.standby.address());
+    let leader = opened(&url).await.unwrap();
+    let stands = refused_claim(&*leader, "slot", &VACANT, &held).await;
+    let held = entry(stands.last_epoch().unwrap().get() + 1, 1, TTL);
+    claimed(&*leader, "slot", &stands, &held).await;
+    // … which is not seen on the other one, although both are on the same timeline of the same system.
+    // There, another candidate has adopted the history: the witness alone differs.
+    other.kill().unwrap();
+    let newcomer = opened(&pair.standby.url("postgres")).await.unwrap();
+    peeked(&*newcomer, "slot").await;
+    let renewal = leader.commit(slot_of("slot"), Step::renew(&held, &entry(held.epoch.get(), 2, TTL))).await;
+    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
+    // This row is the same on both: the witness in the statement alone tells.
+    let replaced = leader.commit(pause, Step::renew(&paused, &entry(5, 2, TTL))).await;
+    assert!(matches!(replaced, Err(WriteError::Replaced(_))), "{replaced:?}");
+    let stands = refused_claim(&*leader, "slot", &stands, &entry(held.epoch.get() + 1, 1, TTL)).await;
+    assert!(is_waiting(&stands, held.epoch.get()), "{stands:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leadership_survives_a_restart_of_the_server_within_its_lease() {
+    let mut server = start(&[]);
+    let url = server.url("postgres");
+    init_storage(&url).await.unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().unwrap());
+    let process = process(&url, &clock).await;
+    let ttl = Duration::from_secs(10);
+    let (_, leadership) = process.elections.acquire(candidacy("leader", ttl)).await.unwrap();
+    let standing = leadership.standing().clone();
+    for _ in 0..3 {
+        let kill_at = standing.kill_at();
+        server.restart().unwrap();
+        // Renewed on a new connection.
+        while standing.kill_at() == kill_at {
+            assert!(standing.loss().is_none(), "lost by an outage shorter than the lease");
+            clock.sleep(Duration::from_millis(20)).await;
+        }
+    }
+    leadership.release().await;
+    process.elections.cleanup().await;
+}
+
+// Synchronous replication: what a cancelled wait leaves on the primary alone is not taken for written.
+
+const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'vvm'";
+
+async fn make_synchronous(client: &Client) {
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    while text(client, "SHOW synchronous_standby_names").await != "standby" {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Opens the storage with a short time limit, which even the primary may miss on a busy machine.
+async fn hasty(pair: &Pair<Postgres>) -> PostgresStorage {
+    let url = pair.url().replace("request_timeout=4s", "request_timeout=300ms");
+    loop {
+        match PostgresStorage::open(&url).await {
+            Ok(storage) => return storage,
+            Err(error) => assert!(error.is_passing(), "{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_without_a_standby_leave_one_connection_waiting_for_each_record() {
+    let mut pair = Pair::<Postgres>::start().await;
+    let patient = pair.open().await;
+    let names = ["one", "two"];
+    for name in names {
+        claimed(&*patient, name, &VACANT, &entry(5, 1, TTL)).await;
+    }
+    let storage = hasty(&pair).await;
+    let other = client(&pair.primary).await;
+    make_synchronous(&other).await;
+    pair.cut().await;
+    for write in 2..10 {
+        for name in names {
+            let renewal =
+                storage.commit(slot_of(name), Step::renew(&entry(5, 1, TTL), &entry(5, write, TTL))).await;
+            // The first one waits, and has the row locked. The others give up at the lock.
+            assert!(
+                matches!(renewal, Err(WriteError::Unknown(_) | WriteError::NotApplied(_))),
+                "{renewal:?}"
+            );
+            let read = storage.read(slot_of(name)).await;
+            assert!(matches!(read, Err(ReadError::Unavailable(_))), "{read:?}");
+        }
+    }
+    let waiting = text(&other, &format!("SELECT count(*)::text {WAITING}")).await;
+    assert_eq!(waiting, "2", "connections that wait for the standby");
+    pair.standby.restart().unwrap();
+    for name in names {
+        while storage.read(slot_of(name)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(text(&other, &format!("SELECT count(*)::text {WAITING}")).await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_that_no_standby_has_is_unknown_and_not_read_back() {
+    let mut pair = Pair::<Postgres>::start().await;
+    let storage = pair.open().await;
+    let held = entry(5, 1, TTL);
+    claimed(&*storage, "slot", &VACANT, &held).await;
+    let other = client(&pair.primary).await;
+    make_synchronous(&other).await;
+    pair.cut().await;
+
+    // The commit waits for the standby. Cancelled, it is answered with success, and a warning.
+    let renewed = entry(5, 2, TTL);
+    let renewal = tokio::spawn({
+        let (storage, held, renewed) = (Arc::clone(&storage), held.clone(), renewed.clone());
+        async move { storage.commit(slot_of("slot"), Step::renew(&held, &renewed)).await }
+    });
+    while other.query(&format!("SELECT pg_cancel_backend(pid) {WAITING}"), &[]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let renewal = renewal.await.unwrap();
+    let Err(WriteError::Unknown(cause)) = renewal else { panic!("{renewal:?}") };
+    assert!(cause.to_string().contains("standby"), "{cause}");
+
+    // A plain look shows it. What confirms a write does not, before a standby has it.
+    assert_eq!(peeked(&*storage, "slot").await.entry(), Some(&renewed));
+    let read = storage.read(slot_of("slot")).await;
+    assert!(matches!(read, Err(ReadError::Unavailable(_))), "{read:?}");
+    let fence = storage.fence_state(&slot_of("slot")).await;
+    assert!(matches!(fence, Err(ReadError::Unavailable(_))), "{fence:?}");
+    // A refusal shows what stands, and confirms as well.
+    let again = storage.commit(slot_of("slot"), Step::renew(&held, &entry(5, 3, TTL))).await;
+    assert!(matches!(again, Err(WriteError::Unknown(_) | WriteError::NotApplied(_))), "{again:?}");
+
+    pair.standby.restart().unwrap();
+    let read = storage.read(slot_of("slot")).await.unwrap();
+    assert_eq!(read.entry(), Some(&renewed));
+}

@@ -1,0 +1,195 @@
+//! What a handle refuses, how errors are classified, and what becomes of its connections.
+
+use super::{client, fresh_database, url};
+use crate::{
+    driver::{
+        TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, led,
+        login_can_look_but_not_claim, many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        ttl_is_refused_until_the_bound_is_raised,
+    },
+    is_refused, refused, says,
+};
+use ielections::WriteError;
+use std::{sync::Arc, time::Duration};
+use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
+
+/// A database, with the storage ready, and a handle.
+async fn opened() -> (String, PostgresStorage) {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    (database, storage)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_is_not_ready_is_refused_with_the_way_out() {
+    let database = fresh_database().await;
+    is_refused(&url(&database), OpenErrorKind::Missing, &["vvm init-storage"]).await;
+    client(&database).await.batch_execute("CREATE SCHEMA sysvvm").await.unwrap();
+    says(&refused(&url(&database)).await, &["another program"]);
+    says(&init_storage(&url(&database)).await.unwrap_err(), &["another program"]);
+    let comment = "COMMENT ON SCHEMA sysvvm IS 'vvm elections, format 2'";
+    client(&database).await.batch_execute(comment).await.unwrap();
+    says(&init_storage(&url(&database)).await.unwrap_err(), &["format 2", "later version"]);
+    is_refused(&url("vvm_test_missing"), OpenErrorKind::Refused, &["CREATE DATABASE"]).await;
+    let silent = "postgres://postgres@127.0.0.1:1/postgres";
+    is_refused(silent, OpenErrorKind::Passing, &["no PostgreSQL answers at"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_create_at_once_and_again() {
+    many_create(&url(&fresh_database().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttl_beyond_the_bound_is_refused_until_the_bound_is_raised() {
+    let raised = url(&fresh_database().await);
+    let plain = raised.replace("max_ttl=86400s", "request_timeout=20s");
+    ttl_is_refused_until_the_bound_is_raised(&plain, &raised).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() {
+    let database = fresh_database().await;
+    init_storage(&url(&database)).await.unwrap();
+    let server = client(&database).await;
+    // The server's clock, for new connections to this database.
+    let faked = format!("CREATE SCHEMA faked; ALTER DATABASE {database} SET search_path = faked, pg_catalog");
+    server.batch_execute(&faked).await.unwrap();
+    let set = async |shift: &str| {
+        let shifted = format!(
+            "CREATE OR REPLACE FUNCTION faked.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+             AS $$ SELECT pg_catalog.clock_timestamp() + interval '{shift}' $$"
+        );
+        server.batch_execute(&shifted).await.unwrap();
+    };
+    let mut at = (1..).map(|number| slot_of(&format!("slot {number}")));
+    for (shift, difference) in [("-37 hours", "37.0 h ahead of"), ("13 hours", "13.0 h behind")] {
+        set(shift).await;
+        let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+        let slot = at.next().unwrap();
+        let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
+        let Err(WriteError::NotApplied(cause)) = claim else { panic!("{shift}: {claim:?}") };
+        assert!(cause.to_string().contains(difference), "{cause}");
+        // Corrected, or close enough, it needs no new handle.
+        set("-11 hours").await;
+        let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
+        assert_eq!(claim.unwrap(), Done::Applied);
+        // A leader is not disturbed.
+        set(shift).await;
+        assert_eq!(renewed(&storage, &slot, &entry(1, 1, TTL), 2).await.unwrap(), Done::Applied);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tenth_of_the_ttl() {
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    let other = client(&database).await;
+    other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
+    let renewal = renewed(&storage, &at, &held, 2).await;
+    assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
+    // A look waits for no lock.
+    assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
+    other.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_that_the_server_ended_is_replaced_without_an_error() {
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    let other = client(&database).await;
+    let others = "FROM pg_stat_activity WHERE application_name = 'vvm' AND datname = current_database()";
+    other.batch_execute(&format!("SELECT pg_terminate_backend(pid) {others}")).await.unwrap();
+    while !other.query(&format!("SELECT {others}"), &[]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_whose_connection_is_ended_is_unknown() {
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, Duration::from_secs(600)).await;
+    let storage = Arc::new(storage);
+    let other = client(&database).await;
+    other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
+    let renewal = tokio::spawn({
+        let (storage, at, held) = (Arc::clone(&storage), at.clone(), held.clone());
+        async move { renewed(&*storage, &at, &held, 2).await }
+    });
+    let waiting = "FROM pg_stat_activity WHERE application_name = 'vvm' AND wait_event_type = 'Lock' \
+                   AND datname = current_database()";
+    while other.query(&format!("SELECT pg_terminate_backend(pid) {waiting}"), &[]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let renewal = renewal.await.unwrap();
+    assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(storage.read(at).await.unwrap().entry(), Some(&held));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
+    let (database, storage) = opened().await;
+    let (at, held) = led(&storage, TTL).await;
+    let other = client(&database).await;
+    // As poolers report a server that they lost, perhaps after its commit.
+    for (code, is_unknown) in [("08000", true), ("08006", true), ("40003", true), ("40001", false)] {
+        let failing = format!(
+            "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$; \
+             CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON sysvvm.leader EXECUTE FUNCTION fails()"
+        );
+        other.batch_execute(&failing).await.unwrap();
+        let renewal = renewed(&storage, &at, &held, 2).await;
+        let Err(error) = renewal else { panic!("{code}: {renewal:?}") };
+        assert_eq!(matches!(error, WriteError::Unknown(_)), is_unknown, "{code}: {error:?}");
+        assert!(is_unknown || matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schema_that_is_dropped_under_a_handle_is_replaced() {
+    let database = fresh_database().await;
+    let drops = async || client(&database).await.batch_execute("DROP SCHEMA sysvvm CASCADE").await.unwrap();
+    storage_that_is_dropped_is_replaced(&url(&database), drops).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
+    let (database, storage) = opened().await;
+    let server = client(&database).await;
+    let age = "UPDATE sysvvm.leader SET written_at = clock_timestamp() - interval '1 hour'";
+    age_is_that_of_the_last_write(&storage, async || server.batch_execute(age).await.unwrap()).await;
+    // As a schema was before it had these times.
+    server.batch_execute("ALTER TABLE sysvvm.leader DROP COLUMN written_at").await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    let at = slot_of("slot");
+    assert_eq!(storage.shown_ages(std::slice::from_ref(&at)).await.unwrap(), [None]);
+    assert_eq!(renewed(&storage, &at, &entry(1, 2, TTL), 3).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn login_that_may_only_read_can_look_but_not_claim() {
+    let (database, login) = (fresh_database().await, fresh("login"));
+    init_storage(&url(&database)).await.unwrap();
+    let owner = client(&database).await;
+    let grants = format!(
+        "CREATE ROLE {login} LOGIN; GRANT USAGE ON SCHEMA sysvvm TO {login}; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA sysvvm TO {login}"
+    );
+    owner.batch_execute(&grants).await.unwrap();
+    login_can_look_but_not_claim(&url(&database).replace("postgres@", &format!("{login}@"))).await;
+    owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_describes_version_durability_and_standbys() {
+    let described = described(&url(&fresh_database().await)).await;
+    assert!(described.software.as_deref().unwrap().starts_with("PostgreSQL 1"), "{described:?}");
+    assert_eq!(described.setting("fsync"), Some("on"));
+    assert_eq!(described.setting("largest TTL"), Some("86400000 ms"));
+    assert!(described.setting("timeline").is_some() && described.setting("standbys").is_some());
+}

@@ -1,0 +1,67 @@
+//! Notifications as hints.
+
+use super::{client, first_database, fresh_database, url};
+use crate::hint_suite::{Scene, hints_suite};
+use ielections::TtlStorage as _;
+use tokio_postgres::Client;
+
+const OURS: &str = "FROM pg_stat_activity WHERE application_name = 'vvm' AND datname = current_database()";
+
+hints_suite!(url(&first_database()));
+
+/// In a database of its own, with a connection past the driver.
+async fn alone() -> (Scene, Client) {
+    let database = fresh_database().await;
+    (Scene::on(&url(&database)).await, client(&database).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standby_that_looks_and_listens_has_one_connection() {
+    let (scene, client) = alone().await;
+    for epoch in 1..10 {
+        scene.claimed(epoch).await;
+        let (looks, hint) = tokio::join!(
+            async {
+                for _ in 0..20 {
+                    scene.standby.scan(&[scene.key()]).await.unwrap();
+                }
+                scene.released(epoch).await;
+                scene.standby.scan(&[scene.key()]).await.unwrap()
+            },
+            scene.is_hinted(),
+        );
+        assert!(hint && looks[0].entry().is_none(), "{looks:?}");
+    }
+    let connections = client.query_one(&format!("SELECT count(*) {OURS}"), &[]).await.unwrap();
+    assert_eq!(connections.get::<_, i64>(0), 2, "one of the leader, one of the standby");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_the_connection_is_a_hint_and_listening_begins_anew() {
+    let (scene, client) = alone().await;
+    let listening = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";
+    let end = format!("SELECT pg_terminate_backend(pid) {listening}");
+    let (ended, hint) = tokio::join!(client.execute(&end, &[]), scene.is_hinted());
+    assert!(ended.unwrap() == 1 && hint);
+    assert!(!scene.listens(), "polls until it listens again");
+    // Listens again.
+    assert!(scene.is_hinted().await);
+    scene.claimed(1).await;
+    scene.released(1).await;
+    assert!(scene.is_hinted().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_and_lies_harm_nothing() {
+    let (scene, client) = alone().await;
+    let listening =
+        "SELECT query FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";
+    let channel: String = client.query_one(listening, &[]).await.unwrap().get(0);
+    let channel = channel.replace("LISTEN ", "");
+    let lies = async || {
+        for lie in 0..2000 {
+            client.batch_execute(&format!("SELECT pg_notify('{channel}', '{lie}')")).await.unwrap();
+        }
+    };
+    scene.is_not_harmed_by(lies).await;
+}

@@ -1,0 +1,162 @@
+//! Opening a cluster that requires a client certificate and a password.
+//!
+//! `cargo xtask test-drivers` starts one node and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`, user and
+//! password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder of certificates. `authority.pem` signed the
+//! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
+//! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
+
+use crate::{is_refused, refused, says};
+use ::scylla::client::{session::Session, session_builder::SessionBuilder};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use vvm_storage::{
+    OpenErrorKind::Refused, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+};
+
+fn address() -> String {
+    crate::server("VVM_TEST_SCYLLA_LOCKED", "host:port", "scylla")
+}
+
+/// Returns the path of a file in the folder of certificates.
+fn lock(name: &str) -> String {
+    Path::new(&crate::server("VVM_TEST_SCYLLA_LOCKS", "folder", "scylla")).join(name).display().to_string()
+}
+
+fn url(options: &[&str]) -> String {
+    format!("scylla://{}/vvm_test_locked?{}", address(), options.join("&"))
+}
+
+/// A folder for password files.
+struct PasswordFiles(tempfile::TempDir);
+
+impl PasswordFiles {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let path = self.0.path().join(format!("{}-{}", text.len(), text.trim().replace('/', "-")));
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Returns a URL with valid options, except for those in `replaced`. An empty value omits its option.
+    fn url_with(&self, replaced: &[(&str, &str)]) -> String {
+        let password = self.file("cassandra\n").display().to_string();
+        let (authority, certificate, key) = (lock("authority.pem"), lock("client.pem"), lock("client.key"));
+        let mut options = vec![
+            ("user", "cassandra"),
+            ("password_file", &*password),
+            ("tls_ca", &*authority),
+            ("tls_certificate", &*certificate),
+            ("tls_key", &*key),
+        ];
+        options.retain(|(name, _)| replaced.iter().all(|(other, _)| other != name));
+        options.extend(replaced.iter().filter(|(_, value)| !value.is_empty()));
+        let options: Vec<_> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        url(&options.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+/// A connection of the administrator, over TLS.
+async fn session() -> Session {
+    let read = |name: &str| {
+        CertificateDer::pem_file_iter(lock(name)).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    read("authority.pem").into_iter().for_each(|certificate| roots.add(certificate).unwrap());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(read("client.pem"), PrivateKeyDer::from_pem_file(lock("client.key")).unwrap());
+    SessionBuilder::new()
+        .known_node(address())
+        .user("cassandra", "cassandra")
+        .tls_context(Some(Arc::new(tls.unwrap())))
+        .build()
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_and_password_open_the_cluster() {
+    let files = PasswordFiles::new();
+    for names in [("tls_name", ""), ("tls_name", "nodes.vvm.test"), ("tls_name", "*")] {
+        let url = files.url_with(&[names, ("replication", "1")]);
+        init_storage(&url).await.unwrap();
+        let storage = ScyllaStorage::open(&url).await.unwrap();
+        let at = Partition::from_bytes(*b"setting");
+        // The first one stores it.
+        storage.commit(at.clone(), Step::settle(b"value")).await.unwrap();
+        assert_eq!(storage.setting(at).await.unwrap().as_deref(), Some(&b"value"[..]));
+        storage.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_or_missing_password_is_reported() {
+    let files = PasswordFiles::new();
+    let [wrong, empty] = ["wrong", "\n"].map(|text| files.file(text).display().to_string());
+    let table: [(&[(&str, &str)], &[&str]); 5] = [
+        (&[("password_file", &wrong)], &["does not accept user `cassandra`", "correct the user"]),
+        (&[("user", "nobody")], &["does not accept user `nobody`"]),
+        (&[("user", ""), ("password_file", "")], &["requires a login", "user=NAME", "VVM_STORAGE_PASSWORD"]),
+        (&[("password_file", &empty)], &["there is no password", "password_file=PATH"]),
+        (&[("password_file", "/nowhere/password")], &["can't be read from /nowhere/password"]),
+    ];
+    for (replaced, parts) in table {
+        is_refused(&files.url_with(replaced), Refused, parts).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_permission_is_reported_with_its_grant() {
+    let files = PasswordFiles::new();
+    let url = files.url_with(&[("replication", "1")]);
+    init_storage(&url).await.unwrap();
+    let session = session().await;
+    for statement in [
+        "CREATE ROLE IF NOT EXISTS guest WITH PASSWORD = 'guest' AND LOGIN = true",
+        "CREATE ROLE IF NOT EXISTS member WITH PASSWORD = 'member' AND LOGIN = true",
+        "GRANT SELECT ON KEYSPACE vvm_test_locked TO member",
+        "GRANT MODIFY ON KEYSPACE vvm_test_locked TO member",
+    ] {
+        session.query_unpaged(statement, ()).await.unwrap();
+    }
+    let as_user = |user: &str, more: &[(&str, &str)]| {
+        let password = files.file(user).display().to_string();
+        files.url_with(&[&[("user", user), ("password_file", &*password)], more].concat())
+    };
+    is_refused(&as_user("guest", &[]), Refused, &["lacks a right", "GRANT", "SELECT"]).await;
+    let elsewhere =
+        as_user("guest", &[("replication", "1")]).replace("vvm_test_locked?", "vvm_test_elsewhere?");
+    says(&init_storage(&elsewhere).await.unwrap_err(), &["lacks a right", "CREATE"]);
+    // A user that may read and write can use a table that the administrator created.
+    let member = as_user("member", &[]);
+    init_storage(&member).await.unwrap();
+    ScyllaStorage::open(&member).await.unwrap().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_or_missing_certificate_is_reported() {
+    let files = PasswordFiles::new();
+    for (option, value, cause, way_out) in [
+        ("tls_ca", &*lock("stranger.pem"), "another authority", "correct tls_ca"),
+        ("tls_name", "other.vvm.test", "has another name", "tls_name=NAME"),
+    ] {
+        is_refused(&files.url_with(&[(option, value)]), Refused, &["no TLS with", cause, way_out]).await;
+    }
+    // In TLS 1.3 a node refuses a client's certificate after the handshake, and may reset the connection
+    // before its alert is read.
+    let error = refused(&files.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
+    says(&error, &["tls_certificate=PATH"]);
+    let (certificate, key) = (lock("strange-client.pem"), lock("strange-client.key"));
+    let error = refused(&files.url_with(&[("tls_certificate", &certificate), ("tls_key", &key)])).await;
+    says(&error, &["certificate", "that the node trusts"]);
+}

@@ -1,0 +1,102 @@
+//! Driver `sqlite` beyond the contract: what opening refuses, what goes wrong in use, and several processes.
+
+mod faults;
+mod opening;
+mod processes;
+
+use ielections::{Entry, Epoch, ReadError, Slot, Vacant};
+use rusqlite::Connection;
+use std::{future::poll_fn, path::PathBuf, pin::Pin, sync::Arc, task::Poll};
+use tempfile::TempDir;
+use vvm_storage::{
+    Done, OpenError, Partition, Step, SysVvmStorage,
+    sqlite::{OpenOptions, SqliteStorage},
+    testing::compare_steps,
+};
+
+/// Tests run on whatever file system the temporary folder is on.
+const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
+
+/// A database file for one test.
+struct File {
+    /// Removed at the end of the test.
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    /// Returns a path without a file.
+    fn fresh() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { path: folder.path().join("elections.db"), folder }
+    }
+
+    /// Creates a closed file with a slot that epoch 1 led and released.
+    async fn used() -> Self {
+        let file = Self::fresh();
+        let storage = file.open().await.unwrap();
+        claim(&storage, 1).await;
+        let entry = entry(1);
+        storage.commit(slot(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap();
+        storage.close().await;
+        file
+    }
+
+    async fn open(&self) -> Result<SqliteStorage, OpenError> {
+        SqliteStorage::open(&self.path, ANYWHERE).await
+    }
+
+    /// Opens the file as another program would.
+    fn by_hand(&self) -> Connection {
+        Connection::open(&self.path).unwrap()
+    }
+}
+
+fn slot() -> Partition {
+    Partition::from_bytes(*b"slot")
+}
+
+fn vacant(last_epoch: Option<u64>) -> Slot {
+    Slot::Vacant(Vacant { last_epoch: last_epoch.map(|epoch| Epoch::new(epoch).unwrap()) })
+}
+
+fn entry(epoch: u64) -> Entry {
+    ielections::testing::entry(epoch as u8, 0, epoch)
+}
+
+/// Claims the slot, which must be vacant with the epoch before.
+async fn claim(storage: &SqliteStorage, epoch: u64) {
+    let from = vacant((epoch > 1).then(|| epoch - 1));
+    assert_eq!(storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test]
+async fn random_steps_do_what_decide_says() {
+    for seed in 0..50 {
+        let file = File::fresh();
+        let open = async || Arc::new(file.open().await.unwrap()) as Arc<dyn SysVvmStorage>;
+        compare_steps(open, "payroll", seed, 60).await;
+    }
+}
+
+#[tokio::test]
+async fn description_has_library_journal_syncs_and_file_system() {
+    let file = File::fresh();
+    let storage = file.open().await.unwrap();
+    let described = storage.describe().await.unwrap();
+    assert_eq!(described.software, Some(format!("SQLite {}", rusqlite::version())));
+    assert_eq!(described.setting("journal mode"), Some("wal"));
+    assert_eq!(described.setting("synchronous"), Some("full"));
+    let file_system = described.setting("file system").unwrap();
+    // A file in memory, on overlayfs or below /tmp is a concern. Tests may run there, or elsewhere on a disk.
+    let is_durable = !["tmpfs", "ramfs", "overlayfs"].contains(&file_system);
+    let is_shared = !["/tmp", "/var/tmp"].iter().any(|temporary| file.path.starts_with(temporary));
+    assert_eq!(described.concerns.is_empty(), is_durable && is_shared, "{described:?}");
+    storage.close().await;
+    assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
+}
+
+/// Polls once; `true` if the future is pending.
+async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+}
