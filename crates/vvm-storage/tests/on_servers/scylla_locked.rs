@@ -103,7 +103,8 @@ async fn certificate_and_password_open_the_cluster() {
 async fn wrong_or_missing_password_is_reported() {
     let files = PasswordFiles::new();
     let [wrong, empty] = ["wrong", "\n"].map(|text| files.file(text).display().to_string());
-    let table: [(&[(&str, &str)], &[&str]); 5] = [
+    type Row<'row> = (&'row [(&'row str, &'row str)], &'row [&'row str]);
+    let table: [Row<'_>; 5] = [
         (&[("password_file", &wrong)], &["does not accept user `cassandra`", "correct the user"]),
         (&[("user", "nobody")], &["does not accept user `nobody`"]),
         (&[("user", ""), ("password_file", "")], &["requires a login", "user=NAME", "VVM_STORAGE_PASSWORD"]),
