@@ -21,7 +21,7 @@ use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // First: a namespace can be tried out only while this process has no other thread.
     let mut findings = vec![storage::containment(), storage::limits()];
-    // Also a user without the right to write gets all findings.
+    // Also a login that may only read a server gets all findings.
     let examined =
         inspect(args.target.pair(), Purpose::Look, async |inspector| examine(inspector, args).await);
     let shown = examined.and_then(|more| {

@@ -14,7 +14,7 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, Sto
 /// What a storage is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// To read. Works on a storage that this user may not write.
+    /// To read. Works on a server where this user may only read; a SQLite file must be writable.
     Look,
     /// To read and write.
     Ask,

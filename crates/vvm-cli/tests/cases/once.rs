@@ -1,4 +1,4 @@
-//! `vvm once`: a command that is run once per period, and what `vvm status` and `vvm history` show of it.
+//! `vvm once`: a command that is run once per period, and what `vvm history` shows of it.
 
 use crate::VVM;
 use harness::{Finished, Run, SHORT_TTL, Trial, eventually, has};
