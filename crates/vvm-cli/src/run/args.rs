@@ -97,9 +97,9 @@ pub(crate) enum OnLoss {
 pub(crate) enum ContainmentLevel {
     /// cgroup if a control group is delegated to vvm, otherwise guardian
     Auto,
-    /// vvm is two processes. If either is killed, stopped or hangs, the other kills CMD and all processes
-    /// that CMD started. If both are killed (killall -9 vvm) or stopped at once, the kernel kills CMD, but
-    /// processes that CMD started survive beside the next leader's
+    /// vvm is three processes. If one of them is killed, stopped or hangs, the others kill CMD and all
+    /// processes that CMD started. If all are killed (killall -9 vvm) or stopped at once, the kernel kills
+    /// CMD, but processes that CMD started survive beside the next leader's
     Guardian,
     /// As guardian, and CMD runs in a control group of its own, whose processes are killed all at once,
     /// however fast they fork. Needs cgroup v2 and a delegated group: systemd's Delegate=yes
