@@ -1,21 +1,13 @@
 //! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
+//! Several leaderships: of one holder, of one process, of one name. And what a `Standing` shows.
 
-use super::{ElectionsTestSuite, Scene};
+use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Candidacy, Elections, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy, ReleaseOutcome, Spawn,
-    TtlStorage,
-    env::Task,
+    Candidacy, InsufficientTime, Leadership, Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
 use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use tokio::{runtime::Handle, task::AbortHandle};
-use vvm_clock::{Clock, SystemWallClock};
-use vvm_deadman::{Deadman, recording::RecordingTrigger};
+use std::{collections::BTreeSet, time::Duration};
 
 /// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
@@ -62,65 +54,6 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
         .await;
     assert!(matches!(ran.loss, Some(Loss::StorageUnreachable { .. })), "{:?}", ran.loss);
     assert_eq!(process.deadman.armed(), 0);
-}
-
-/// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
-#[derive(Debug)]
-pub struct Process<K: Key> {
-    /// Its elections.
-    pub elections: Elections<K>,
-    /// Its deadlines.
-    pub deadman: Deadman,
-    /// Records that its deadline has passed.
-    pub trigger: Arc<RecordingTrigger>,
-    tasks: Arc<Tasks>,
-}
-
-impl<K: Key> Process<K> {
-    /// A process on this handle of a storage, on the current tokio runtime.
-    pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
-        let trigger = RecordingTrigger::on(Arc::clone(&clock));
-        let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
-        let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
-        let env = Env {
-            clock,
-            wall: Arc::new(SystemWallClock),
-            deadman: deadman.clone(),
-            entropy: Arc::new(OsEntropy::default()),
-            spawn: Arc::clone(&tasks) as _,
-        };
-        Self { elections: Elections::new(storage, env), deadman, trigger, tasks }
-    }
-
-    /// Drops every task before it runs again, as a crash does. No record is released.
-    pub fn crash(&self) {
-        self.tasks.spawned().iter().for_each(AbortHandle::abort);
-    }
-
-    /// The number of tasks that have not ended (I9).
-    pub fn tasks(&self) -> usize {
-        self.tasks.spawned().iter().filter(|task| !task.is_finished()).count()
-    }
-}
-
-/// Runs tasks on a tokio runtime, and can drop them.
-#[derive(Debug)]
-struct Tasks {
-    runtime: Handle,
-    spawned: Mutex<Vec<AbortHandle>>,
-}
-
-impl Tasks {
-    fn spawned(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.spawned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Spawn for Tasks {
-    fn spawn(&self, _name: &'static str, task: Task) {
-        let task = self.runtime.spawn(task);
-        self.spawned().push(task.abort_handle());
-    }
 }
 
 /// The name of the holder is no identity.
