@@ -14,9 +14,8 @@ use crate::{
     messages::Helper,
     processes::Ended,
     signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
-    supervise::keeper_handle::Helpers,
 };
-use keeper_handle::{KeeperHandle, Unproven};
+use keeper_handle::{Helpers, KeeperHandle, Unproven};
 use rustix::process::Signal;
 use spawn::{CommandSpec, SpawnError, Starting};
 use std::{os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
