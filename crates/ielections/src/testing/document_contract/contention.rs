@@ -1,4 +1,5 @@
-//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice.
+//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice. Ids and
+//! bodies of any bytes, dropped batches, and closed handles.
 
 use super::{
     StorageUnderTest,

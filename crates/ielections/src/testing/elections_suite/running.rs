@@ -1,13 +1,25 @@
 //! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
-//! Several leaderships: of one holder, of one process, of one name. And what a `Standing` shows.
+//! Several leaderships: one after the other with rising epochs, and of one holder, one process, one name. And what
+//! a `Standing` shows.
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
     Candidacy, InsufficientTime, Leadership, Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
-use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
-use std::{collections::BTreeSet, time::Duration};
+use futures_util::{
+    StreamExt,
+    future::{join, join_all},
+    stream::FuturesUnordered,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 /// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
@@ -54,6 +66,60 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
         .await;
     assert!(matches!(ran.loss, Some(Loss::StorageUnreachable { .. })), "{:?}", ran.loss);
     assert_eq!(process.deadman.armed(), 0);
+}
+
+/// After a release, after a crash, and after the storage was closed and opened again.
+pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl ElectionsTestSuite>) {
+    let mut epochs = Vec::new();
+    let process = scene.process().await;
+    for _ in 0..2 {
+        let leadership = scene.lead(&process, "same").await;
+        epochs.push(leadership.epoch());
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    }
+    let crashing = scene.lead(&process, "same").await;
+    epochs.push(crashing.epoch());
+    process.crash();
+    drop(crashing);
+
+    let storage = scene.suite.open().await;
+    let reopened = Process::start(storage.clone(), scene.clock.clone());
+    let leadership = scene.lead(&reopened, "same").await;
+    epochs.push(leadership.epoch());
+    leadership.release().await;
+    reopened.elections.cleanup().await;
+    storage.close().await;
+
+    let process = scene.process().await;
+    let leadership = scene.lead(&process, "same").await;
+    epochs.push(leadership.epoch());
+    leadership.release().await;
+    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
+}
+
+/// Eight candidates, each leads once: never two at a time, and each under a larger epoch than all before.
+pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl ElectionsTestSuite>) {
+    let mut processes = Vec::new();
+    for _ in 0..8 {
+        processes.push(scene.process().await);
+    }
+    let leading = AtomicUsize::new(0);
+    let epochs = Mutex::new(Vec::new());
+    let turns = processes.iter().enumerate().map(|(at, process)| {
+        let (leading, epochs) = (&leading, &epochs);
+        async move {
+            let leadership = scene.lead(process, &format!("candidate {at}")).await;
+            assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders");
+            epochs.lock().unwrap().push(leadership.epoch());
+            scene.pass(scene.percent(5)).await;
+            leading.fetch_sub(1, Ordering::SeqCst);
+            leadership.release().await;
+        }
+    });
+    join_all(turns).await;
+    let epochs = epochs.into_inner().unwrap();
+    assert_eq!(epochs.len(), 8);
+    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
 }
 
 /// The name of the holder is no identity.
