@@ -1,4 +1,4 @@
-//! Leases: how the engine renews them, loses them and hands them back.
+//! Leases: how the engine renews them, loses them and hands them back. And releases, which delete the records.
 
 use super::{
     actors::{Engine, Event, Kind, Releasing},
