@@ -120,8 +120,8 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
 }
 
 impl Supervised {
-    /// Returns the signal that killed the command, if it asks to stop and was not forwarded by the
-    /// supervisor: a terminal, a shell or a service manager has signalled all processes, and the command was
+    /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it.
+    /// Then a terminal, a shell or a service manager has signalled all processes, and the command was
     /// faster.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };

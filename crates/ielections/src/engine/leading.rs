@@ -120,7 +120,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Ends a lease that was handed back or dropped, once no call of it is in flight: the deadman is disarmed
+    /// Ends a lease that was handed back or dropped, once no call of it is in flight. The deadman is disarmed
     /// after the last renewal is answered, and the record is deleted after that (I6).
     fn settle(&mut self, id: usize) {
         let actor = &mut self.actors[id];

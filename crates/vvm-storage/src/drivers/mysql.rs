@@ -29,13 +29,14 @@
 //! the connection, and that the server accepts writes and keeps them. A change of server or witness is a new history:
 //!
 //! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once.
-//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which nothing
-//!   leads. Its version is new, so observations begin anew; its TTL is the largest that a claim may have, so forgotten leaders
-//!   have ended before the slot is taken over (I1); its epoch is at least the server's unix milliseconds plus one day for each
-//!   generation, which exceeds forgotten ones (I2). A slot without a row gets such a record when it is first claimed.
+//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which
+//!   nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a claim may have, so
+//!   forgotten leaders have ended before the slot is taken over (I1). Its epoch is at least the server's unix
+//!   milliseconds plus one day for each generation, which exceeds forgotten ones (I2). A slot without a row gets such
+//!   a record when it is first claimed.
 //!
-//! Each adoption raises the *generation*. A handle that knows a later one than the server shows, or another one with
-//! the same number, adopts once more: so a former primary that lags, and is switched back to, is noticed by each
+//! Each adoption raises the *generation*. A handle adopts once more if it knows a later one than the server shows, or
+//! another one with the same number. So a former primary that lags, and is switched back to, is noticed by each
 //! process that saw what came after it. The largest TTL is the largest of three: what the server has, what this handle
 //! saw before, and `max_ttl` of its URL. Clocks may differ as for PostgreSQL: 12 h between a candidate and the server,
 //! and 12 h between two servers.
@@ -78,10 +79,10 @@
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the tables |
 //!
 //! **What it can't do.** While an old primary still accepts writes, its clients notice nothing, and each server may
-//! have a leader: make it read-only, or stop it, before a replica accepts writes. A server that is restored in place,
-//! or a former primary that lags and is used again while no process that saw what came later is left, shows an
-//! unchanged history with old epochs: run `UPDATE sysvvm_history SET server = ''` on it before candidates start, and
-//! the first of them makes all slots wait. Semi-synchronous replication falls back to asynchronous without a sign to
+//! have a leader: make it read-only, or stop it, before a replica accepts writes. A server that is restored in place
+//! shows an unchanged history with old epochs. So does a former primary that lags and is used again, if no process is
+//! left that saw what came later. Run `UPDATE sysvvm_history SET server = ''` on it before candidates start: the
+//! first of them makes all slots wait. Semi-synchronous replication falls back to asynchronous without a sign to
 //! clients: its fail-over costs the same wait.
 
 mod address;

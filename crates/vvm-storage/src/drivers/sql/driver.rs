@@ -232,8 +232,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first,
-    /// so that no slot of another history is shown: an observation of it would go on across the change, and its epoch
-    /// may be one that was given out twice.
+    /// so that no slot of another history is shown. An observation of such a slot would go on across the change, and
+    /// its epoch may be one that was given out twice.
     async fn read_slots(
         &self,
         statement: &S::Statement<'_>,
