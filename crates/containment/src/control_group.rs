@@ -113,7 +113,7 @@ impl ControlGroup {
         }
         // If it fails, the next call tries again.
         let _ = self.kill();
-        await_change(events.as_ref(), PAUSE);
+        await_change(events.as_ref());
         false
     }
 
@@ -141,7 +141,7 @@ impl ControlGroup {
             if in_vain >= LOOKS {
                 return outcome;
             }
-            await_change(Some(&events), PAUSE);
+            await_change(Some(&events));
         }
         Err(Errno::BUSY.into())
     }
@@ -188,10 +188,9 @@ fn is_populated(events: &OwnedFd) -> rustix::io::Result<bool> {
     Ok(!text[..length].split(|byte| *byte == b'\n').any(|line| line == b"populated 0"))
 }
 
-/// Waits until the events of a group change (cgroups(7): `POLLPRI`), at the latest until `longest` has
-/// passed.
-fn await_change(events: Option<&OwnedFd>, longest: Duration) {
-    let longest = Timespec::try_from(longest).ok();
+/// Waits until the events of a group change (cgroups(7): `POLLPRI`), but at most for [`PAUSE`].
+fn await_change(events: Option<&OwnedFd>) {
+    let longest = Timespec::try_from(PAUSE).ok();
     let mut events = events.map(|events| PollFd::new(events, PollFlags::PRI));
     // After an error, the caller looks again.
     let _ = poll(events.as_mut_slice(), longest.as_ref());

@@ -79,12 +79,11 @@ impl fmt::Display for Event {
                 write!(out, "the pre-stop helper {cause}; the command is stopped all the same")
             }
             Self::LeftOver { total, names } => {
-                let (processes, more) = (if *total == 1 { "process" } else { "processes" }, names.len());
-                let more = if more < *total as usize { ", …" } else { "" };
+                let (processes, are) = if *total == 1 { ("process", "is") } else { ("processes", "are") };
+                let more = if names.len() < *total as usize { ", …" } else { "" };
                 write!(
                     out,
-                    "the command has ended and left {total} {processes} behind, which {} stopped: {}{more}",
-                    if *total == 1 { "is" } else { "are" },
+                    "the command has ended and left {total} {processes} behind, which {are} stopped: {}{more}",
                     names.join(", ").escape_debug()
                 )
             }

@@ -1,4 +1,5 @@
-//! Starting a stage, and accepting the link in it. The shim, and the helpers of a command, which it executes, too.
+//! Starting a stage, and accepting the link in it. And the shim: the stage that executes the command, or one of its
+//! helpers.
 //!
 //! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
 //! real standard input follows as the first descriptor over the link.
@@ -97,7 +98,7 @@ pub(crate) fn command_of(arguments: &[OsString]) -> Option<&[OsString]> {
 /// # Errors
 /// If the system refuses a process.
 pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
-    // The handle is dropped on purpose: `sweep::reap` reaps the child.
+    // The handle is dropped on purpose: guardian and keeper reap all their children with `processes::reap`.
     Ok(Pid::from_child(&command.spawn()?))
 }
 
@@ -138,6 +139,14 @@ pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, S
         Some(Received::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
         Some(Received::End) | None => Err(StageError::Abandoned),
     }
+}
+
+fn open_null(path: &str) -> Result<OwnedFd, StageError> {
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    opened.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => StageError::System(errno.into()),
+        _ => StageError::NoNull(errno.into()),
+    })
 }
 
 /// Notes from a program to a process that acts when the program is dead. The kernel closes the link when the last
@@ -181,15 +190,7 @@ impl NoteLink {
     }
 }
 
-fn open_null(path: &str) -> Result<OwnedFd, StageError> {
-    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    opened.map_err(|errno| match errno {
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => StageError::System(errno.into()),
-        _ => StageError::NoNull(errno.into()),
-    })
-}
-
-/// The name of the stage.
+/// The stage of the shim.
 pub(crate) const SHIM_STAGE: &str = "stage-worker";
 
 /// The status that a shell reports for a command that can't be executed.
@@ -224,7 +225,7 @@ pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
     Ok(NOT_EXECUTABLE)
 }
 
-/// The lines, for `sh -c`.
+/// The helpers of a command: lines that a shell executes.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct HelperLines {
     /// The line of [`Helper::PreStop`].

@@ -1,5 +1,5 @@
-//! Reaping children ([`reap()`]), and [`Family`]: the descendants of this process, found from the top, at a cost that follows the tree's size. They
-//! are found in `/proc`.
+//! Reaping children ([`reap()`]), and [`Family`]: the descendants of this process, found from the top, at a cost that
+//! follows the tree's size. They are found in `/proc`.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -184,10 +184,10 @@ fn open_terminal() -> Result<OwnedFd, Errno> {
     open("/dev/tty", flags, Mode::empty())
 }
 
-/// The process group that guardian and command share if this process has a controlling terminal.
+/// The controlling terminal of this process, if it has one.
 ///
-/// With a terminal, guardian and command share a group, and are one job: Ctrl-C and Ctrl-Z reach both, `fg` and
-/// `bg` move both, and the command may read standard input. Otherwise the command has a group of its own.
+/// With a terminal, guardian and command share a process group, and are one job: Ctrl-C and Ctrl-Z reach both, `fg`
+/// and `bg` move both, and the command may read standard input. Otherwise the command has a group of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     /// This process's group; `None` without a terminal.
@@ -224,7 +224,7 @@ impl Terminal {
     pub(crate) fn source_of(self, caught: Caught) -> SignalSource {
         match caught {
             Caught { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
-            // The terminal of a group that this PID namespace has no number for.
+            // The terminal of a group without a number in this PID namespace.
             Caught { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
             // The kernel drops the sender of a signal to a group with members in a lower PID namespace.
             Caught { sender, .. } if self.group.is_some() && (sender.is_none() || sender == self.session) => {

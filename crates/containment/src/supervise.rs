@@ -14,9 +14,8 @@ use crate::{
     messages::Helper,
     processes::Ended,
     signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
-    supervise::keeper_handle::Helpers,
 };
-use keeper_handle::{KeeperHandle, Unproven};
+use keeper_handle::{Helpers, KeeperHandle, Unproven};
 use rustix::process::Signal;
 use spawn::{CommandSpec, SpawnError, Starting};
 use std::{os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
@@ -121,8 +120,8 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
 }
 
 impl Supervised {
-    /// Returns the signal that killed the command, if it asks to stop and was not forwarded by the
-    /// supervisor: a terminal, a shell or a service manager has signalled all processes, and the command was
+    /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it.
+    /// Then a terminal, a shell or a service manager has signalled all processes, and the command was
     /// faster.
     pub fn stopped_unasked(&self) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };

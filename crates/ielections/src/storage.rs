@@ -108,8 +108,8 @@ pub enum Delete {
 /// 10. No write of one key changes another key, whatever bytes the keys have.
 ///
 /// `Fatal` ends a candidacy, so it is for what only an operator corrects, such as the schema. Credentials, rights
-/// and clocks may be in order a moment later: when a storage is opened they are refused for good, and later they
-/// are `NotApplied` or `Unavailable`, with a cause that says what to do. `Fatal` concerns this process alone: a
+/// and clocks may be in order a moment later. When a storage is opened, they are refused for good. Later they are
+/// `NotApplied` or `Unavailable`, with a cause that says what to do. `Fatal` concerns this process alone: a
 /// leader continues to renew, since no other candidate can claim by that. `Replaced` is for a driver that finds
 /// itself cut off from the storage that the others use, for example because its file was replaced: a leader has
 /// lost at once. A driver that can't find out needs neither, since an epoch that went back shows it.

@@ -26,9 +26,9 @@ pub struct RegistryBuilder {
 /// They run only while [`lead`](Self::lead) does.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    pub(crate) config: Arc<RegistryConfig>,
-    pub(crate) services: Arc<[Arc<dyn AnyService>]>,
-    pub(crate) turns: Arc<Turns>,
+    config: Arc<RegistryConfig>,
+    services: Arc<[Arc<dyn AnyService>]>,
+    turns: Arc<Turns>,
 }
 
 /// The service can't be registered beside the others.
@@ -100,9 +100,7 @@ impl Registry {
         }
         instances
     }
-}
 
-impl Registry {
     /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that
     /// the leadership may be released (I6).
     ///
@@ -128,7 +126,7 @@ impl Registry {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;
         let term = Arc::new(Term::new(standing, documents));
-        let end = StepDown { registry: self, term: &term };
+        let end = EndTerm { registry: self, term: &term };
         let rebuilding =
             join_all(self.services.iter().map(|service| Arc::clone(service).step_up(Arc::clone(&term))));
         let ending = async {
@@ -169,12 +167,12 @@ impl Registry {
 }
 
 /// Ends the term of all services when it is dropped.
-struct StepDown<'term> {
+struct EndTerm<'term> {
     registry: &'term Registry,
     term: &'term Term,
 }
 
-impl Drop for StepDown<'_> {
+impl Drop for EndTerm<'_> {
     fn drop(&mut self) {
         self.term.stop.cancel();
         self.registry.services.iter().for_each(|service| service.end_term());

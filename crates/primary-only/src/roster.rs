@@ -44,6 +44,7 @@ impl RegistryConfig {
     }
 }
 
+/// A service and its instances.
 pub(crate) struct Roster<S: Service> {
     pub(crate) service: S,
     pub(crate) collection: Collection,
@@ -59,6 +60,7 @@ pub(crate) struct Roster<S: Service> {
 #[async_trait]
 pub(crate) trait AnyService: Send + Sync {
     fn name(&self) -> &'static str;
+    /// Begins a term and rebuilds the service. Ends soon after the term does; callers do not drop it before.
     async fn step_up(self: Arc<Self>, term: Arc<Term>);
     fn end_term(&self);
     async fn joined(&self);
@@ -126,7 +128,7 @@ impl<S: Service> Roster<S> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a term: Paused becomes Rebuilding.
+    /// Begins a term: NotLeading becomes Rebuilding.
     pub(crate) fn begin_term(&self, term: &Arc<Term>) -> ServiceTerm {
         let mut list = self.list();
         list.term += 1;
@@ -261,6 +263,7 @@ impl<S: Service> AnyService for Roster<S> {
 }
 
 impl<S: Service> List<S> {
+    /// Returns whether this term is the last one, and was not ended.
     pub(crate) fn is_current(&self, term: &ServiceTerm) -> bool {
         self.current.as_ref().is_some_and(|current| current.number == term.number)
     }

@@ -1,4 +1,5 @@
-//! [`start`]: runs an instance in a task of its own. And the rebuild, which makes the instances of a term.
+//! [`start`]: runs an instance in a task of its own. And the rebuild, which makes the instances of a term from the
+//! stored documents.
 
 use crate::{
     BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
@@ -127,7 +128,7 @@ enum Early {
 }
 
 impl<S: Service> Roster<S> {
-    /// Steps up. Ends soon after the term does; callers do not drop it before.
+    /// Begins the term and rebuilds the service. Ends soon after the term does; callers do not drop it before.
     pub(crate) async fn begin_and_rebuild(self: &Arc<Self>, term: &Arc<Term>) {
         let term = self.begin_term(term);
         let clock = &self.config.clock;

@@ -1,4 +1,4 @@
-//! [`StateCell`]: the only writer of an instance's document.
+//! [`StateCell`]: the only writer of an instance's document. [`RunContext`]: the arguments of a run, with the cell.
 
 use crate::{Deposed, SchemaVersion, document::seal, term::Term};
 use futures_util::future::BoxFuture;
@@ -168,6 +168,7 @@ impl<Doc> StateCell<Doc> {
         Self { doc, stored, write: None, place }
     }
 
+    /// Returns the condition that the document is as this cell knows it.
     fn unchanged(&self) -> Result<OnlyIf, StateError> {
         match self.stored {
             Stored::Absent => Err(StateError::NotInserted),

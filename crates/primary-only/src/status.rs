@@ -1,5 +1,5 @@
-//! The status of services and instances, for operators. And [`Instance`], the state of one in this process, which the
-//! service's calls and the instance's run share.
+//! The status of services and instances, for operators. And [`Instance`], which has the state of an instance in this
+//! process: the service's calls and the instance's run share it.
 
 use crate::{Failure, Outcome, Service, Task, failure::caught_call};
 use futures_util::future::BoxFuture;
@@ -144,6 +144,7 @@ fn in_seconds<To: serde::Serializer>(span: &Option<Duration>, to: To) -> Result<
     span.map(|span| span.as_secs_f64()).serialize(to)
 }
 
+/// An instance in this process.
 pub(crate) struct Instance<S: Service> {
     pub(crate) id: S::Id,
     pub(crate) task: S::Task,

@@ -1,4 +1,4 @@
-//! [`Term`]: a leadership under which the services run. They run under one at a time ([`Turns`]), and under each at
+//! [`Term`]: a leadership under which the services run. [`Turns`]: they run under one at a time, and under each at
 //! most once.
 
 use ielections::{
@@ -8,61 +8,6 @@ use ielections::{
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// A term did not begin, or ended by itself. None of its instances runs.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LeadError {
-    /// Another process leads, or may. Shut down, and campaign again.
-    #[error(transparent)]
-    Deposed(#[from] Deposed),
-    /// The storage of this election has no fenced documents.
-    #[error("the storage of this election has no fenced documents: choose another driver")]
-    NoDocuments,
-    /// The services run under another leadership. A process that leads several slots at once needs a registry
-    /// for each.
-    #[error("the services run under another leadership already")]
-    Leading,
-    /// The services ran under this leadership before.
-    #[error("the services ran under this leadership before")]
-    SameTerm,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    leading: bool,
-    last: Option<Incarnation>,
-}
-
-/// The right to run the services, until it is dropped.
-pub(crate) struct Turn<'turns>(&'turns Turns);
-
-impl Turns {
-    pub(crate) fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
-        let mut state = self.state();
-        if state.leading {
-            return Err(LeadError::Leading);
-        }
-        let incarnation = standing.incarnation();
-        if state.last == Some(incarnation) {
-            return Err(LeadError::SameTerm);
-        }
-        *state = State { leading: true, last: Some(incarnation) };
-        Ok(Turn(self))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.state().leading = false;
-    }
-}
-
 /// The storage refused this leader's fence, which ended the term: another process leads, or may.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
@@ -71,6 +16,7 @@ pub struct Deposed {
     pub current: Option<Epoch>,
 }
 
+/// A leadership, its documents, and how the term ends.
 #[derive(Debug)]
 pub(crate) struct Term {
     pub(crate) standing: Standing,
@@ -123,5 +69,67 @@ impl Term {
             tracing::error!(epoch = %self.standing.epoch(), %deposed, "the term ends");
             self.stop.cancel();
         }
+    }
+}
+
+/// A term did not begin, or ended by itself. None of its instances runs.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LeadError {
+    /// Another process leads, or may. Shut down, and campaign again.
+    #[error(transparent)]
+    Deposed(#[from] Deposed),
+    /// The storage of this election has no fenced documents.
+    #[error("the storage of this election has no fenced documents: choose another driver")]
+    NoDocuments,
+    /// The services run under another leadership. A process that leads several slots at once needs a registry
+    /// for each.
+    #[error("the services run under another leadership already")]
+    Leading,
+    /// The services ran under this leadership before.
+    #[error("the services ran under this leadership before")]
+    SameTerm,
+}
+
+/// Lets the services run under one leadership at a time, and under none twice.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether a turn is taken.
+    leading: bool,
+    /// The leadership of the last turn.
+    last: Option<Incarnation>,
+}
+
+/// The right to run the services, until it is dropped.
+pub(crate) struct Turn<'turns>(&'turns Turns);
+
+impl Turns {
+    /// Takes the turn for a leadership.
+    ///
+    /// # Errors
+    /// [`LeadError::Leading`] or [`LeadError::SameTerm`].
+    pub(crate) fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
+        let mut state = self.state();
+        if state.leading {
+            return Err(LeadError::Leading);
+        }
+        let incarnation = standing.incarnation();
+        if state.last == Some(incarnation) {
+            return Err(LeadError::SameTerm);
+        }
+        *state = State { leading: true, last: Some(incarnation) };
+        Ok(Turn(self))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().leading = false;
     }
 }

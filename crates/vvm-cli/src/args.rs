@@ -1,4 +1,5 @@
-//! The options that `vvm run` and `vvm elect` share.
+//! The options that several commands share: those of candidates, and those by which operators name a leadership. And
+//! the functions that parse values of options.
 
 use crate::announce::LogFormat;
 use clap::Args;

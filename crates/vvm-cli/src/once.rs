@@ -104,6 +104,18 @@ impl OnceEnd {
             ))),
         }
     }
+
+    /// Returns its text and its exit status. That of a command that failed is the command's.
+    pub(crate) fn into_parts(self) -> (String, u8) {
+        match self {
+            Self::Done(text) | Self::Marked(text) => (text, 0),
+            Self::NoAttemptLeft(text) => (text, exit::NO_ATTEMPT_LEFT),
+            Self::Misuse(text) => (text, exit::MISUSE),
+            Self::Refused(text) => (text, exit::STORAGE),
+            Self::NotMarked(text) => (text, exit::NOT_MARKED),
+            Self::Failed(text) => (text, exit::SYSTEM),
+        }
+    }
 }
 
 impl From<PeriodError> for OnceEnd {
@@ -204,18 +216,4 @@ fn show(json: bool, periods: &[Shown]) -> io::Result<()> {
         ])?;
     }
     Ok(())
-}
-
-impl OnceEnd {
-    /// Returns its text and its exit status. That of a command that failed is the command's.
-    pub(crate) fn into_parts(self) -> (String, u8) {
-        match self {
-            Self::Done(text) | Self::Marked(text) => (text, 0),
-            Self::NoAttemptLeft(text) => (text, exit::NO_ATTEMPT_LEFT),
-            Self::Misuse(text) => (text, exit::MISUSE),
-            Self::Refused(text) => (text, exit::STORAGE),
-            Self::NotMarked(text) => (text, exit::NOT_MARKED),
-            Self::Failed(text) => (text, exit::SYSTEM),
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The result file: the outcome of a `vvm run`, apart from the status of its command.
 //!
-//! A regular file is replaced as a whole, and anything else is refused: a rename would turn a FIFO or a device into
-//! a regular file, and a symlink into a copy. So the rename is beside the target of a symlink.
+//! A regular file is replaced as a whole, by the rename of a temporary file beside it. A symlink stays, and its target
+//! is replaced. Anything else is refused, because a rename would turn a FIFO or a device into a regular file.
 
 use crate::leadership::{Farewell, Leading};
 use ielections::Holder;
@@ -178,7 +178,7 @@ impl Report {
     }
 }
 
-/// Descriptors of this process: who reads what they are open on would not see another file of the same name.
+/// Descriptors of this process. Their reader has the present file open, and would not see one that replaces it.
 const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
 
 /// Why the file can't be written.
@@ -300,7 +300,7 @@ fn replace(target: &Path, text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the folder is the cause, or the file is a mount point, as in a container.
+/// Whether the folder refuses a new file, or the file is a mount point, as in a container: it can be written in place.
 fn is_for_its_folder(refusal: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     matches!(refusal.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy)

@@ -394,7 +394,7 @@ async fn hangs_after_second_request(control: &Control, clock: &Arc<dyn Clock>) {
     clock.sleep(CLOSING).await;
 }
 
-/// How long a host with an unhealthy command does not campaign: a standby reads the record at least once a
+/// How long a host with an unhealthy command does not campaign. A standby reads the record at least once a
 /// poll, has as long to claim it, and as long again if the first claim fails.
 fn others_first(args: &RunArgs) -> Duration {
     Terms::usual_poll(args.candidate.ttl) * 3

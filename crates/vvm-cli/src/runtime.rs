@@ -1,4 +1,4 @@
-//! Starts a tokio runtime of one thread.
+//! Starts a tokio runtime of one thread. And the signals that a `vvm` without a command catches.
 
 use rustix::process::Signal;
 use std::{io, os::fd::OwnedFd};

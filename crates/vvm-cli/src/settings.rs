@@ -23,6 +23,26 @@ use std::{
     path::PathBuf,
 };
 
+/// The prefix of all variables of `vvm`.
+pub(crate) const PREFIX: &str = "VVM_";
+
+/// The option that names the settings file.
+pub(crate) const CONFIG: &str = "config";
+
+/// The variable that names the settings file.
+pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
+
+/// The variable by which the guardian hands settings to the stages that it starts.
+pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
+
+/// The key of the command to run, which is no option.
+pub(crate) const COMMAND: &str = "command";
+
+/// Variables of `vvm` that are no options.
+const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
+/// The beginnings of the others.
+const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
+
 /// The environment, as `std::env::vars_os` returns it.
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
@@ -117,6 +137,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
         Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
         None => None,
     };
+    // The environment first: what it has is above the file.
     for is_in_file in [false, true] {
         let above = taken.clone();
         for option in of(command) {
@@ -191,25 +212,6 @@ fn warn_of_misspelled(cli: &Command, variables: &Variables) {
     }
 }
 
-/// The prefix of all variables of `vvm`.
-pub(crate) const PREFIX: &str = "VVM_";
-
-/// The option that names the settings file.
-pub(crate) const CONFIG: &str = "config";
-
-/// The variable that names the settings file.
-pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
-
-/// The variable by which the guardian hands settings to the stages that it starts.
-pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
-
-/// The key of the command to run, which is no option.
-pub(crate) const COMMAND: &str = "command";
-
-/// Variables of `vvm` that are no options.
-const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
-const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
-
 /// Whether a command has settings: it is not hidden, and works on a storage.
 pub(crate) fn has_settings(command: &Command) -> bool {
     !command.is_hide_set() && command.get_arguments().any(|arg| arg.get_long() == Some("storage"))
@@ -256,7 +258,7 @@ impl<'cli> Setting<'cli> {
         variable_of(self.name)
     }
 
-    /// Whether it has no value.
+    /// Whether it is a switch, which has no value.
     pub(crate) fn is_switch(&self) -> bool {
         matches!(self.arg.get_action(), ArgAction::SetTrue)
     }
@@ -316,7 +318,7 @@ fn likeness(known: &str, name: &str) -> f64 {
     (strsim::jaro(known, name) - 0.7).max(strsim::normalized_damerau_levenshtein(known, name) - 0.6)
 }
 
-/// The origin of each setting, as `is set by VVM_TTL`, by the option's name.
+/// The origin of each option that is not on the command line, as `is set by VVM_TTL`, by the option's name.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Origins(Vec<(String, String)>);
 

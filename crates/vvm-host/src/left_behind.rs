@@ -7,7 +7,7 @@ use std::time::Duration;
 use vvm_clock::Instant;
 use vvm_storage::{ElectionKey, SlotNumber};
 
-/// See `Host::report_claims`.
+/// Learns of each claim before it is sent, and when no record of the host is left (`Host::report_claims`).
 pub(crate) type OnClaim = Box<dyn Fn(Option<LeftBehind>) + Send + Sync>;
 
 /// The record that a process leaves behind if it dies: of its leadership, or of a claim whose outcome is
@@ -33,10 +33,10 @@ pub struct LeftBehind {
 }
 
 impl LeftBehind {
-    /// Releases the record, with `how` the leadership ended in the history before. The leadership was claimed
-    /// at `since`, on this machine's clock, which does not jump: its end counts from there. Tries again for as
-    /// long as the storage does not answer. Returns whether the slot is vacant by this release: the process may have
-    /// released it itself, or another one may lead.
+    /// Writes to the history `how` the leadership ended, then releases the record. The leadership was claimed at
+    /// `since`, on this machine's clock, which does not jump: its end counts from there. Tries again for as long as
+    /// the storage does not answer. Returns whether the slot is vacant by this release: the process may have released
+    /// it itself, or another one may lead.
     ///
     /// # Errors
     /// If the storage refuses for good.

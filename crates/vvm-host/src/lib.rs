@@ -69,7 +69,7 @@ pub mod exit_status {
 
     /// Wrong arguments.
     pub const MISUSE: u8 = 64;
-    /// `vvm status`: the storage has no such name.
+    /// An operator command: there is no such storage or name.
     pub const UNKNOWN: u8 = 66;
     /// The storage refused for good: address, credentials, schema.
     pub const STORAGE: u8 = 69;

@@ -12,9 +12,9 @@
 //! | after the success, before the mark was applied | has the count and no end | it runs the work again: at least once |
 //! | after the mark was applied | has the mark | it runs nothing |
 //!
-//! A write that is still on its way when its leader dies is applied before the next claim, so that the next leader
-//! reads it, or is refused, because a claim and a release each change the fence (I2). The process that releases the
-//! record of a dead leader writes nothing here.
+//! A write may still be on its way when its leader dies. If it is applied before the next claim, the next leader
+//! reads it. Otherwise it is refused, because a claim and a release each change the fence (I2). The process that
+//! releases the record of a dead leader writes nothing here.
 
 mod writer;
 

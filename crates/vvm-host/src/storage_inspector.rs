@@ -168,7 +168,7 @@ impl StorageInspector {
 #[error("the system refuses what vvm needs: {0}{way_out}", way_out = way_out(.0))]
 pub struct ResourceLimit(#[from] io::Error);
 
-/// Returns which limit to raise, and where, for the end of a message. Empty if no known limit is the cause.
+/// Returns the end of a message about `cause`: which limit to raise, and where. Empty if no known limit is the cause.
 pub fn way_out(cause: &io::Error) -> &'static str {
     match Errno::from_io_error(cause) {
         Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",

@@ -39,16 +39,10 @@ impl<K: Key> Shutdowner<K> {
     async fn stop(&self, launched: Launched) {
         let Launched { services, leadership } = launched;
         let standing = leadership.standing().clone();
-        let stopping = Stopping {
-            state: &self.state,
-            clock: &self.clock,
-            stop_timeout: self.stop_timeout,
-            timing: self.timing,
-        };
         let stopped = async {
             self.state.stopping().await;
             // Renewals continue meanwhile.
-            stopping.stop(services, leadership).await
+            self.stop_services(services, leadership).await
         };
         let lost = async {
             self.state.report(Problem::Lost(standing.lost().await));
@@ -70,41 +64,10 @@ impl<K: Key> Shutdowner<K> {
             }
         }
     }
-}
 
-/// Ends the waits for the shutdown, even if its task panics or is dropped (I10).
-struct Completion<K: Key> {
-    state: Arc<State<K>>,
-    /// An error has the message of a panic; none if the runtime dropped the task.
-    ended: Result<(), Option<Arc<str>>>,
-}
-
-impl<K: Key> Completion<K> {
-    fn note(&mut self, ended: Result<(), Arc<str>>) {
-        self.ended = ended.map_err(Some);
-    }
-}
-
-impl<K: Key> Drop for Completion<K> {
-    fn drop(&mut self) {
-        if let Err(panic) = &self.ended {
-            self.state.report(Problem::Broken { panic: panic.clone() });
-        }
-        self.state.has_stopped();
-    }
-}
-
-pub(crate) struct Stopping<'vvm, K: Key> {
-    pub(crate) state: &'vvm State<K>,
-    pub(crate) clock: &'vvm Arc<dyn Clock>,
-    pub(crate) stop_timeout: Duration,
-    pub(crate) timing: Timing,
-}
-
-impl<K: Key> Stopping<'_, K> {
     /// Stops the services. Returns the leadership if all of them are proven to have stopped (I6). Otherwise
     /// drops it, so that the process ends at the kill deadline (I4).
-    pub(crate) async fn stop(&self, mut services: Vec<Hosted>, leadership: Leadership) -> Option<Leadership> {
+    async fn stop_services(&self, mut services: Vec<Hosted>, leadership: Leadership) -> Option<Leadership> {
         let deadline = self.deadline(leadership.standing().clone()).boxed().shared();
         let mut too_late = deadline.clone();
         let mut timeout = self.clock.sleep(self.stop_timeout);
@@ -132,7 +95,7 @@ impl<K: Key> Stopping<'_, K> {
 
     /// Waits until the kill deadline. It resolves only in tests, where the deadman does not kill.
     fn deadline(&self, standing: Standing) -> impl Future<Output = ()> + Send + 'static {
-        let clock = Arc::clone(self.clock);
+        let clock = Arc::clone(&self.clock);
         let stopping = self.timing.stopping();
         async move {
             let tightened = async {
@@ -166,5 +129,27 @@ async fn stop_at_once(mut services: Vec<Hosted>, mut deadline: Shared<impl Futur
             _ = service.join() => {}
             () = &mut deadline => return,
         }
+    }
+}
+
+/// Ends the waits for the shutdown, even if its task panics or is dropped (I10).
+struct Completion<K: Key> {
+    state: Arc<State<K>>,
+    /// An error has the message of a panic; none if the runtime dropped the task.
+    ended: Result<(), Option<Arc<str>>>,
+}
+
+impl<K: Key> Completion<K> {
+    fn note(&mut self, ended: Result<(), Arc<str>>) {
+        self.ended = ended.map_err(Some);
+    }
+}
+
+impl<K: Key> Drop for Completion<K> {
+    fn drop(&mut self) {
+        if let Err(panic) = &self.ended {
+            self.state.report(Problem::Broken { panic: panic.clone() });
+        }
+        self.state.has_stopped();
     }
 }

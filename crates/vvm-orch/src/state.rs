@@ -1,4 +1,5 @@
-//! [`State`]: shared by the tasks and handles of a VVM.
+//! [`State`]: shared by the tasks and handles of a VVM. What it shows to callers: [`Problem`], [`NotLeading`],
+//! [`Leading`].
 
 use ielections::{AcquireError, Loss, Standing};
 use std::{error::Error, sync::Arc};
@@ -136,7 +137,7 @@ pub enum Problem {
         #[source]
         cause: Failure,
     },
-    /// A service panicked. Work that it had started may still run, so the leadership is not released (I4).
+    /// A service panicked. Work that it had started may still run, so the leadership is not released (I4, I6).
     #[error(
         "service {service} panicked: {panic}; the record is left to expire and the kill deadline stays armed"
     )]

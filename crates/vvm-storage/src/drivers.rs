@@ -3,7 +3,8 @@
 //! - `rows.rs` stores slots, settings and documents;
 //! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 //!
-//! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the folders is what drivers share.
+//! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the
+//! folders is what drivers share.
 
 pub(crate) mod address;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]

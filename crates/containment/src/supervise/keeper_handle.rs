@@ -1,4 +1,5 @@
-//! [`KeeperHandle`]: the supervisor's end of its keeper: orders, messages, and the proof of the end.
+//! [`KeeperHandle`]: the supervisor's end of its keeper: orders, messages, and the proof of the end. Below it is the
+//! process, [`KeeperProcess`]; [`Helpers`] runs the helpers of the command through it.
 //!
 //! The supervisor reaps this child and no other, so that no library loses the status of its child.
 
@@ -129,22 +130,23 @@ impl KeeperHandle {
         }
     }
 
-    /// Has TERM sent to the processes that the command left behind. `is_reported` says whether the caller gets an
-    /// event about them. A command that was stopped need not wait for its processes, so there is none then.
+    /// Orders the keeper to send TERM to the processes that the command left behind. `is_reported` says whether the
+    /// caller gets an event about them. A command that was stopped need not wait for its processes, so there is no
+    /// event then.
     pub(crate) fn terminate_rest(&mut self, is_reported: bool) {
         self.left_over = is_reported.then(Vec::new);
         // If the message is lost, `kill` follows after the time to stop.
         let _ = self.process.send(&ToKeeper::TellRest);
     }
 
-    /// Has everything killed.
+    /// Orders the keeper to kill everything.
     pub(crate) fn kill(&self) {
         let _ = self.process.send(&ToKeeper::Kill);
         // A stopped keeper receives nothing.
         self.process.continues();
     }
 
-    /// Returns whether it has confirmed the order to kill.
+    /// Returns whether the keeper has confirmed the order to kill.
     pub(crate) fn kills(&self) -> bool {
         self.state.kills
     }

@@ -1,6 +1,6 @@
 //! [`start`]: starts a command and its keeper.
 
-use super::keeper_handle::{ChildKeeper, KeeperHandle, NotRunning};
+use super::keeper_handle::{ChildKeeper, Helpers, KeeperHandle, NotRunning};
 use crate::{
     containment::{Containment, Level},
     event::OnEvent,
@@ -9,9 +9,7 @@ use crate::{
     link::{self, Readable},
     messages::{FromKeeper, ToKeeper},
     namespace::OUTSIDE_STAGE,
-    refusal::NamespaceRefusal,
-    refusal::NotExecuted,
-    supervise::keeper_handle::Helpers,
+    refusal::{NamespaceRefusal, NotExecuted},
 };
 use rustix::process::Pid;
 use std::{
@@ -24,8 +22,8 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::Instant;
 
-/// The keeper kills without an order when the time for killing is down to this part. Half for each: a busy machine delays
-/// the order of a running supervisor, and the start of the keeper of a stopped one.
+/// The keeper kills without an order when this part of the time for killing is left. Half for each: a busy machine
+/// delays the order of a running supervisor, and the start of the keeper of a stopped one.
 const KEEPER_SHARE: u32 = 2;
 
 /// A command to start.

@@ -1,4 +1,5 @@
-//! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer.
+//! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer. And
+//! [`PriorityLock`], by which renewals go before its batches.
 //!
 //! No task drives it. A caller that writes joins the [queue](queue). The caller that holds the drive lock
 //! drives until its own batch is answered, and sends the batches of other callers along with it. It may be
@@ -151,7 +152,7 @@ impl DocumentWriter {
         Ok(read)
     }
 
-    /// Whether the count is known.
+    /// Returns whether the partition's count of batches was read. Fails once the leadership is over.
     fn is_open(&self, state: &LeadershipState) -> Result<bool, DocumentReadError> {
         if let Some(loss) = state.over() {
             return Err(DocumentReadError::Lost(loss));
@@ -160,6 +161,7 @@ impl DocumentWriter {
         queue.over().map_or_else(|| Ok(queue.knows_count()), |over| Err(over.clone().into()))
     }
 
+    /// Reads the partition's count of batches.
     async fn open(&self, slot: LedSlot<'_>) -> Result<(), DocumentReadError> {
         let state = slot.state;
         let _driving = tokio::select! {
@@ -221,6 +223,7 @@ fn unanswered() -> DocumentWriteError {
     DocumentWriteError::Unknown { cause: "the writer has lost the write".into() }
 }
 
+/// Gives renewals priority: no step of the writer begins while a renewal waits or is in flight.
 #[derive(Default)]
 pub(super) struct PriorityLock {
     state: Mutex<State>,

@@ -48,17 +48,6 @@ pub(super) struct Engine<K: Key> {
 }
 
 impl<K: Key> Engine<K> {
-    /// Ends every leadership with `loss`, unless it has ended already.
-    pub(super) fn lose_all(&self, loss: &Loss) {
-        for (_, actor) in &self.actors {
-            if let Kind::Leading(leading) = &actor.kind {
-                leading.standing.state().lose(loss.clone());
-            }
-        }
-    }
-}
-
-impl<K: Key> Engine<K> {
     pub(super) fn new(
         storage: Arc<dyn TtlStorage<K>>,
         env: Env,
@@ -162,6 +151,15 @@ impl<K: Key> Engine<K> {
         let (reading, withdrawn) = AbortHandle::new_pair();
         campaigning.reading = Some(reading);
         Some(withdrawn)
+    }
+
+    /// Ends every leadership with `loss`, unless it has ended already.
+    pub(super) fn lose_all(&self, loss: &Loss) {
+        for (_, actor) in &self.actors {
+            if let Kind::Leading(leading) = &actor.kind {
+                leading.standing.state().lose(loss.clone());
+            }
+        }
     }
 }
 

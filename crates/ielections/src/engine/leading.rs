@@ -1,4 +1,4 @@
-//! Leases: how the engine renews them, loses them and hands them back.
+//! Leases: how the engine renews them, loses them and hands them back. And releases, which delete the records.
 
 use super::{
     actors::{Engine, Event, Kind, Releasing},
@@ -120,7 +120,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Ends a lease that was handed back or dropped, once no call of it is in flight: the deadman is disarmed
+    /// Ends a lease that was handed back or dropped, once no call of it is in flight. The deadman is disarmed
     /// after the last renewal is answered, and the record is deleted after that (I6).
     fn settle(&mut self, id: usize) {
         let actor = &mut self.actors[id];

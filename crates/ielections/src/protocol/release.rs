@@ -110,10 +110,10 @@ impl Release {
         }
     }
 
-    /// Hands on the record that is deleted, to be renamed.
+    /// Gives `to` the incarnation and the epoch of the record that is deleted.
     #[cfg(feature = "testing")]
     pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
-        // Any version of the record is deleted, so none is to be renumbered for this one.
+        // A release deletes the record whatever its write count is, so this count stands for none.
         let mut version = crate::Version { incarnation: self.incarnation, write: u64::MAX };
         to.version(&mut version);
         self.incarnation = version.incarnation;

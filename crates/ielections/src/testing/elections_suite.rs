@@ -13,9 +13,8 @@ mod scene;
 pub use acquiring::*;
 pub use fenced::*;
 pub use renewing::*;
-pub use running::Process;
 pub use running::*;
-pub use scene::Scene;
+pub use scene::{Process, Scene};
 
 use crate::{Ttl, testing::contract::StorageUnderTest};
 use futures_util::future::{Either, select};

@@ -19,7 +19,7 @@ use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{Family, Reap, reap};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, SlotNumber};
 
-/// How often everything is looked at.
+/// How often the demo looks at everything.
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 #[derive(Debug)]

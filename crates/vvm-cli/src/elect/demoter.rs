@@ -280,7 +280,7 @@ impl Demotion {
     /// Demotes for the dead leader and releases its record.
     ///
     /// The leader's process is gone and writes nothing. What leads may be any process, so nothing proves that
-    /// it has stopped: the on-loss hook attests it by status 0 and by the end of all that it has started in
+    /// it has stopped. The on-loss hook attests it by status 0 and by the end of all that it has started in
     /// its group. Only then the record is released (I6).
     pub(super) fn act(mut self, args: &ElectArgs) {
         let (Some(claim), since, candidate) = (self.told.claim, self.told.since, &args.candidate) else {

@@ -1,4 +1,4 @@
-//! `vvm run`.
+//! The command line of `vvm run`.
 
 use crate::{
     args::{

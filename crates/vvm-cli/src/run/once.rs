@@ -1,5 +1,5 @@
-//! The command line of `vvm once`, and what its leader does around its command. `vvm_host::once` says when an attempt is counted, and when
-//! its period is marked as done.
+//! The command line of `vvm once`, and what its leader does around its command. `vvm_host::once` says when an attempt
+//! is counted, and when its period is marked as done.
 
 use super::{args::RunArgs, command::LeadershipWork, outcome::WorkEnd};
 use crate::{

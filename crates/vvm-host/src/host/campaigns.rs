@@ -140,13 +140,14 @@ impl Campaigns {
             problem.or(stopped.err())
         };
         let (problem, ()) = tokio::join!(leading, handling);
+        // The work did not start: a stop or a demand came first, or a service was not ready.
         let was_never_started = matches!(
             &problem,
             Some(Problem::StartFailed { cause, .. })
                 if cause.is::<StopRequested>() || cause.is::<Demand>() || cause.is::<NotReady>()
         );
         match (problem, demand.get()) {
-            // Nothing was won.
+            // Nothing was won: the next campaign waits for the condition, and a pause ends one that does not wait.
             (None, Some(Demand::NotReady)) if matches!(status.role(), Role::Campaigning) => None,
             (None, Some(demand)) if matches!(status.role(), Role::Campaigning) => {
                 let refusal = AcquireError::TimedOut { last_failure: Some(demand.to_string()) };

@@ -64,7 +64,7 @@ pub enum Ended {
 
 impl Ended {
     /// Returns the exit status that `vvm run` would have: 0 after a stop, or when a service had done its
-    /// work; 64, 69, 71, 75 and 79 as `docs/operations.md` lists them; 1 for a service that failed.
+    /// work; 64, 69, 71, 75, 78 and 79 as `docs/operations.md` lists them; 1 for a service that failed.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Stopped | Self::Problem(Problem::Ended { failure: None, .. }) => 0,

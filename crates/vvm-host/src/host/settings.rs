@@ -1,4 +1,4 @@
-//! [`HostSettings`].
+//! [`HostSettings`]: what a host is told by its program.
 
 use crate::local_wakeups::LocalDir;
 use ielections::{Holder, Ttl, record::HolderTooLong};

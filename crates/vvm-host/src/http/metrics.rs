@@ -1,5 +1,5 @@
-//! The metrics of a host and of its primary-only services. Their help texts describe them. And these services
-//! in `/status`.
+//! The metrics of a host and of its primary-only services. Their help texts describe them. `/status` shows these
+//! services, too ([`add_status`]).
 
 use crate::status::{Call, HostStatus, Role};
 use ielections::Standing;

@@ -1,4 +1,4 @@
-//! The server as its clients find it, on a socket of this machine.
+//! Requests of clients to the server, on a socket of this machine.
 
 use super::*;
 use crate::status::{self, HostStatus};
@@ -29,7 +29,7 @@ fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostS
     });
 }
 
-/// Sends `request`, and returns what comes back until the server closes: nothing, if it does so meanwhile.
+/// Sends `request`, and returns the answer. Empty if the server closes the connection before.
 async fn sent(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let _ = stream.write_all(request.as_bytes()).await;

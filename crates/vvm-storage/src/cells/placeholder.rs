@@ -106,7 +106,7 @@ impl<C: CellStorage> Cells<C> {
     /// still work. An absence has no version, so nothing could be observed, and another leadership could hide
     /// between two looks. So the first candidate that finds it writes a placeholder, only if the cell is
     /// still absent. From then on observation and conditional writes decide, as over the record of a dead
-    /// leader (I5): the placeholder has the longest TTL that a record of the name ever had, its version is
+    /// leader (I5). The placeholder has the longest TTL that a record of the name ever had. Its version is
     /// new, and its epoch exceeds all that this handle knows (I2).
     ///
     /// # Cancel safety

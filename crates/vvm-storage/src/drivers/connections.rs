@@ -1,4 +1,4 @@
-//! What the connections of drivers share: [`Room`] for requests, [`Next`], the host to try, and [`Stream`].
+//! What the connections of drivers share: [`Room`] for requests, the [`Next`] host to try, and a [`Stream`].
 
 use super::errors::Closed;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
@@ -44,7 +44,7 @@ impl Room {
         self.within(self.request_timeout, request).await
     }
 
-    /// Drops the request after `limit`, and fails with what to say then.
+    /// Drops the request after `limit`, and fails with a text for the error.
     ///
     /// Dropping a request is its time-out: its connection goes with it, and the outcome is unknown (I7).
     pub(super) async fn within<T>(

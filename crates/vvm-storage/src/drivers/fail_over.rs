@@ -12,8 +12,8 @@ use super::errors::is_met;
 use crate::step::{Done, Step};
 use ielections::{Slot, Vacant};
 
-/// By how much epochs after a fail-over exceed those before it, in milliseconds: more than a candidate's clock may be ahead, and
-/// the promoted server's behind.
+/// By how much epochs after a fail-over exceed those before it, in milliseconds: more than a candidate's clock may be
+/// ahead, and the promoted server's behind.
 pub const EPOCHS_OF_A_FAIL_OVER: u64 = 24 * 60 * 60 * 1000;
 
 /// What it means that a step has changed nothing.
@@ -32,8 +32,8 @@ pub fn is_insertion(step: &Step) -> bool {
     matches!(step, Step::Claim { from: Slot::Vacant(Vacant { last_epoch: None }), .. })
 }
 
-/// Decides what it means that a claim, a renewal or a release has changed nothing, if the slot `stands` as shown, and the server
-/// has the history that the step names (`is_ours`).
+/// Decides what it means that a claim, a renewal or a release has changed nothing, if the slot `stands` as shown, and
+/// the server has the history that the step names (`is_ours`).
 pub fn unwritten(step: &Step, stands: Slot, is_ours: bool) -> Unwritten {
     match is_ours {
         true if !is_met(step, &stands) => Unwritten::Refused(stands),
@@ -44,8 +44,8 @@ pub fn unwritten(step: &Step, stands: Slot, is_ours: bool) -> Unwritten {
     }
 }
 
-/// Decides what a claim from the state `from` is answered once the history was adopted and the slot `stands`. Whatever became of
-/// the adoption, the claim is not applied, and is not sent again. `None`: it is worth another try.
+/// Decides what a claim from the state `from` is answered once the history was adopted and the slot `stands`. Whatever
+/// became of the adoption, the claim is not applied, and is not sent again. `None`: it is worth another try.
 pub fn claim_after_adoption(from: &Slot, stands: Slot) -> Option<Done> {
     (!stands.is_as_expected(from)).then(|| Done::Refused(stands.into()))
 }

@@ -3,43 +3,46 @@
 //! Tried on MariaDB 10.11.5: the suites of records, elections and documents, TLS, replicas that lag and are promoted. MySQL
 //! could not be had where this was written: what concerns it alone follows its documentation.
 //!
-//! **How the contract is kept.** One row per slot in table `sysvvm_leader`, which stays when the slot is released. A verb is one
-//! `UPDATE` that commits by itself, with the condition in its `WHERE`, and counts the rows that met it (`CLIENT_FOUND_ROWS`).
-//! After 0 rows a transaction locks the row, shows it, writes again and shows the history, in one message: the server never
-//! waits for us in the middle of a transaction, and no message is sent twice. Isolation is `READ COMMITTED`, so that nothing
-//! locks gaps, and each statement sees what was committed before it.
+//! **How the contract is kept.** One row per slot in table `sysvvm_leader`, which stays when the slot is released. A
+//! verb is one `UPDATE` that commits by itself, with the condition in its `WHERE`, and counts the rows that met it
+//! (`CLIENT_FOUND_ROWS`). After 0 rows a transaction locks the row, shows it, writes again and shows the history, in
+//! one message: the server never waits for us in the middle of a transaction, and no message is sent twice. Isolation
+//! is `READ COMMITTED`, so that nothing locks gaps, and each statement sees what was committed before it.
 //!
-//! **Statements** are text, with bytes in hexadecimal digits. The protocol is spoken by the driver itself: no task runs between
-//! requests, nothing is retried, and a dropped request ends its connection. A connection is not used again after an error, so
-//! the server ends a transaction that failed half-way.
+//! **Statements** are text, with bytes in hexadecimal digits. The protocol is spoken by the driver itself: no task
+//! runs between requests, nothing is retried, and a dropped request ends its connection. A connection is not used
+//! again after an error, so the server ends a transaction that failed half-way.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of batches,
 //! and writes what it has if the count was raised, in one message.
 //!
-//! **Reads.** `read` and `fence_state` write to the row that they show: without a binary log, InnoDB shows a commit to others
-//! before it is on disk, and the end of their own transaction waits for the disk. `peek` is a plain read. Replicas are not read.
+//! **Reads.** `read` and `fence_state` write to the row that they show: without a binary log, InnoDB shows a commit to
+//! others before it is on disk, and the end of their own transaction waits for the disk. `peek` is a plain read.
+//! Replicas are not read.
 //!
-//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew waits one TTL of its
-//! own. There are no notifications: candidates look once a second.
+//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew waits one
+//! TTL of its own. There are no notifications: candidates look once a second.
 //!
-//! **After a fail-over.** A replica that lags has forgotten the last writes: a claim whose leader is at work, a renewal, an epoch.
-//! `read_only` can be switched in a running server. So each write compares, in its condition, the server (`server_uuid`; on
-//! MariaDB, which has none, `server_id`, host and port), a random *witness*, the number of the connection, and that the server
-//! accepts writes and keeps them. A change of server or witness is a new history:
+//! **After a fail-over.** A replica that lags has forgotten the last writes: a claim whose leader is at work, a
+//! renewal, an epoch. `read_only` can be switched in a running server. So each write compares, in its condition, the
+//! server (`server_uuid`; on MariaDB, which has none, `server_id`, host and port), a random *witness*, the number of
+//! the connection, and that the server accepts writes and keeps them. A change of server or witness is a new history:
 //!
 //! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once.
-//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which nothing
-//!   leads. Its version is new, so observations begin anew; its TTL is the largest that a claim may have, so forgotten leaders
-//!   have ended before the slot is taken over (I1); its epoch is at least the server's unix milliseconds plus one day for each
-//!   generation, which exceeds forgotten ones (I2). A slot without a row gets such a record when it is first claimed.
+//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which
+//!   nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a claim may have, so
+//!   forgotten leaders have ended before the slot is taken over (I1). Its epoch is at least the server's unix
+//!   milliseconds plus one day for each generation, which exceeds forgotten ones (I2). A slot without a row gets such
+//!   a record when it is first claimed.
 //!
-//! Each adoption raises the *generation*. A handle that knows a later one than the server shows, or another one with the same
-//! number, adopts once more: so a former primary that lags, and is switched back to, is noticed by each process that saw what
-//! came after it. The largest TTL is the largest of three: what the server has, what this handle saw before, and `max_ttl` of its
-//! URL. Clocks may differ as for PostgreSQL: 12 h between a candidate and the server, and 12 h between two servers.
+//! Each adoption raises the *generation*. A handle adopts once more if it knows a later one than the server shows, or
+//! another one with the same number. So a former primary that lags, and is switched back to, is noticed by each
+//! process that saw what came after it. The largest TTL is the largest of three: what the server has, what this handle
+//! saw before, and `max_ttl` of its URL. Clocks may differ as for PostgreSQL: 12 h between a candidate and the server,
+//! and 12 h between two servers.
 //!
-//! **Where.** `mysql://user@host1,host2:3306/database?option=value&…`: the first host that accepts writes is used. `mariadb://`
-//! means the same. In user, password and database, `%XX` stands for a byte.
+//! **Where.** `mysql://user@host1,host2:3306/database?option=value&…`: the first host that accepts writes is used.
+//! `mariadb://` means the same. In user, password and database, `%XX` stands for a byte.
 //!
 //! | option | meaning |
 //! |---|---|
@@ -75,11 +78,12 @@
 //! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the tables |
 //!
-//! **What it can't do.** While an old primary still accepts writes, its clients notice nothing, and each server may have a leader:
-//! make it read-only, or stop it, before a replica accepts writes. A server that is restored in place, or a former primary that
-//! lags and is used again while no process that saw what came later is left, shows an unchanged history with old epochs: run
-//! `UPDATE sysvvm_history SET server = ''` on it before candidates start, and the first of them makes all slots wait.
-//! Semi-synchronous replication falls back to asynchronous without a sign to clients: its fail-over costs the same wait.
+//! **What it can't do.** While an old primary still accepts writes, its clients notice nothing, and each server may
+//! have a leader: make it read-only, or stop it, before a replica accepts writes. A server that is restored in place
+//! shows an unchanged history with old epochs. So does a former primary that lags and is used again, if no process is
+//! left that saw what came later. Run `UPDATE sysvvm_history SET server = ''` on it before candidates start: the
+//! first of them makes all slots wait. Semi-synchronous replication falls back to asynchronous without a sign to
+//! clients: its fail-over costs the same wait.
 
 mod address;
 mod connections;

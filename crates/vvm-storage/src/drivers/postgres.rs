@@ -8,7 +8,7 @@
 //! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
 //! released. A verb is one prepared statement, which writes the row if it is in the state expected. Behind a
 //! pooler, after a refusal and after a fail-over it is one message with several statements, which the server
-//! carries out as one transaction: it locks and shows the row, writes it, and shows the history of the
+//! carries out as one transaction. It locks and shows the row, writes it, and shows the history of the
 //! database. No write is sent twice, and the server never waits for us in the middle of a transaction.
 //! `synchronous_commit` is `on` for each write. A wait for a lock ends after a tenth of the TTL.
 //!
@@ -38,10 +38,10 @@
 //!   ends with its server, so identifier and timeline are compared once for each connection, and each write
 //!   compares the witness and the server's process.
 //! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record
-//!   under which nothing leads. Its version is new, so observations begin anew; its TTL is the largest that a
-//!   claim may have, so forgotten leaders have ended before the slot is taken over (I1); its
-//!   epoch is at least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten
-//!   ones (I2). A slot without a row gets such a record when it is first claimed.
+//!   under which nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a
+//!   claim may have, so forgotten leaders have ended before the slot is taken over (I1). Its epoch is at
+//!   least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten ones (I2).
+//!   A slot without a row gets such a record when it is first claimed.
 //!
 //! The largest TTL is the largest of three: what the promoted server has as `max_ttl`, what this handle saw
 //! before, and `max_ttl` of its URL. The server may have forgotten that `max_ttl` was raised. A handle that

@@ -1,5 +1,5 @@
 //! Claims: `insert_if_not_exist` applies exactly to the vacancy named, `take_over` exactly to the version
-//! named, and a refusal shows the slot.
+//! named, and a refusal shows the slot. Renewals and releases do likewise. Epochs survive all of them.
 
 use super::{
     StorageUnderTest,

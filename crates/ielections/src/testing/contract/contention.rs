@@ -1,4 +1,5 @@
-//! Contention: of many writes on one version exactly one applies, and none is lost or applied twice.
+//! Contention: of many writes on one version exactly one applies, and none is lost or applied twice. Ages of records,
+//! and keys and holders of any bytes.
 
 use super::{
     StorageUnderTest,

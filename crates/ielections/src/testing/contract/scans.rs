@@ -1,4 +1,5 @@
-//! Scans: in the order of the keys, and complete. A scan may be stale, so these cases wait until it is not.
+//! Scans: in the order of the keys, and complete. A scan may be stale, so these cases wait until it is not. Dropped
+//! writes, and closed handles.
 
 use super::{
     StorageUnderTest,

@@ -1,4 +1,5 @@
-//! Conditions of single writes: one that does not hold refuses the whole batch.
+//! Conditions of single writes: one that does not hold refuses the whole batch. The count of batches, and batches
+//! beside writes of the record, doubled or late.
 
 use super::{
     StorageUnderTest,

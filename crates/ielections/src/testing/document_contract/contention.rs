@@ -1,4 +1,5 @@
-//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice.
+//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice. Ids and
+//! bodies of any bytes, dropped batches, and closed handles.
 
 use super::{
     StorageUnderTest,
@@ -319,9 +320,9 @@ pub async fn a_dropped_batch_is_applied_whole_or_not_at_all(storage: &impl Stora
     join_all(stages.iter().map(|stage| drops_batches(stage, &clock))).await;
 }
 
-/// An empty batch after the same one shows the outcome: it is applied instead of the dropped one, or refused. Each batch replaces all
-/// that the one before it wrote, on condition that this stands. So the first that is written in part refuses all behind it, and is
-/// seen at the end.
+/// An empty batch after the same one shows the outcome: it is applied instead of the dropped one, or refused. Each
+/// batch replaces all that the one before it wrote, on condition that this stands. So the first that is written in
+/// part refuses all behind it, and is seen at the end.
 async fn drops_batches<K: Key>(stage: &Stage<K>, clock: &SystemClock) {
     let (mut writer, mut other, key) = (&*stage.scene.here, &*stage.scene.there, &stage.scene.key);
     let of = |round: u64| format!("of {round}");

@@ -1,4 +1,5 @@
-//! The fence: a batch is applied exactly if epoch, incarnation and the batch before match (I2).
+//! The fence: a batch is applied exactly if epoch, incarnation and the batch before match (I2). And the limits of a
+//! batch.
 
 use super::{
     StorageUnderTest,

@@ -1,4 +1,4 @@
-//! Acquiring a free slot, and waiting for a held one.
+//! Acquiring a free slot, and waiting for a held one. Releases, and `Elections::cleanup`.
 
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{

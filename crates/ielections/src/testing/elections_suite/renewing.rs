@@ -1,4 +1,5 @@
-//! Renewals: which ones move the deadline, and from when it counts (I3, I7).
+//! Renewals: which ones move the deadline, and from when it counts (I3, I7). Losses, dropped leaderships and
+//! candidacies, and the leader that follows a dead one.
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -297,7 +298,7 @@ pub async fn a_candidacy_dropped_at_its_success_leaves_no_record(scene: &Scene<i
     assert!(!scene.waits(&mut again, scene.percent(50) + scene.slack).await, "the slot was kept");
 }
 
-/// A leader that crashed after its claim. Returns when the claim was sent.
+/// Returns the process of a leader that crashed after its claim, and when the claim was sent.
 async fn dead_leader<Suite: ElectionsTestSuite>(
     scene: &Scene<Suite>,
     ttl: Ttl,
@@ -352,7 +353,7 @@ pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl Elections
     waiting.await.release().await;
 }
 
-/// Exactly one of those that waited, through any handle.
+/// Exactly one of those that waited leads.
 pub async fn one_of_many_candidates_follows(scene: &Scene<impl ElectionsTestSuite>) {
     let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
     let mut processes = Vec::new();

@@ -1,21 +1,25 @@
 //! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
+//! Several leaderships: one after the other with rising epochs, and of one holder, one process, one name. And what
+//! a `Standing` shows.
 
-use super::{ElectionsTestSuite, Scene};
+use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Candidacy, Elections, Env, InsufficientTime, Key, Leadership, Loss, OsEntropy, ReleaseOutcome, Spawn,
-    TtlStorage,
-    env::Task,
+    Candidacy, InsufficientTime, Leadership, Loss, ReleaseOutcome,
     testing::mock::{Fault, Verb},
 };
-use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt,
+    future::{join, join_all},
+    stream::FuturesUnordered,
+};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
-use tokio::{runtime::Handle, task::AbortHandle};
-use vvm_clock::{Clock, SystemWallClock};
-use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 /// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
@@ -64,63 +68,58 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
-#[derive(Debug)]
-pub struct Process<K: Key> {
-    /// Its elections.
-    pub elections: Elections<K>,
-    /// Its deadlines.
-    pub deadman: Deadman,
-    /// Records that its deadline has passed.
-    pub trigger: Arc<RecordingTrigger>,
-    tasks: Arc<Tasks>,
+/// After a release, after a crash, and after the storage was closed and opened again.
+pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl ElectionsTestSuite>) {
+    let mut epochs = Vec::new();
+    let process = scene.process().await;
+    for _ in 0..2 {
+        let leadership = scene.lead(&process, "same").await;
+        epochs.push(leadership.epoch());
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    }
+    let crashing = scene.lead(&process, "same").await;
+    epochs.push(crashing.epoch());
+    process.crash();
+    drop(crashing);
+
+    let storage = scene.suite.open().await;
+    let reopened = Process::start(storage.clone(), scene.clock.clone());
+    let leadership = scene.lead(&reopened, "same").await;
+    epochs.push(leadership.epoch());
+    leadership.release().await;
+    reopened.elections.cleanup().await;
+    storage.close().await;
+
+    let process = scene.process().await;
+    let leadership = scene.lead(&process, "same").await;
+    epochs.push(leadership.epoch());
+    leadership.release().await;
+    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
 }
 
-impl<K: Key> Process<K> {
-    /// A process on this handle of a storage, on the current tokio runtime.
-    pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
-        let trigger = RecordingTrigger::on(Arc::clone(&clock));
-        let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
-        let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
-        let env = Env {
-            clock,
-            wall: Arc::new(SystemWallClock),
-            deadman: deadman.clone(),
-            entropy: Arc::new(OsEntropy::default()),
-            spawn: Arc::clone(&tasks) as _,
-        };
-        Self { elections: Elections::new(storage, env), deadman, trigger, tasks }
+/// Eight candidates, each leads once: never two at a time, and each under a larger epoch than all before.
+pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl ElectionsTestSuite>) {
+    let mut processes = Vec::new();
+    for _ in 0..8 {
+        processes.push(scene.process().await);
     }
-
-    /// Drops every task before it runs again, as a crash does. No record is released.
-    pub fn crash(&self) {
-        self.tasks.spawned().iter().for_each(AbortHandle::abort);
-    }
-
-    /// The number of tasks that have not ended (I9).
-    pub fn tasks(&self) -> usize {
-        self.tasks.spawned().iter().filter(|task| !task.is_finished()).count()
-    }
-}
-
-/// Runs tasks on a tokio runtime, and can drop them.
-#[derive(Debug)]
-struct Tasks {
-    runtime: Handle,
-    spawned: Mutex<Vec<AbortHandle>>,
-}
-
-impl Tasks {
-    fn spawned(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.spawned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Spawn for Tasks {
-    fn spawn(&self, _name: &'static str, task: Task) {
-        let task = self.runtime.spawn(task);
-        self.spawned().push(task.abort_handle());
-    }
+    let leading = AtomicUsize::new(0);
+    let epochs = Mutex::new(Vec::new());
+    let turns = processes.iter().enumerate().map(|(at, process)| {
+        let (leading, epochs) = (&leading, &epochs);
+        async move {
+            let leadership = scene.lead(process, &format!("candidate {at}")).await;
+            assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders");
+            epochs.lock().unwrap().push(leadership.epoch());
+            scene.pass(scene.percent(5)).await;
+            leading.fetch_sub(1, Ordering::SeqCst);
+            leadership.release().await;
+        }
+    });
+    join_all(turns).await;
+    let epochs = epochs.into_inner().unwrap();
+    assert_eq!(epochs.len(), 8);
+    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
 }
 
 /// The name of the holder is no identity.

@@ -1,14 +1,21 @@
-//! [`Scene`]: the start of every case, and helpers.
+//! [`Scene`]: the start of every case, and helpers. [`Process`]: a simulated process.
 
-use super::{ElectionsTestSuite, Process};
+use super::ElectionsTestSuite;
 use crate::{
-    AcquireError, AcquireTimeout, Candidacy, Entry, Epoch, Holder, Leadership, Slot, Standing, Terms, Timing,
-    Ttl,
+    AcquireError, AcquireTimeout, Candidacy, Elections, Entry, Env, Epoch, Holder, Key, Leadership,
+    OsEntropy, Slot, Spawn, Standing, Terms, Timing, Ttl, TtlStorage,
+    env::Task,
     testing::{contract::StorageUnderTest, mock::FaultyStorage},
 };
 use futures_util::future::{Either, select};
-use std::{pin::pin, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Instant, SystemClock};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{runtime::Handle, task::AbortHandle};
+use vvm_clock::{Clock, Instant, SystemClock, SystemWallClock};
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 /// A new storage, and the clock of the case.
 #[derive(Debug)]
@@ -145,5 +152,64 @@ pub(super) fn refusal<K>(acquired: Result<(K, Leadership), AcquireError>) -> Acq
     match acquired {
         Ok((_, leadership)) => panic!("led under {:?}", leadership.epoch()),
         Err(error) => error,
+    }
+}
+
+/// A simulated process. Dropping it is no crash: its leaderships continue until they are handed back.
+#[derive(Debug)]
+pub struct Process<K: Key> {
+    /// Its elections.
+    pub elections: Elections<K>,
+    /// Its deadlines.
+    pub deadman: Deadman,
+    /// Records that its deadline has passed.
+    pub trigger: Arc<RecordingTrigger>,
+    tasks: Arc<Tasks>,
+}
+
+impl<K: Key> Process<K> {
+    /// A process on this handle of a storage, on the current tokio runtime.
+    pub fn start(storage: Arc<dyn TtlStorage<K>>, clock: Arc<dyn Clock>) -> Self {
+        let trigger = RecordingTrigger::on(Arc::clone(&clock));
+        let deadman = Deadman::with_trigger(Arc::clone(&trigger) as _);
+        let tasks = Arc::new(Tasks { runtime: Handle::current(), spawned: Mutex::default() });
+        let env = Env {
+            clock,
+            wall: Arc::new(SystemWallClock),
+            deadman: deadman.clone(),
+            entropy: Arc::new(OsEntropy::default()),
+            spawn: Arc::clone(&tasks) as _,
+        };
+        Self { elections: Elections::new(storage, env), deadman, trigger, tasks }
+    }
+
+    /// Drops every task before it runs again, as a crash does. No record is released.
+    pub fn crash(&self) {
+        self.tasks.spawned().iter().for_each(AbortHandle::abort);
+    }
+
+    /// The number of tasks that have not ended (I9).
+    pub fn tasks(&self) -> usize {
+        self.tasks.spawned().iter().filter(|task| !task.is_finished()).count()
+    }
+}
+
+/// Runs tasks on a tokio runtime, and can drop them.
+#[derive(Debug)]
+struct Tasks {
+    runtime: Handle,
+    spawned: Mutex<Vec<AbortHandle>>,
+}
+
+impl Tasks {
+    fn spawned(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.spawned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spawn for Tasks {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        let task = self.runtime.spawn(task);
+        self.spawned().push(task.abort_handle());
     }
 }

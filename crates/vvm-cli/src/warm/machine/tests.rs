@@ -1,4 +1,4 @@
-//! Tables of events and effects.
+//! What the machine does after each event. Connections are numbers, and the leadership has epoch 7.
 
 use super::*;
 
@@ -31,6 +31,8 @@ fn term(number: u64) -> Term {
 }
 
 const HELLO: FromApp = FromApp::Hello { version: VERSION };
+/// Of a later version.
+const HELLO_OF_LATER: FromApp = FromApp::Hello { version: VERSION + 1 };
 const READY: FromApp = FromApp::Ready { ready: true };
 
 fn failed(number: u64) -> FromApp {
@@ -45,7 +47,7 @@ impl Scene {
         Self(Machine::new(LIMITS, AfterStop::Restart))
     }
 
-    /// With these connections, ready in this order.
+    /// A standby with these connections, which became ready in this order.
     fn ready(connections: &[Connection]) -> Self {
         let mut scene = Self::new();
         for connection in connections {
@@ -68,7 +70,7 @@ impl Scene {
         scene
     }
 
-    /// Likewise, and it was told to stop.
+    /// The same, after the host has asked the leader to stop.
     fn stopping(connections: &[Connection]) -> Self {
         let mut scene = Self::leading(connections);
         scene.on(Event::Stop(Reason::StepDown));
@@ -233,8 +235,6 @@ fn reason_of_a_failure_is_one_short_line() {
     assert_eq!(text("no\ndisk\x1b[1m"), "the app failed: no disk [1m");
     assert_eq!(text(&"é".repeat(4000)).chars().count(), "the app failed: ".len() + LONGEST_REASON);
 }
-
-const HELLO_OF_LATER: FromApp = FromApp::Hello { version: VERSION + 1 };
 
 #[test]
 fn late_answers_end_the_tree() {

@@ -62,7 +62,7 @@ pub(super) enum DriverError {
 /// An item that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Damaged {
-    /// Not one of elections.
+    /// Another program wrote it.
     #[error(
         "another program wrote an item of the table: {0}. Stop all candidates, and find the program that \
          writes to the table"
@@ -95,7 +95,7 @@ impl DriverError {
             | Self::Denied(_)
             | Self::Throttled(_)
             | Self::Conflict(_) => WriteError::NotApplied(self.into()),
-            // Only a refusal contains an item, and a refused write was not applied.
+            // A write gets an item only with its refusal, and a refused write was not applied.
             Self::Refused(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
             // The table existed when it was opened. Another table may replace it, or another region may write
             // beside this one (I1).

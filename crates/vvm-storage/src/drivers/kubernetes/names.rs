@@ -21,7 +21,7 @@ const LONGEST_LABEL: usize = 63;
 /// A partition, taken apart.
 struct Parts<'a> {
     name: &'a [u8],
-    /// What follows the name in the Lease's.
+    /// What follows it in the name of the Lease.
     ending: String,
 }
 
@@ -65,7 +65,8 @@ pub(super) fn label(at: &Partition) -> String {
     plain(name, LONGEST_LABEL).map_or_else(|| digest(name)[..LONGEST_LABEL].into(), str::to_owned)
 }
 
-/// Returns the name if it is a DNS label, apart from its length: no dot, so no two Leases have one name.
+/// Returns the name if it has the characters of a DNS label and is no longer than `longest`. It has no dot, so an
+/// ending such as `.2` is no part of it, and two partitions never share a Lease.
 fn plain(name: &[u8], longest: usize) -> Option<&str> {
     let is_letter = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends_well = name.first().is_some_and(is_letter) && name.last().is_some_and(is_letter);

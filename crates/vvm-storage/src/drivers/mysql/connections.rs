@@ -141,9 +141,9 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
     }
 }
 
-/// Waits for locks end, and a transaction sees what was committed before each of its statements. Ids of documents have up to 1,024
-/// bytes, and a server sorts by 1,022 of them unless it is told. Then what decides whether
-/// the server is used: of some settings only one of MariaDB and MySQL knows the name.
+/// Waits for locks end, and a transaction sees what was committed before each of its statements. Ids of documents have
+/// up to 1,024 bytes, and a server sorts by 1,022 of them unless it is told. Then what decides whether the server is
+/// used: of some settings only one of MariaDB and MySQL knows the name.
 const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
         time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, \

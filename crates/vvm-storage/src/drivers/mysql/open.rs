@@ -26,7 +26,6 @@ impl Opening for MySql {
         SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'; \
         SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history";
 
-    /// Without transactions, what is compared and what is written would not be one step.
     async fn is_there(connections: &Connections<Self, Session>) -> Result<bool, OpenError> {
         let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
@@ -40,6 +39,7 @@ impl Opening for MySql {
             let (name, comment) = (row.text(0).map_err(unreadable)?, row.text(2).map_err(unreadable)?);
             let engine = row.text(1).unwrap_or("none");
             is_ours(&format!("table {name}"), comment)?;
+            // Without transactions, the comparison and the write would not be one step.
             if engine != "InnoDB" {
                 return Err(OpenError::refused(format!(
                     "table {name} has the engine {engine}, which has no transactions: ALTER TABLE {name} ENGINE = InnoDB"

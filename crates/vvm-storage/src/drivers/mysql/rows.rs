@@ -229,9 +229,9 @@ impl Statements for MySql {
         )
     }
 
-    /// Whether the conditions hold is decided once, before anything is written. `ROW_COUNT()` behind the update would not tell it:
-    /// if the client has gone, the update's answer can't be sent, the count becomes -1, and the server goes on with the next
-    /// statement. It would then write the number of the batch without its documents.
+    /// Whether the conditions hold is decided once, before anything is written. `ROW_COUNT()` behind the update would
+    /// not tell it: if the client has gone, the update's answer can't be sent, the count becomes -1, and the server
+    /// goes on with the next statement. It would then write the number of the batch without its documents.
     fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
         let pk = hex(at.as_bytes());
         let number = fence.after.next().get();
@@ -259,9 +259,9 @@ impl Statements for MySql {
         text
     }
 
-    /// The history is changed if the server is another one than it names. It is changed as well if a handle knows a later one, or
-    /// another one of as many fail-overs: the server has forgotten that, and an older one is in use again. And if it knows a larger
-    /// bound of TTLs.
+    /// The history is changed if the server is another one than it names. It is changed as well if a handle knows a
+    /// later one, or another one of as many fail-overs: the server has forgotten that, and an older one is in use
+    /// again. And if it knows a larger bound of TTLs.
     fn adoption(
         at: Option<&Partition>,
         ours: Option<&History>,

@@ -226,7 +226,8 @@ fn endpoint(value: &str) -> Result<String, String> {
     Ok(value.trim_end_matches('/').to_owned())
 }
 
-/// The longest part of a name: servers on files have folders for slashes, and take 255 bytes for each part. With room for the ending.
+/// The longest part of a name: servers on files have folders for slashes, and take 255 bytes for each part. With room
+/// for the ending.
 const PART_BYTES: usize = 240;
 
 /// The names below a prefix.

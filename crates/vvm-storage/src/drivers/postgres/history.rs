@@ -25,19 +25,19 @@ pub(super) const PROCESS: &str = ":process";
 /// A trigger would do without it, but would lock each row once more and take a tenth of a renewal.
 pub(super) const WRITTEN: &str = ":written";
 
-/// `text` with the assignment of the time of the write, by the server's clock, or without it in a schema that was created before
-/// records had times. Values in `text` are digits.
+/// `text` with the assignment of the time of the write, by the server's clock, or without it in a schema that was
+/// created before records had times. Values in `text` are digits.
 pub(super) fn with_time(text: &str, has_times: bool) -> String {
     text.replace(WRITTEN, if has_times { ", written_at = clock_timestamp()" } else { "" })
 }
 
 /// That the database has the history whose witness stands at this place, and `condition` with it.
 ///
-/// A statement that is sent alone compares the witness in the process of the server that is known to have this history: [`PROCESS`].
-/// A server leaves recovery once, and goes back into it only by a restart, which ends its processes. So what one answer showed of
-/// system identifier and timeline holds for as long as its process lives. The witness is compared again, since the schema may be
-/// created anew under it; and the process, since a pooler that passes the process off as its own may give another one to each
-/// transaction.
+/// A statement that is sent alone compares the witness in the process of the server that is known to have this
+/// history: [`PROCESS`]. A server leaves recovery once, and goes back into it only by a restart, which ends its
+/// processes. So what one answer showed of system identifier and timeline holds for as long as its process lives. The
+/// witness is compared again, since the schema may be created anew under it; and the process, since a pooler that
+/// passes the process off as its own may give another one to each transaction.
 pub(super) fn holds(alone: bool, witness: &str, condition: &str) -> String {
     let (control, server) = match alone {
         true => ("", format!("pg_backend_pid() = {PROCESS}")),

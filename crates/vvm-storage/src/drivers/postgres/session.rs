@@ -68,8 +68,8 @@ impl Session {
         }
     }
 
-    /// Notes whether the server's own process answered the login: this one, which carries out requests. And whether records have
-    /// times.
+    /// Notes whether the server's own process answered the login: this one, which carries out requests. And whether
+    /// records have times.
     pub(super) async fn meets(&mut self, process: u64, has_times: bool) {
         self.has_times = has_times;
         let answered = login_process(self.client.cancel_token()).await;

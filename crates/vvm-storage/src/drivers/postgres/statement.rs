@@ -1,7 +1,7 @@
 //! What is sent and answered: a [`Statement`], and its [`Answer`].
 //!
-//! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers are text, as the
-//! simple protocol has them.
+//! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers are
+//! text, as the simple protocol has them.
 
 use crate::drivers::sql::answer::{Answer, Answered, Row, to_hex};
 use std::fmt;

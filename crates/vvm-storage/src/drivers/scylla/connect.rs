@@ -1,6 +1,6 @@
 //! Connects to a cluster: nodes, login, TLS, timeouts. Refuses tables of other programs and levels, and describes the
-//! cluster from the system tables of one node: what this user may not read is left out. Finds the cause in the client library's nested
-//! connection errors.
+//! cluster from the system tables of one node: what this user may not read is left out. Finds the cause in the client
+//! library's nested connection errors.
 //!
 //! [`Ending`] waits until the connections of a session have ended (I9). The client library's tasks end by
 //! themselves after their session is dropped, and it does not report the end of the last one. But each task

@@ -88,7 +88,8 @@ impl Address {
         self.hosts.iter().all(Host::is_loopback)
     }
 
-    /// The password of `password_file`, of the URL, or of the environment. Read anew for each connection, so that it can be changed.
+    /// The password of `password_file`, of the URL, or of the environment. Read anew for each connection, so that it
+    /// can be changed.
     pub(crate) fn password(&self) -> Result<Option<String>, OpenError> {
         let of_url = self.password.as_ref().map(|password| &*password.0);
         password(self.password_file.as_deref(), of_url)

@@ -2,7 +2,8 @@
 
 use super::errors::Damaged;
 
-/// What a message was answered: for each of its statements rows, and how many rows it showed or changed, or how many met its condition.
+/// What a message was answered: for each of its statements rows, and how many rows it showed or changed, or how many
+/// met its condition.
 #[derive(Default, Debug)]
 pub(crate) struct Answer(pub(crate) Vec<Answered>);
 

@@ -76,8 +76,8 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
         })
     }
 
-    /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it may lead to
-    /// another server.
+    /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it
+    /// may lead to another server.
     fn connect(&self, host: &Host) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
 }
 

@@ -35,8 +35,8 @@ pub(crate) trait Driver: Opening {
         None
     }
 
-    /// Sends a statement by itself, which costs a server least. `None`, and nothing was sent, if the server has to show its history
-    /// with it.
+    /// Sends a statement by itself, which costs a server least. `None`, and nothing was sent, if the server has to
+    /// show its history with it.
     fn alone(
         connections: &Connections<Self, Self::Session>,
         statement: &Self::Statement<'_>,
@@ -62,7 +62,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
     }
 
-    /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. May be run again, and by many at once.
+    /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. May be run again, and by
+    /// many at once.
     ///
     /// # Errors
     /// See [`OpenError`]: also if what has these names belongs to another program.
@@ -135,8 +136,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(self.clocks.check(self.connections.clock())?)
     }
 
-    /// Takes over the history that the server has, and adopts it if no candidate has: see [`Statements::adoption`](rows::Statements::adoption). Returns the slot
-    /// of `at`.
+    /// Takes over the history that the server has, and adopts it if no candidate has: see
+    /// [`Statements::adoption`](rows::Statements::adoption). Returns the slot of `at`.
     async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
         let (ours, of_url) = (self.history(), self.connections.address().max_ttl);
         let known = ours.as_ref().map(|ours| ours.max_ttl).max(of_url);
@@ -203,15 +204,15 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             }
             lock_timeout = to.ttl.get() / 10;
         }
-        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself if the slot has become
-        // the one that is expected.
+        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself if the
+        // slot has become the one that is expected.
         let alone = statement(Compared { history, alone: true });
         let answer = S::alone(&self.connections, &alone, history, lock_timeout).await?;
         if answer.is_some_and(|answer| answer.affected(0) > 0) {
             return Ok(Some(Done::Applied));
         }
-        // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't be locked, and
-        // no row ever goes away.
+        // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't
+        // be locked, and no row ever goes away.
         let (write, locked) = (statement(Compared { history, alone: false }), S::locked(at));
         let (text, written, shown) = match is_insertion(step) {
             true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED),
@@ -230,9 +231,9 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         }
     }
 
-    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first, so that no slot
-    /// of another history is shown: an observation of it would go on across the change, and its epoch may be one that was given out
-    /// twice.
+    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first,
+    /// so that no slot of another history is shown. An observation of such a slot would go on across the change, and
+    /// its epoch may be one that was given out twice.
     async fn read_slots(
         &self,
         statement: &S::Statement<'_>,
@@ -286,8 +287,8 @@ impl<S: Driver> fmt::Debug for SqlStorage<S, S::Session> {
 impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for the connection that it may have
-            // to make.
+            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for the connection
+            // that it may have to make.
             min_ttl: Duration::from_secs(2),
             // A row of an index takes 2,704 bytes (PostgreSQL) or 3,072, and that of documents has a key and an id.
             max_key_bytes: 1536,

@@ -1,9 +1,9 @@
-//! The history of the database that a write belongs to: that of one server, from one fail-over to the next. [`Clocks`]: whether
-//! epochs that a server makes after it will be larger.
+//! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
+//! [`Clocks`]: whether epochs that a server makes after it will be larger.
 //!
-//! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or restored, and
-//! the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are promoted independently differ by their
-//! witnesses.
+//! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or
+//! restored, and the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are
+//! promoted independently differ by their witnesses.
 
 use super::{
     answer::Row,
@@ -33,7 +33,8 @@ pub(crate) struct History {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
     pub(crate) history: &'a History,
-    /// Whether it is sent by [`Server::alone`](super::driver::Driver::alone), on a connection that is known to have the history.
+    /// Whether it is sent by [`Driver::alone`](super::driver::Driver::alone), on a connection that is known to have
+    /// the history.
     pub(crate) alone: bool,
 }
 

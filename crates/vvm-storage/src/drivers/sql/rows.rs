@@ -29,15 +29,15 @@ pub(crate) trait Statements: Sized + 'static {
     /// The number of the statement in [`locked`](Self::locked) that shows the slot.
     const LOCKED: usize;
 
-    /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked) before it, whose
-    /// rows tell whether the batch was written.
+    /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked)
+    /// before it, whose rows tell whether the batch was written.
     const WRITTEN: usize;
 
     /// Whether an insertion that was refused may be sent again.
     const INSERTS_AGAIN: bool;
 
-    /// The message that carries out `statements`, and then [`history`](Self::history), in one transaction. A wait for a lock ends
-    /// after `lock_timeout` or earlier.
+    /// The message that carries out `statements`, and then [`history`](Self::history), in one transaction. A wait for
+    /// a lock ends after `lock_timeout` or earlier.
     ///
     /// The server has all of it before it begins, and so never waits for us in the middle.
     fn transaction(statements: &str, lock_timeout: Duration) -> String;
@@ -91,19 +91,19 @@ pub(crate) trait Statements: Sized + 'static {
     /// Stores a setting unless there is one, and shows the one that stands.
     fn settle(at: &Partition, value: &[u8]) -> String;
 
-    /// Writes a batch behind [`locked`](Self::locked), so that it sees all batches before it. The number of rows of the statement
-    /// [`WRITTEN`](Self::WRITTEN) tells whether it did.
+    /// Writes a batch behind [`locked`](Self::locked), so that it sees all batches before it. The number of rows of
+    /// the statement [`WRITTEN`](Self::WRITTEN) tells whether it did.
     fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String;
 
     /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end.
     ///
-    /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or vacant.
-    /// Standbys observe that record for the largest TTL that a claim may have (I1), and its version is new to all of them, so that
-    /// no observation goes on across the change. Its epoch is larger than each that was given out and forgotten (I2). `at` gets such a
-    /// record if it has no row.
+    /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or
+    /// vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is new to
+    /// all of them, so that no observation goes on across the change. Its epoch is larger than each that was given out
+    /// and forgotten (I2). `at` gets such a record if it has no row.
     ///
-    /// A server may have forgotten that the largest TTL was raised. The larger of its own and `known` counts. If it was adopted
-    /// without this knowledge, it is adopted once more by a handle whose history, `ours`, is another one.
+    /// A server may have forgotten that the largest TTL was raised. The larger of its own and `known` counts. If it
+    /// was adopted without this knowledge, it is adopted once more by a handle whose history, `ours`, is another one.
     fn adoption(
         at: Option<&Partition>,
         ours: Option<&History>,
@@ -181,8 +181,8 @@ pub(crate) fn page<S: Statements>(at: &Partition, scan: &Scan) -> String {
     )
 }
 
-/// The slot that [`Statements::locked`] shows, and the count of its batches. Columns: epoch, incarnation, number of the write, TTL,
-/// holder, count.
+/// The slot that [`Statements::locked`] shows, and the count of its batches. Columns: epoch, incarnation, number of
+/// the write, TTL, holder, count.
 pub(crate) fn fence(row: Option<&Row>) -> Result<FenceState, Damaged> {
     let Some(row) = row else {
         let slot = Slot::Vacant(Vacant { last_epoch: None });

@@ -38,7 +38,8 @@ pub(super) fn refused(why: impl Into<String>) -> Obstacle {
     Obstacle::Other(OpenError::refused(why))
 }
 
-/// Says who can, unless this user owns it: then the file or its mount has the wrong rights.
+/// This user can't write the file. The message names the user who can. If this user owns the file, its rights or
+/// those of its mount are wrong.
 pub(super) fn read_only_file(path: &Path) -> Obstacle {
     let (owner, user) = (owner(path), user(rustix::process::geteuid().as_raw()));
     let way_out = match owner == user {
