@@ -6,7 +6,8 @@
 //! - an epoch that does not rise;
 //! - a worker, or its background process, that outlives its host or guardian by more than 50 ms;
 //! - a process that is left at the end;
-//! - a leader for less than 60 % of the time.
+//! - a leader for less than 60 % of the time in which one may lead: not within a TTL after the guardian and the host of
+//!   a leader were killed at once.
 //!
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
@@ -25,6 +26,7 @@ use candidates::{Instance, Setup, Worker};
 use clients::{Client, Receiver};
 use fastrand::Rng;
 use faults::Faults;
+use processes::Target;
 use remains::{Orphans, Remains};
 use servers::{owned, postgres::Postgres};
 use std::{
@@ -174,9 +176,6 @@ impl Storage {
     }
 }
 
-/// The least share of the time with a leader.
-const LED: f64 = 0.6;
-
 /// The settings of a run.
 struct Plan {
     setup: Rc<Setup>,
@@ -223,7 +222,10 @@ impl Plan {
         }
         let spans = verdict::read(folder)?;
         println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
-        let mut verdict = verdict::judge(spans, began, ended, LED);
+        let both =
+            faults.leader_kills.iter().filter(|(_, target)| *target == Target::GuardianAndHost).count();
+        let by_design = *ttl * u32::try_from(both).unwrap_or(u32::MAX);
+        let mut verdict = verdict::judge(spans, (began, ended), by_design);
         if programs.len() > 1 {
             verdict.check_turns(programs);
         }

@@ -63,8 +63,16 @@ fn parse(log: &str) -> Option<WorkSpan> {
     Some(WorkSpan { epoch, alone, program, stopped, first: beats().next()?, last: beats().max()? })
 }
 
-/// Checks that no two overlap, that epochs rise strictly, and that at least `least` of the time was led.
-pub(crate) fn judge(mut spans: Vec<WorkSpan>, began: Instant, ended: Instant, least: f64) -> Verdict {
+/// The least share of the time with a leader, without the time that no leader can have.
+const LED: f64 = 0.6;
+
+/// Checks that no two overlap, that epochs rise strictly, and that most of the time was led. `by_design` is the time
+/// in which no candidate may lead: the guardian and the host of a leader are dead, and its record still stands.
+pub(crate) fn judge(
+    mut spans: Vec<WorkSpan>,
+    (began, ended): (Instant, Instant),
+    by_design: Duration,
+) -> Verdict {
     spans.sort_by_key(|span| span.first);
     let turns = spans.iter().map(|span| span.program).collect();
     let stopped = spans.iter().filter(|span| span.stopped).count();
@@ -86,10 +94,11 @@ pub(crate) fn judge(mut spans: Vec<WorkSpan>, began: Instant, ended: Instant, le
         verdict.longest_gap = verdict.longest_gap.max(before.last.until(after.first));
     }
     let led: Duration = spans.iter().map(|span| span.first.until(span.last) + BEAT).sum();
-    verdict.led = led.as_secs_f64() / began.until(ended).as_secs_f64();
-    if verdict.led < least {
-        let share = verdict.led * 100.0;
-        verdict.violations.push(format!("led {share:.0} % of the time, less than {:.0} %", least * 100.0));
+    let all = began.until(ended);
+    verdict.led = led.as_secs_f64() / all.as_secs_f64();
+    let least = all.saturating_sub(by_design).mul_f64(LED);
+    if led < least {
+        verdict.violations.push(format!("led for {led:.1?}, less than {least:.1?} of {all:.1?}"));
     }
     verdict
 }
@@ -185,7 +194,7 @@ mod tests {
     }
 
     fn violations(spans: Vec<WorkSpan>) -> Vec<String> {
-        judge(spans, at(0), at(10), 0.6).violations
+        judge(spans, (at(0), at(10)), Duration::ZERO).violations
     }
 
     #[test]
@@ -202,10 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_no_candidate_may_lead_is_left_out() {
+        let judged = |by_design| judge(vec![span(1, 0, 4)], (at(0), at(10)), Duration::from_secs(by_design));
+        assert_eq!(judged(0).violations, ["led for 4.0s, less than 6.0s of 10.0s"]);
+        assert_eq!(judged(4).violations, Vec::<String>::new());
+    }
+
+    #[test]
     fn program_that_never_led_is_a_violation() {
         for (last, violations) in [(20, &[][..]), (21, &["new never led"])] {
             let spans = (1..=last).map(|number| span(number, number, number + 1)).collect();
-            let mut verdict = judge(spans, at(1), at(last + 1), 0.6);
+            let mut verdict = judge(spans, (at(1), at(last + 1)), Duration::ZERO);
             verdict.check_turns(&["old".into(), "new".into()]);
             assert_eq!(verdict.violations, violations);
         }
