@@ -181,7 +181,11 @@ async fn as_other_user(test: &str, make: impl AsyncFnOnce() -> File, check: impl
         let test = format!("sqlite::opening::{test}");
         again.args(["--exact", &test, "--nocapture"]).env(PLACE, &file.path).current_dir(folder.path());
         again.uid(NOBODY).gid(NOBODY);
-        assert!(again.status().unwrap().success());
+        let ended = again.output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        // With a name of no test, it would succeed without a check.
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert!(text.contains("test result: ok. 1 passed"), "{text}{error}");
     } else {
         check(&file.path).await;
         // It can be removed now.

@@ -143,9 +143,10 @@ mod threads {
         let file = File::fresh();
         if env::var_os(FILE).is_none() {
             // Other tests have threads, too.
-            let mut alone =
-                start(&[], "sqlite::processes::threads::every_thread_ends_with_its_handle", &file);
-            return assert!(alone.wait().unwrap().success());
+            let alone = start(&[], "sqlite::processes::threads::every_thread_ends_with_its_handle", &file);
+            let text = String::from_utf8(alone.wait_with_output().unwrap().stdout).unwrap();
+            // With a name of no test, it would succeed without a check.
+            return assert!(text.contains("test result: ok. 1 passed"), "{text}");
         }
         let (first, second) = (file.open().await.unwrap(), file.open().await.unwrap());
         assert_eq!(database_threads(), 2);

@@ -159,8 +159,14 @@ fn connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing()
         let mut alone = Command::new(std::env::current_exe().unwrap());
         let name = "run::warm::socket::tests::\
                     connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing";
-        alone.args(["--exact", name, "--nocapture"]).env(ALONE, "").stdout(Stdio::null());
-        return assert!(alone.status().unwrap().success());
+        let ended = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "").output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        // With a name of no test, it would succeed without a check.
+        return assert!(
+            text.contains("test result: ok. 1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
     run(async || {
         let (mut socket, clock) = (listen(), clock());
