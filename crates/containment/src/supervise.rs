@@ -18,7 +18,7 @@ use crate::{
 use keeper_handle::{Helpers, KeeperHandle, Unproven};
 use rustix::process::Signal;
 use spawn::{CommandSpec, SpawnError, Starting};
-use std::{os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
+use std::{ffi::OsString, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
@@ -94,7 +94,7 @@ pub enum SuperviseError {
 }
 
 /// Starts a command, and supervises it until no process of it is left: [`start`](spawn::start),
-/// [`executed`](Starting::executed) and [`Supervision::run`] in one call.
+/// [`Supervision::executed`] and [`Supervision::run`] in one call.
 ///
 /// # Errors
 /// [`SuperviseError`].
@@ -107,10 +107,8 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
     timeouts: StopTimeouts,
     controls: Controls,
 ) -> Result<Supervised, SuperviseError> {
-    let mut starting = spawn::start(command)?;
-    let executed = starting.executed().await;
-    let supervision = Supervision::of(starting, clock, timeouts, controls);
-    match executed {
+    let mut supervision = Supervision::of(spawn::start(command)?, clock, timeouts, controls);
+    match supervision.executed().await {
         Ok(()) => Ok(supervision.run().await?),
         Err(refusal) => {
             supervision.kill_at_once().run().await?;
@@ -159,6 +157,8 @@ async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError
 /// A command under supervision.
 #[derive(Debug)]
 pub struct Supervision {
+    /// The command's file, for messages.
+    command: OsString,
     keeper: KeeperHandle,
     helpers: Arc<Helpers>,
     on_event: OnEvent,
@@ -176,23 +176,38 @@ pub struct Supervision {
 impl Supervision {
     /// Supervises a command that was [started](spawn::start), and its helpers.
     pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
-        let Starting { keeper, helpers, on_event, .. } = starting;
-        Self::on(keeper, helpers, on_event, clock, timeouts, controls)
-    }
-
-    fn on(
-        keeper: KeeperHandle,
-        helpers: Arc<Helpers>,
-        on_event: OnEvent,
-        clock: Arc<dyn Clock>,
-        timeouts: StopTimeouts,
-        controls: Controls,
-    ) -> Self {
+        let Starting { keeper, helpers, on_event, command, .. } = starting;
         let outcome = Supervised { ended: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = Phase::Working;
         let held = Vec::new();
         let repeat = None;
-        Self { keeper, helpers, on_event, clock, timeouts, controls, phase, held, repeat, outcome }
+        Self { command, keeper, helpers, on_event, clock, timeouts, controls, phase, held, repeat, outcome }
+    }
+
+    /// Waits until the command is executed, or a stop, a kill or the kill deadline asks for its end: an execution may
+    /// hang, as on a file system whose server does not answer (I10). [`run`](Self::run) takes the same steps
+    /// before and after the execution.
+    ///
+    /// # Errors
+    /// If it could not be executed.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub async fn executed(&mut self) -> Result<(), SpawnError> {
+        loop {
+            if let Some(executed) = self.keeper.executed() {
+                return executed.map_err(|refusal| SpawnError::of(&self.command, refusal));
+            }
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                () = self.keeper.changed() => {}
+                () = self.controls.stop.cancelled() => return Ok(()),
+                () = self.controls.kill.cancelled() => return Ok(()),
+                Ok(()) = self.controls.deadline.changed() => {}
+                () = self.clock.sleep_until(wake_at) => return Ok(()),
+            }
+        }
     }
 
     /// Kills everything that was started, without a stop signal before.

@@ -1,22 +1,24 @@
-//! A keeper that was started without a deadline and is armed later: the deadline is in force once the keeper has
-//! confirmed it.
+//! A supervision and its keeper: a deadline is in force once the keeper has confirmed it, and a stop is heeded from the
+//! start on.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
+use rustix::process::Signal;
 use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
-    Controls, Killed, Order, SignalForCommand, SimulatedKeeper, StopTimeouts, Supervised, Supervision,
+    Controls, Ended, Killed, Order, SignalForCommand, SimulatedKeeper, StopTimeouts, Supervised, Supervision,
     Unproven,
 };
 
-/// A command that waits as a standby, with its keeper.
+/// A command with its keeper.
 struct Scene {
     clock: Arc<MockClock>,
     deadline: watch::Sender<Option<Instant>>,
+    stop: CancellationToken,
     keeper: SimulatedKeeper,
     supervision: Supervision,
     /// Kept, because a supervision ends with its senders.
@@ -26,13 +28,19 @@ struct Scene {
 const KILLING: Duration = Duration::from_millis(200);
 
 impl Scene {
+    /// It waits as a standby.
     fn of_a_standby() -> Self {
+        Self::of(SimulatedKeeper::start)
+    }
+
+    fn of(start: fn(Arc<dyn Clock>, StopTimeouts, Controls) -> (SimulatedKeeper, Supervision)) -> Self {
+        let stop = CancellationToken::new();
         let clock = Arc::new(MockClock::new());
         let (deadline, receiver) = watch::channel(None);
         let signals = broadcast::Sender::new(1);
         let controls = Controls {
             signals: signals.subscribe(),
-            stop: CancellationToken::new(),
+            stop: stop.clone(),
             kill: CancellationToken::new(),
             deadline: receiver,
         };
@@ -43,8 +51,8 @@ impl Scene {
             killing: KILLING,
         };
         let shared = Arc::clone(&clock) as Arc<dyn Clock>;
-        let (keeper, supervision) = SimulatedKeeper::start(shared, timeouts, controls);
-        Self { clock, deadline, keeper, supervision, _signals: signals }
+        let (keeper, supervision) = start(shared, timeouts, controls);
+        Self { clock, deadline, stop, keeper, supervision, _signals: signals }
     }
 
     /// Supervises while `plays` decides what the keeper does. Time passes whenever all tasks wait.
@@ -52,11 +60,15 @@ impl Scene {
         self,
         plays: impl AsyncFnOnce(SimulatedKeeper, &MockClock, &watch::Sender<Option<Instant>>),
     ) -> Result<Supervised, Unproven> {
-        let Self { clock, deadline, keeper, supervision, _signals } = self;
+        let Self { clock, deadline, keeper, mut supervision, _signals, .. } = self;
         let passes = Arc::clone(&clock);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.on_thread_park(move || _ = passes.advance_to_next()).build().unwrap();
-        runtime.block_on(async { tokio::join!(supervision.run(), plays(keeper, &clock, &deadline)).0 })
+        let supervising = async {
+            supervision.executed().await.unwrap();
+            supervision.run().await
+        };
+        runtime.block_on(async { tokio::join!(supervising, plays(keeper, &clock, &deadline)).0 })
     }
 }
 
@@ -121,4 +133,30 @@ fn command_of_a_keeper_that_confirms_nothing_is_killed_before_the_deadline() {
         keeper.ends_without_processes();
     });
     assert_eq!(ended.unwrap().killed, Some(Killed::Deadline));
+}
+
+/// Shows I10 and I4.
+#[test]
+fn execution_that_hangs_delays_neither_a_stop_nor_the_deadline() {
+    let scene = Scene::of(SimulatedKeeper::begin);
+    let stop = scene.stop.clone();
+    let term = Ended::Signalled(Signal::TERM.as_raw());
+    let stopped = scene.supervised(async |mut keeper, _, _| {
+        stop.cancel();
+        assert_eq!(keeper.order().await, Some(Order::Signal(Signal::TERM)));
+        keeper.command_ended(term);
+        keeper.ends_without_processes();
+    });
+    let stopped = stopped.unwrap();
+    assert_eq!((stopped.ended, stopped.by_itself), (Some(term), false));
+    let killed = Scene::of(SimulatedKeeper::begin).supervised(async |mut keeper, clock, deadline| {
+        let at = clock.now().after(Duration::from_secs(16));
+        deadline.send_replace(Some(at));
+        assert_eq!(sent(&mut keeper).await, Some(at));
+        keeper.in_force(Some(at));
+        assert_eq!(keeper.order().await, Some(Order::Kill));
+        assert_eq!(clock.now(), at.before(KILLING));
+        keeper.ends_without_processes();
+    });
+    assert_eq!(killed.unwrap().killed, Some(Killed::Deadline));
 }

@@ -65,10 +65,10 @@ fn run_armed() {
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
         let command = ["sleep", "1000"].map(Into::into);
         let spec = spec(supervisor, &command, deadline.clone());
-        let mut starting = spawn(&spec).unwrap();
-        starting.executed().await.unwrap();
         let controls = Controls { signals, stop: stop.clone(), kill, deadline };
-        let supervision = Supervision::of(starting, Arc::clone(&clock), AT_ONCE, controls);
+        let starting = spawn(&spec).unwrap();
+        let mut supervision = Supervision::of(starting, Arc::clone(&clock), AT_ONCE, controls);
+        supervision.executed().await.unwrap();
         let mut in_force = supervision.in_force();
         let arming = async {
             for seconds in [1000, 2000] {

@@ -3,6 +3,7 @@
 use super::{
     Controls, StopTimeouts, Supervision,
     keeper_handle::{KeeperHandle, KeeperProcess, Waiting},
+    spawn::Starting,
 };
 use crate::{
     event::OnEvent,
@@ -12,8 +13,12 @@ use crate::{
     processes::Ended,
     supervise::keeper_handle::Helpers,
 };
-use rustix::{io::Errno, process::Signal};
+use rustix::{
+    io::Errno,
+    process::{Signal, getpid},
+};
 use std::{
+    ffi::OsString,
     future::{pending, poll_fn},
     io,
     sync::{Arc, Mutex, PoisonError},
@@ -51,6 +56,13 @@ pub struct SimulatedKeeper {
 impl SimulatedKeeper {
     /// Returns a keeper whose command is executed, and its supervision.
     pub fn start(clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> (Self, Supervision) {
+        let (keeper, supervision) = Self::begin(clock, timeouts, controls);
+        keeper.says(FromKeeper::Executed);
+        (keeper, supervision)
+    }
+
+    /// Returns a keeper whose command is not executed yet, and its supervision.
+    pub fn begin(clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> (Self, Supervision) {
         let (orders, ordered) = mpsc::unbounded_channel();
         let (messages, received) = mpsc::unbounded_channel();
         let (ends, ended) = watch::channel(None);
@@ -63,8 +75,9 @@ impl SimulatedKeeper {
         let keeper_end = Self { orders: ordered, messages, ends };
         keeper_end.says(FromKeeper::Ready);
         keeper_end.in_force(at_first);
-        keeper_end.says(FromKeeper::Executed);
-        (keeper_end, Supervision::on(keeper, helpers, on_event, clock, timeouts, controls))
+        let (command, process) = (OsString::new(), getpid());
+        let starting = Starting { keeper, helpers, on_event, command, process };
+        (keeper_end, Supervision::of(starting, clock, timeouts, controls))
     }
 
     /// Waits for an order. `None` once the supervision has ended or was dropped.

@@ -66,6 +66,19 @@ pub enum SpawnError {
     NotExecuted(NotExecuted),
 }
 
+impl SpawnError {
+    /// Returns why `command` does not run.
+    pub(crate) fn of(command: &OsString, refusal: NotRunning) -> Self {
+        match refusal {
+            NotRunning::System(errno) => Self::System(errno.into()),
+            NotRunning::Namespace(refusal) => Self::Containment(refusal),
+            NotRunning::NotExecuted(errno) => {
+                Self::NotExecuted(NotExecuted::of(command.clone(), errno.into()))
+            }
+        }
+    }
+}
+
 /// A command that is being started. If this is dropped, the keeper kills everything, and nothing waits for
 /// that.
 #[derive(Debug)]
@@ -73,8 +86,8 @@ pub struct Starting {
     pub(crate) keeper: KeeperHandle,
     pub(crate) helpers: Arc<Helpers>,
     pub(crate) on_event: OnEvent,
-    command: OsString,
-    process: Pid,
+    pub(crate) command: OsString,
+    pub(crate) process: Pid,
 }
 
 /// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from
@@ -129,27 +142,5 @@ impl Starting {
     /// so that no other process has the number before the supervision has ended.
     pub fn keeper(&self) -> Pid {
         self.process
-    }
-
-    /// Waits until the command is executed.
-    ///
-    /// # Errors
-    /// If it could not be executed.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
-    pub async fn executed(&mut self) -> Result<(), SpawnError> {
-        loop {
-            if let Some(executed) = self.keeper.executed() {
-                return executed.map_err(|refusal| match refusal {
-                    NotRunning::System(errno) => SpawnError::System(errno.into()),
-                    NotRunning::Namespace(refusal) => SpawnError::Containment(refusal),
-                    NotRunning::NotExecuted(errno) => {
-                        SpawnError::NotExecuted(NotExecuted::of(self.command.clone(), errno.into()))
-                    }
-                });
-            }
-            self.keeper.changed().await;
-        }
     }
 }

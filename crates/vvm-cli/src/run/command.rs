@@ -166,16 +166,10 @@ impl LeadershipWork {
         variables: &Variables,
     ) -> Result<Supervision, BoxError> {
         let starter = &self.runner.starter;
-        let mut starting = starter.start(&self.leadership, variables)?;
-        let executed = tokio::select! {
-            biased;
-            executed = starting.executed() => executed,
-            // A stop takes the same steps before and after the execution.
-            () = self.stop.cancelled() => Ok(()),
-        };
+        let starting = starter.start(&self.leadership, variables)?;
         let clock = Arc::clone(&self.runner.clock);
-        let supervision = Supervision::of(starting, clock, starter.timeouts(), controls);
-        match executed {
+        let mut supervision = Supervision::of(starting, clock, starter.timeouts(), controls);
+        match supervision.executed().await {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
                 self.runner.proven(supervision.kill_at_once().run().await, Some(&self.leadership));

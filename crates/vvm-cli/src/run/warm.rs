@@ -261,9 +261,8 @@ impl WarmApp {
         let CommandRunner { starter, control, clock, .. } = self.runner.clone();
         // First, so that no signal is lost while the app starts.
         let mut signals = control.signals.subscribe();
-        let mut starting = starter.start_in(self.environment())?;
+        let starting = starter.start_in(self.environment())?;
         let keeper = starting.keeper();
-        let executed = starting.executed().await;
         let tree_signals = broadcast::Sender::new(64);
         let (stop, kill) = (CancellationToken::new(), control.kill.child_token());
         let controls = Controls {
@@ -272,7 +271,14 @@ impl WarmApp {
             kill: kill.clone(),
             deadline: starter.deadline.clone(),
         };
-        let supervision = Supervision::of(starting, Arc::clone(&clock), starter.timeouts(), controls);
+        let mut supervision = Supervision::of(starting, Arc::clone(&clock), starter.timeouts(), controls);
+        let executed = tokio::select! {
+            biased;
+            executed = supervision.executed() => executed,
+            // An execution may hang (I10). The stop takes the same steps before and after it.
+            () = stopped(&control, over) => Ok(()),
+            () = refuse_all(&mut self.requests) => Ok(()),
+        };
         if let Err(refusal) = executed {
             self.runner.proven(supervision.kill_at_once().run().await, None);
             return Err(refusal.into());
