@@ -63,7 +63,10 @@ pub struct StopTimeouts {
 pub struct Supervised {
     /// How the command's own process ended.
     pub ended: Option<Ended>,
-    /// Whether it ended before this supervision began to stop it.
+    /// When that was noticed.
+    pub ended_at: Option<Instant>,
+    /// Whether it ended before this supervision began to stop it. The sender of a stop request may have signalled
+    /// the command first, so that a request may still follow.
     pub by_itself: bool,
     /// The signals that asked it to stop.
     pub told: Vec<Signal>,
@@ -177,7 +180,8 @@ impl Supervision {
     /// Supervises a command that was [started](spawn::start), and its helpers.
     pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
         let Starting { keeper, helpers, on_event, command, .. } = starting;
-        let outcome = Supervised { ended: None, by_itself: false, told: Vec::new(), killed: None };
+        let outcome =
+            Supervised { ended: None, ended_at: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = Phase::Working;
         let held = Vec::new();
         let repeat = None;
@@ -304,7 +308,7 @@ impl Supervision {
     }
 
     fn has_ended(&mut self, ended: Ended) {
-        self.outcome.ended = Some(ended);
+        (self.outcome.ended, self.outcome.ended_at) = (Some(ended), Some(self.clock.now()));
         // A signal may have reached the command before its request to stop arrives here.
         self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
     }

@@ -23,11 +23,11 @@ use crate::{
 };
 use args::OnLoss;
 pub(crate) use args::{OnExit, RunArgs};
-use command::{CommandRunner, CommandStarter};
+use command::{CommandRunner, CommandStarter, asked_by};
 use control::{Control, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
-use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
+use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, WorkEnd, Worked};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     io,
@@ -327,14 +327,19 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
     if let Some(refusal) = control.not_started.get() {
         return Cause::NotStarted(Arc::clone(refusal));
     }
+    let is_finished = run.worked.get().is_some_and(|Worked { last, end }| {
+        *end == WorkEnd::Finished && !control.was_asked_to_stop_by(asked_by(last))
+    });
     match ended {
+        // Even if its checks failed at the same time, or a stop was requested later.
+        Ended::Stopped | Ended::Problem(Problem::Ended { .. }) if is_finished => Cause::Finished,
         Ended::Stopped if matches!(status.role(), Role::Unready) => {
             Cause::StoppedUnready(control.stop_signal())
         }
         Ended::Stopped => Cause::Stopped(control.stop_signal()),
         Ended::NotOpened(error) => Cause::Storage(Arc::clone(error)),
         Ended::Problem(problem) if control.stop.is_cancelled() => {
-            // The signal reached the command first, or a failure followed the stop.
+            // The command ended before the signal was read, or a failure followed the stop.
             let was_asked = matches!(status.role(), Role::Stopping { why: WhyStopping::Asked, .. });
             match problem {
                 Problem::Ended { .. } => Cause::Stopped(control.stop_signal()),
@@ -348,16 +353,12 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
         {
             Cause::TimedOut(format!("{refusal}; {leader}"))
         }
-        Ended::Problem(problem) => {
-            // Finished work counts, even if the checks failed at the same time.
-            let is_unfinished = run.worked.get().is_some_and(|worked| worked.end != WorkEnd::Finished);
-            match run.unhealthy.get() {
-                Some(unhealthy) if is_unfinished && matches!(problem, Problem::Ended { .. }) => {
-                    Cause::Unhealthy(unhealthy.clone())
-                }
-                _ => Cause::Problem(problem.clone()),
+        Ended::Problem(problem) => match run.unhealthy.get() {
+            Some(unhealthy) if run.worked.get().is_some() && matches!(problem, Problem::Ended { .. }) => {
+                Cause::Unhealthy(unhealthy.clone())
             }
-        }
+            _ => Cause::Problem(problem.clone()),
+        },
     }
 }
 

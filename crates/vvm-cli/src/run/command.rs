@@ -32,8 +32,9 @@ use vvm_host::{
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
-/// How long a signal to many processes may take to reach the host through the guardian, on a busy machine.
-/// Only a command that another process killed by TERM, INT or HUP is followed by this wait.
+/// How long after the end of a command a stop request still counts as its cause. A terminal or a service manager signals
+/// the command and `vvm` one after the other, and the command may have ended before the host hears of it, through the
+/// guardian and on a busy machine.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// More variables for the command.
@@ -83,6 +84,7 @@ impl CommandRunner {
             leadership: leadership.clone(),
             standing: cx.standing.clone(),
             stop: cx.stop.child_token(),
+            requested: cx.stop.clone(),
             runner: self,
         };
         // First, so that no signal is lost while the command starts.
@@ -139,6 +141,8 @@ pub(super) struct LeadershipWork {
     pub(super) standing: Standing,
     /// Cancelled by a stop request, a loss, or when the leadership is given up.
     pub(super) stop: CancellationToken,
+    /// The same, except for failed checks.
+    pub(super) requested: CancellationToken,
 }
 
 impl LeadershipWork {
@@ -198,8 +202,9 @@ impl LeadershipWork {
                 work.await
             }
         };
-        // A signal may end the command before this process has read it.
-        let why = if control.stop.is_cancelled() { control.why() } else { WhyStopping::WorkEnded };
+        let is_finished = self.runner.run.worked.get().is_some_and(|worked| worked.end == WorkEnd::Finished);
+        let why =
+            if is_finished || !control.stop.is_cancelled() { WhyStopping::WorkEnded } else { control.why() };
         status.stops_by(&self.standing, why);
         ended
     }
@@ -229,14 +234,27 @@ impl LeadershipWork {
                 self.has_worked(last, WorkEnd::Stopped);
                 return Ok(());
             }
-            let pause = backoff.after_a_run_of(clock.now().since(began));
+            let now = clock.now();
+            let pause = backoff.after_a_run_of(now.since(began));
+            let restart_at = now.after(pause);
+            // Within the pause, so that no restart is later.
+            let settled_at = restart_at.min(asked_by(&last));
+            let is_asked = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => true,
+                () = clock.sleep_until(settled_at) => false,
+            };
+            if is_asked {
+                self.has_worked(Supervised { by_itself: false, ..last }, WorkEnd::Stopped);
+                return Ok(());
+            }
             restarts = restarts.saturating_add(1);
             let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
             self.idles(Idle { number: restarts, limit, pause, ended });
             let stopped = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => true,
-                () = clock.sleep(pause) => false,
+                () = clock.sleep_until(restart_at) => false,
             };
             if stopped {
                 self.has_worked(last, WorkEnd::BetweenRuns);
@@ -250,13 +268,39 @@ impl LeadershipWork {
         }
     }
 
-    /// Supervises one run of the command until its last process is reaped.
+    /// Supervises one run of the command until its last process is reaped, and decides whether it ended by itself: no
+    /// stop was asked for before its end, nor within [`ON_ITS_WAY`] after it.
+    ///
+    /// This waits for a late request only if it would do harm to be wrong: before the mark of a period, and to know of
+    /// which signal `vvm` dies. A restart has its pause for that. Nothing waits before any other release, so that no
+    /// fail-over is slower; for those, [`cause`](super::cause) decides once the record is released.
     async fn supervise(&self, supervision: Supervision) -> Supervised {
-        let mut supervised = self.check(supervision).await;
-        if let Some(signal) = supervised.stopped_unasked()
-            && self.is_asked_to_stop_soon().await
-        {
-            supervised.told.push(signal);
+        let clock = &self.runner.clock;
+        let mut asked = pin!(async {
+            self.is_asked().await;
+            clock.now()
+        });
+        let mut asked_at = Instant::NEVER;
+        let mut checked = pin!(self.check(supervision));
+        let mut supervised = loop {
+            tokio::select! {
+                biased;
+                at = &mut asked, if asked_at == Instant::NEVER => asked_at = at,
+                supervised = &mut checked => break supervised,
+            }
+        };
+        let may_be_marked = self.runner.once.is_some() && supervised.ended == Some(Ended::Exited(0));
+        let waits = (supervised.by_itself && may_be_marked) || supervised.stopped_unasked().is_some();
+        if waits && asked_at == Instant::NEVER {
+            tokio::select! {
+                biased;
+                at = asked => asked_at = at,
+                () = clock.sleep_until(asked_by(&supervised)) => {}
+            }
+        }
+        if asked_at <= asked_by(&supervised) {
+            supervised.by_itself = false;
+            supervised.told.extend(supervised.stopped_unasked());
         }
         if self.runner.control.guardian_died.is_cancelled() {
             // The thread that watches the guardian may have killed it first.
@@ -287,12 +331,18 @@ impl LeadershipWork {
         supervised.await
     }
 
-    /// Whether a stop was requested, or is requested so soon that the command died of the same request.
-    async fn is_asked_to_stop_soon(&self) -> bool {
+    /// Waits for a stop request, by a signal or through the storage.
+    async fn is_asked(&self) {
+        let stop = &self.runner.control.stop;
         tokio::select! {
             biased;
-            () = self.runner.control.stop.cancelled() => true,
-            () = self.runner.clock.sleep(ON_ITS_WAY) => false,
+            () = stop.cancelled() => {}
+            () = self.requested.cancelled() => {
+                // A loss asks for nothing: what has succeeded before has succeeded.
+                if self.standing.loss().is_some() {
+                    stop.cancelled().await;
+                }
+            }
         }
     }
 
@@ -327,6 +377,11 @@ impl LeadershipWork {
         // A leadership has one end.
         let _ = self.runner.run.worked.set(Worked { last, end });
     }
+}
+
+/// Returns until when a stop request counts as the cause of this end.
+pub(super) fn asked_by(last: &Supervised) -> Instant {
+    last.ended_at.map_or(Instant::ORIGIN, |at| at.after(ON_ITS_WAY))
 }
 
 /// Waiting ends and killing begins this long before the kill deadline. Killing and reaping fifty processes

@@ -37,8 +37,8 @@ pub(super) struct Control {
     /// Cancelled by the first stop request.
     pub(super) stop: CancellationToken,
     status: Arc<HostStatus>,
-    /// The signal of the first stop request.
-    stop_signal: OnceLock<Signal>,
+    /// The signal of the first stop request, and when it arrived.
+    stop_request: OnceLock<(Signal, Instant)>,
     /// Cancelled by the second stop request.
     pub(super) kill: CancellationToken,
     /// Cancelled when the guardian has not confirmed a deadline until it passed.
@@ -59,7 +59,7 @@ impl Control {
         Self {
             stop,
             status,
-            stop_signal: OnceLock::new(),
+            stop_request: OnceLock::new(),
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
             guardian_died: CancellationToken::new(),
@@ -94,22 +94,24 @@ impl Control {
                     for Caught { signal, .. } in caught? {
                         // Signals for the command go to the guardian.
                         if asks_to_stop(signal) {
-                            self.asked_to_stop(requests.on(clock.now(), At::Host), signal, false);
+                            let now = clock.now();
+                            self.asked_to_stop(requests.on(now, At::Host), now, signal, false);
                         }
                     }
                 }
                 heard = guardian_socket.find(|| guardian.receive()), if guardian_speaks => match heard? {
                     Received::Message(ToSupervisor::Signalled { signal, source }, _) => {
                         let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
+                        let now = clock.now();
                         let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
                         if for_us(signal) {
-                            self.asked_to_stop(requests.on(clock.now(), At::Guardian), signal, delivered);
+                            self.asked_to_stop(requests.on(now, At::Guardian), now, signal, delivered);
                         } else if signal == Signal::HUP && tells_of_lost_terminal(source) {
-                            self.hung_up();
+                            self.hung_up(now);
                         } else {
                             self.pass_on(signal, delivered, false);
                             if signal == Signal::HUP && source == SignalSource::Shell {
-                                terminal_may_be_gone_at = clock.now().after(SHELL_ENDS);
+                                terminal_may_be_gone_at = now.after(SHELL_ENDS);
                             }
                         }
                     }
@@ -127,7 +129,7 @@ impl Control {
                 () = clock.sleep_until(terminal_may_be_gone_at) => {
                     terminal_may_be_gone_at = Instant::NEVER;
                     if terminal_is_gone() {
-                        self.hung_up();
+                        self.hung_up(clock.now());
                     }
                 }
             }
@@ -155,7 +157,12 @@ impl Control {
 
     /// Returns the signal of the first stop request, or TERM if there was none.
     pub(super) fn stop_signal(&self) -> Signal {
-        self.stop_signal.get().copied().unwrap_or(Signal::TERM)
+        self.stop_request.get().map_or(Signal::TERM, |(signal, _)| *signal)
+    }
+
+    /// Whether a signal had asked for a stop by then.
+    pub(super) fn was_asked_to_stop_by(&self, then: Instant) -> bool {
+        self.stop_request.get().is_some_and(|(_, at)| *at <= then)
     }
 
     /// Returns the reason of a stop.
@@ -168,9 +175,9 @@ impl Control {
         self.signals.receiver_count() > 0
     }
 
-    fn asked_to_stop(&self, request: Request, signal: Signal, delivered: bool) {
+    fn asked_to_stop(&self, request: Request, now: Instant, signal: Signal, delivered: bool) {
         match request {
-            Request::Stop => self.stop_by(signal, delivered),
+            Request::Stop => self.stop_by(now, signal, delivered),
             Request::Echo => {}
             Request::Kill => self.kill.cancel(),
         }
@@ -178,17 +185,17 @@ impl Control {
 
     /// Stops because the terminal is lost. The kernel may have signalled the guardian alone, so the command
     /// gets HUP in any case. Never counts as a second request: kernel and shell may both report one loss.
-    fn hung_up(&self) {
+    fn hung_up(&self, now: Instant) {
         if self.stop.is_cancelled() {
             self.pass_on(Signal::HUP, false, false);
         } else {
-            self.stop_by(Signal::HUP, false);
+            self.stop_by(now, Signal::HUP, false);
         }
     }
 
-    fn stop_by(&self, signal: Signal, delivered: bool) {
+    fn stop_by(&self, now: Instant, signal: Signal, delivered: bool) {
         // The first one counts.
-        let _ = self.stop_signal.set(signal);
+        let _ = self.stop_request.set((signal, now));
         self.pass_on(signal, delivered, true);
         self.stop.cancel();
     }

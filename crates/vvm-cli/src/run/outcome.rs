@@ -34,6 +34,8 @@ pub(super) struct ExitReason {
 /// What ended a campaign or a leadership first.
 #[derive(Debug)]
 pub(super) enum Cause {
+    /// The command ended by itself, and is not to be restarted.
+    Finished,
     /// This signal asked for a stop.
     Stopped(Signal),
     /// The same while no warm app was ready, so that this process did not campaign.
@@ -155,6 +157,10 @@ impl ExitReason {
                     Self { text: Some(text), ..done }
                 }
                 _ => Self::exit(Outcome::Lost, exit::LOST, loss),
+            },
+            Cause::Finished => match run.worked.get() {
+                Some(worked) => Self::of_worker(Outcome::WorkerEnded, &worked.last),
+                None => Self::system("the command vanished"),
             },
             Cause::Problem(Problem::Ended { failure, .. }) => match (run.worked.get(), failure) {
                 (Some(worked), _) => Self::of_worker(Outcome::WorkerEnded, &worked.last),

@@ -1,9 +1,10 @@
 //! `vvm once`: a command that is run once per period, and what `vvm history` shows of it.
 
 use crate::VVM;
-use harness::{Finished, Run, SHORT_TTL, Trial, eventually, has};
-use rustix::process::Signal;
+use harness::{Finished, Run, SHORT_TTL, Terminal, Trial, eventually, has, has_ended};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use std::{env, thread, time::Duration};
 
 const PERIOD: &str = "2026-11-24";
 
@@ -155,6 +156,89 @@ fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone()
     assert_eq!(periods(&trial)[0]["state"], "failed");
     assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
     assert_eq!(attempts(&trial), of(1..=2));
+}
+
+/// In which order a stop request reaches the command and `vvm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StopOrder {
+    /// The command has ended this long before `vvm` gets the signal.
+    CommandFirst(Duration),
+    VvmFirst,
+    /// As a service manager, which signals every process.
+    All,
+    /// By a key at the terminal.
+    CtrlC,
+}
+
+/// How often each order is tried. The races are narrow: `VVM_TEST_TRIES=200` tries harder.
+fn tries() -> usize {
+    env::var("VVM_TEST_TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(2)
+}
+
+/// Starts a command that ends with status 0 as soon as it is told to stop, and stops it. Returns the last line of the log.
+fn stop_in(order: StopOrder, trial: &Trial, run: impl Fn(&str) -> Run) -> String {
+    // The shell is the command itself, and waits for a child that ignores the request.
+    let run = run("trap 'exit 0' TERM INT; (trap '' INT; exec sleep 1000) & echo up; wait; exit 3");
+    if order == StopOrder::CtrlC {
+        let mut terminal = Terminal::new(trial);
+        terminal.type_line(&run.quoted());
+        terminal.screen.wait_for("up");
+        terminal.press(b"\x03");
+        let said = terminal.screen.wait_for("the command exited");
+        terminal.type_line("wait; echo en''ded");
+        terminal.screen.wait_for("ended");
+        terminal.close();
+        return said;
+    }
+    let running = run.up();
+    let command = trial.process("sh -c");
+    match order {
+        StopOrder::CommandFirst(gap) => {
+            kill_process(command, Signal::TERM).unwrap();
+            if !gap.is_zero() {
+                eventually("the command has ended", || has_ended(command));
+                thread::sleep(gap);
+            }
+            running.signal(Signal::TERM);
+        }
+        StopOrder::VvmFirst => {
+            running.signal(Signal::TERM);
+            let _ = kill_process(command, Signal::TERM);
+        }
+        StopOrder::All | StopOrder::CtrlC => {
+            for one in trial.processes().0 {
+                let _ = kill_process(one, Signal::TERM);
+            }
+        }
+    }
+    running.finish().stderr.pop().unwrap_or_default()
+}
+
+#[test]
+fn stop_that_reaches_the_command_first_is_a_stop() {
+    let millis = Duration::from_millis;
+    let first = [0, 1, 50].map(|gap| StopOrder::CommandFirst(millis(gap)));
+    let orders = [&first[..], &[StopOrder::VvmFirst, StopOrder::All, StopOrder::CtrlC]].concat();
+    let all = orders.into_iter().map(|order| {
+        thread::spawn(move || {
+            for _ in 0..tries() {
+                let trial = VVM.trial();
+                let said = stop_in(order, &trial, |script| counting(&trial, script));
+                assert!(
+                    said.contains("stopped: the command exited with status 0; period"),
+                    "{order:?}: {said}"
+                );
+                has!(&periods(&trial)[0], "done" == false, "state" == "failed");
+
+                let options = ["--result-file", &trial.result_file(), "--on-exit", "restart"];
+                let said = stop_in(order, &trial, |script| trial.run_script(script).with(options));
+                assert!(said.ends_with("stopped: the command exited with status 0"), "{order:?}: {said}");
+                has!(trial.result(), "outcome" == "stopped");
+            }
+        })
+    });
+    let wrong = all.collect::<Vec<_>>().into_iter().filter_map(|order| order.join().err());
+    assert_eq!(wrong.count(), 0);
 }
 
 /// The record is taken away while the command runs: the end of the leadership is found when the mark is written.
