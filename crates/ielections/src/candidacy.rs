@@ -1,6 +1,6 @@
 //! What a caller chooses: slots and terms of a candidacy.
 
-use crate::{Epoch, Holder, Ttl, storage::Cause};
+use crate::{Epoch, Holder, Incarnation, Ttl, storage::Cause};
 use std::{fmt::Display, time::Duration};
 use vvm_clock::Span;
 use vvm_deadman::ArmError;
@@ -26,6 +26,11 @@ pub struct Terms {
     /// The longest time between two reads of the slots. Each pause is up to a quarter shorter, at random. A
     /// release is seen within it.
     pub poll: Duration,
+    /// Records of earlier leaderships of this process whose release failed ([`ReleaseOutcome::LeftToExpire`]). The
+    /// work under each has stopped (I6). The campaign deletes one that still stands before it claims a slot.
+    ///
+    /// [`ReleaseOutcome::LeftToExpire`]: crate::ReleaseOutcome::LeftToExpire
+    pub left_behind: Vec<(Incarnation, Epoch)>,
 }
 
 impl Terms {
@@ -45,7 +50,8 @@ impl Terms {
 
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).
     pub fn new(holder: Holder, ttl: Ttl) -> Self {
-        Self { holder, ttl, timeout: AcquireTimeout::Forever, poll: Self::usual_poll(ttl) }
+        let (timeout, poll) = (AcquireTimeout::Forever, Self::usual_poll(ttl));
+        Self { holder, ttl, timeout, poll, left_behind: Vec::new() }
     }
 
     /// At least one read a second, and four in each TTL.

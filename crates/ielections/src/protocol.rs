@@ -30,3 +30,13 @@ pub trait Rebase {
         self.epoch(&mut entry.epoch);
     }
 }
+
+/// Hands on a record that is deleted.
+#[cfg(feature = "testing")]
+fn rebase_record((incarnation, epoch): &mut (crate::Incarnation, crate::Epoch), to: &mut dyn Rebase) {
+    // It is deleted whatever its write count is, so this count stands for none.
+    let mut version = crate::Version { incarnation: *incarnation, write: u64::MAX };
+    to.version(&mut version);
+    *incarnation = version.incarnation;
+    to.epoch(epoch);
+}

@@ -41,6 +41,8 @@ pub(crate) struct HostStorage {
     on_claim: Option<OnClaim>,
     /// The incarnation that `on_claim` heard last, if its record may stand.
     reported: Mutex<Option<Incarnation>>,
+    /// Records whose deletion was asked for and has no answer. The engine asks only once the work has stopped (I6).
+    left_behind: Mutex<Vec<(SlotNumber, Incarnation, Epoch)>>,
 }
 
 impl HostStorage {
@@ -63,6 +65,7 @@ impl HostStorage {
             next_look_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
             reported: Mutex::new(None),
+            left_behind: Mutex::default(),
         }
     }
 
@@ -195,6 +198,25 @@ impl HostStorage {
         self.report(LeftBehind { slot, epoch, incarnation, ttl });
     }
 
+    /// Returns the records of this process that may still stand and that no work needs. The next campaign deletes
+    /// one that stands before it claims a slot. Until then the guardian has the ticket of it (`reported`).
+    pub(crate) fn left_behind(&self) -> Vec<(Incarnation, Epoch)> {
+        self.left_behind.lock().iter().map(|&(_, incarnation, epoch)| (incarnation, epoch)).collect()
+    }
+
+    fn saw(&self, key: &ElectionKey, found: &Slot) {
+        let is = |incarnation, epoch| found.entry().is_some_and(|entry| entry.is_of(incarnation, epoch));
+        let mut left = self.left_behind.lock();
+        // A stale read shows an earlier epoch.
+        left.retain(|&(slot, incarnation, epoch)| {
+            slot != key.slot || found.last_epoch() < Some(epoch) || is(incarnation, epoch)
+        });
+        // For people, the slot has no leader.
+        if !left.iter().any(|&(_, incarnation, epoch)| is(incarnation, epoch)) {
+            self.status.saw(key, found);
+        }
+    }
+
     /// Reports a record. The lock keeps the order of reports.
     fn report(&self, claim: LeftBehind) {
         let mut reported = self.reported.lock();
@@ -231,7 +253,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let claim = self.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
         if let Claim::Refused(found) = &claim {
             self.report_gone(entry.incarnation());
-            self.status.saw(key, found);
+            self.saw(key, found);
         }
         Ok(claim)
     }
@@ -251,7 +273,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
             }
             Claim::Refused(found) => {
                 self.report_gone(entry.incarnation());
-                self.status.saw(key, found);
+                self.saw(key, found);
             }
         }
         Ok(claim)
@@ -267,7 +289,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let swap = self.watch(Call::Write, self.storage.compare_and_swap(key, held, entry)).await?;
         match &swap {
             Swap::Swapped => self.status.renewed(sent_at),
-            Swap::Mismatch(found) => self.status.saw(key, found),
+            Swap::Mismatch(found) => self.saw(key, found),
         }
         Ok(swap)
     }
@@ -278,8 +300,16 @@ impl TtlStorage<ElectionKey> for HostStorage {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
+        let left = (key.slot, incarnation, epoch);
+        let is_other = |of: &(SlotNumber, Incarnation, Epoch)| *of != left;
+        {
+            let mut all = self.left_behind.lock();
+            all.retain(is_other);
+            all.push(left);
+        }
         let deleted = self.storage.compare_and_delete(key, incarnation, epoch);
         let deleted = self.watch(Call::Write, deleted).await?;
+        self.left_behind.lock().retain(is_other);
         self.report_gone(incarnation);
         if matches!(deleted, Delete::Deleted) {
             self.wakeups.wake();
@@ -289,7 +319,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
 
     async fn get(&self, key: &ElectionKey) -> Result<Slot, ReadError> {
         let found = self.watch(Call::Read, self.storage.get(key)).await?;
-        self.status.saw(key, &found);
+        self.saw(key, &found);
         Ok(found)
     }
 
@@ -297,7 +327,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         let scan = self.storage.scan_with_requests(&self.cluster, keys);
         let (slots, requests) = self.watch(Call::Read, scan).await?;
         self.note_requests(requests);
-        keys.iter().zip(&slots).for_each(|(key, found)| self.status.saw(key, found));
+        keys.iter().zip(&slots).for_each(|(key, found)| self.saw(key, found));
         Ok(slots)
     }
 
@@ -316,7 +346,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         }
         for (key, found) in keys.iter().zip(&*seen) {
             if let Some(found) = found {
-                self.status.saw(key, found);
+                self.saw(key, found);
             }
         }
         outcome

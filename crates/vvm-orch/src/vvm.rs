@@ -6,7 +6,9 @@ use crate::{
     shutdowner::Shutdowner,
     state::State,
 };
-use ielections::{AcquireTimeout, Candidacy, Elections, Env, Holder, Key, Spawn, Terms, Timing, Ttl};
+use ielections::{
+    AcquireTimeout, Candidacy, Elections, Env, Epoch, Holder, Incarnation, Key, Spawn, Terms, Timing, Ttl,
+};
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -72,7 +74,8 @@ impl<K: Key> Vvm<K> {
         let Self { config, elections, services } = self;
         let state = Arc::new(State::new());
         let running = RunningVvm { state: Arc::clone(&state), elections: Arc::downgrade(&elections) };
-        let terms = Terms { timeout, ..Terms::new(config.holder, ttl) };
+        let left_behind = config.left_behind;
+        let terms = Terms { timeout, left_behind, ..Terms::new(config.holder, ttl) };
         let launcher = Launcher {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),
@@ -111,6 +114,8 @@ pub struct VvmConfig<K> {
     pub clock: Arc<dyn Clock>,
     /// Starts the task of the VVM, and those of its services.
     pub spawn: Arc<dyn Spawn>,
+    /// Records of earlier leaderships of this process that could not be released; see [`Terms::left_behind`].
+    pub left_behind: Vec<(Incarnation, Epoch)>,
 }
 
 impl<K> VvmConfig<K> {
@@ -126,6 +131,7 @@ impl<K> VvmConfig<K> {
             stop_timeout: Self::STOP_TIMEOUT,
             clock: Arc::clone(&env.clock),
             spawn: Arc::clone(&env.spawn),
+            left_behind: Vec::new(),
         }
     }
 }

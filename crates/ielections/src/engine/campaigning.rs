@@ -75,7 +75,7 @@ impl<K: Key> Engine<K> {
             Event::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
             Event::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
             Event::Answered(Reply::Swapped(outcome)) => CampaignEvent::Swapped(outcome),
-            Event::Answered(Reply::Deleted(_)) => return,
+            Event::Answered(Reply::Deleted(outcome)) => CampaignEvent::Deleted(outcome),
         };
         self.step_campaign(id, event);
     }
@@ -108,6 +108,9 @@ impl<K: Key> Engine<K> {
             }
             CampaignStep::Renew(slot, held, entry, timeout) => {
                 (Request::Swap(key(slot), held, entry, None), timeout)
+            }
+            CampaignStep::Delete(slot, incarnation, epoch, timeout) => {
+                (Request::Delete(key(slot), incarnation, epoch), timeout)
             }
         };
         self.call(id, timeout, request);

@@ -5,8 +5,8 @@ mod view;
 
 use super::lease::{Attempt, Attempts};
 use crate::{
-    AcquireError, AcquireTimeout, Claim, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap, Terms,
-    Timing, Vacant, Version, WriteError, timing::Jitter,
+    AcquireError, AcquireTimeout, Claim, Delete, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap,
+    Terms, Timing, Vacant, Version, WriteError, timing::Jitter,
 };
 use std::{
     hash::{Hash, Hasher},
@@ -28,7 +28,9 @@ use vvm_clock::{Instant, WallClock};
 /// 5. A hint brings the next read of the slots forward, and has no other effect.
 /// 6. While hints follow releases, read a held slot when its renewal is due, and then once a poll until the
 ///    renewal shows. So a renewal is seen within a poll, as without hints, unless it came early.
-/// 7. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
+/// 7. Before any claim, delete a record that an earlier leadership of this process left behind. Its work has stopped
+///    (I6), and the delete names incarnation and epoch, so it changes no other record, however late it is applied (I7).
+/// 8. A campaign that ends without a slot deletes the records that its unresolved attempts may have written.
 #[derive(Clone, Hash, Debug)]
 pub struct Campaign {
     terms: Terms,
@@ -100,6 +102,8 @@ enum Intent {
     Verify(usize),
     Attempt,
     ReadBack,
+    /// The deletion of a record that this process left behind.
+    Release(usize),
 }
 
 impl Campaign {
@@ -169,6 +173,9 @@ impl Campaign {
                     Swap::Mismatch(slot) => Some(slot),
                 }),
             ),
+            (CampaignEvent::Deleted(outcome), Phase::Calling(Intent::Release(slot))) => {
+                self.released(now, slot, outcome)
+            }
             // An unexpected event, such as a timer that was cancelled too late, changes nothing.
             (_, Phase::Waiting(until)) => self.wait(until),
             (_, phase) => {
@@ -201,6 +208,7 @@ impl Campaign {
         if let Phase::Waiting(until) = &mut self.phase {
             to.until(until);
         }
+        self.terms.left_behind.iter_mut().for_each(|left| super::rebase_record(left, to));
         let Some(target) = &mut self.target else { return };
         if let Basis::Own(own) = &target.basis {
             // Only renewals are numbered. Each attempt to claim has an incarnation of its own.
@@ -253,6 +261,9 @@ impl Campaign {
     fn act(&mut self, now: Instant) -> CampaignStep {
         if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
             return self.queue(Intent::Verify(slot));
+        }
+        if let Some(slot) = (0..self.views.len()).find(|slot| self.left_in(*slot).is_some()) {
+            return self.queue(Intent::Release(slot));
         }
         if let Some((slot, opening)) = self.choose(now) {
             let basis = match opening {
@@ -329,7 +340,41 @@ impl Campaign {
             (Intent::Verify(slot), _) => CampaignStep::Read(slot, timeout),
             (Intent::ReadBack, Some(target)) => CampaignStep::Read(target.slot, timeout),
             (Intent::Attempt, Some(_)) => self.attempt(now, timeout),
+            (Intent::Release(slot), _) => match self.left_in(slot) {
+                Some((incarnation, epoch)) => CampaignStep::Delete(slot, incarnation, epoch, timeout),
+                None => self.wait(now),
+            },
             (Intent::ReadBack | Intent::Attempt, None) => self.wait(now),
+        }
+    }
+
+    /// Returns the record of this process that was left behind and last seen in `slot`.
+    fn left_in(&self, slot: usize) -> Option<(Incarnation, Epoch)> {
+        let entry = self.views.get(slot)?.holder()?;
+        let left = self.terms.left_behind.iter();
+        left.copied().find(|(incarnation, epoch)| entry.is_of(*incarnation, *epoch))
+    }
+
+    /// Handles the answer to the deletion of a record that was left behind. Without one, the next scan shows
+    /// whether the record still stands.
+    fn released(&mut self, now: Instant, slot: usize, outcome: Result<Delete, WriteError>) -> CampaignStep {
+        let Some(left) = self.left_in(slot) else { return self.decide(now) };
+        let found = match outcome {
+            Ok(Delete::Deleted) => Slot::Vacant(Vacant { last_epoch: Some(left.1) }),
+            Ok(Delete::Mismatch(found)) => found,
+            Err(WriteError::NotApplied(cause) | WriteError::Unknown(cause)) => {
+                self.last_failure = Some(cause.to_string());
+                return self.pause(now);
+            }
+            Err(WriteError::Fatal(cause) | WriteError::Replaced(cause)) => {
+                return self.fail(AcquireError::Refused(cause));
+            }
+        };
+        // It is gone for good, so a stale read that shows it causes no further delete (I10).
+        self.terms.left_behind.retain(|of| *of != left);
+        match self.take_in(slot, &found, now) {
+            Ok(()) => self.act(now),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -419,6 +464,8 @@ pub enum CampaignEvent {
     Claimed(Result<Claim, WriteError>),
     /// The `compare_and_swap` was answered.
     Swapped(Result<Swap, WriteError>),
+    /// The `compare_and_delete` was answered.
+    Deleted(Result<Delete, WriteError>),
 }
 
 /// The answer to a scan.
@@ -450,6 +497,8 @@ pub enum CampaignStep {
     TakeOver(usize, Entry, Entry, Duration),
     /// Call `compare_and_swap` now.
     Renew(usize, Entry, Entry, Duration),
+    /// Call `compare_and_delete` now.
+    Delete(usize, Incarnation, Epoch, Duration),
     /// A slot was won.
     Won(Won),
     /// The campaign has ended without a slot.

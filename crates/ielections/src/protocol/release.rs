@@ -83,6 +83,11 @@ impl Release {
         Self { incarnation, epoch, timing, tried: 0, unresolved: false }
     }
 
+    /// Returns incarnation and epoch of the record.
+    pub fn record(&self) -> (Incarnation, Epoch) {
+        (self.incarnation, self.epoch)
+    }
+
     /// Returns the next step.
     pub fn on(&mut self, now: Instant, event: ReleaseEvent) -> ReleaseStep {
         match event {
@@ -113,11 +118,9 @@ impl Release {
     /// Gives `to` the incarnation and the epoch of the record that is deleted.
     #[cfg(feature = "testing")]
     pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
-        // A release deletes the record whatever its write count is, so this count stands for none.
-        let mut version = crate::Version { incarnation: self.incarnation, write: u64::MAX };
-        to.version(&mut version);
-        self.incarnation = version.incarnation;
-        to.epoch(&mut self.epoch);
+        let mut record = self.record();
+        super::rebase_record(&mut record, to);
+        (self.incarnation, self.epoch) = record;
     }
 
     /// If the slot is vacant at our epoch after a delete without an answer, that delete was applied.

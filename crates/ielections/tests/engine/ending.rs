@@ -3,7 +3,7 @@
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
 use ielections::{
-    Elections, Env, Loss, OsEntropy, ReleaseOutcome, Spawn,
+    Elections, Env, Loss, OsEntropy, ReleaseOutcome, Spawn, Terms,
     env::Task,
     testing::mock::{Fault, Verb},
 };
@@ -160,4 +160,35 @@ fn end_of_the_runtime_loses_all_leaderships_and_disarms_nothing() {
     assert_eq!(leadership.release().now_or_never(), Some(ReleaseOutcome::StillArmed));
     assert_eq!((process.deadman.armed(), process.trigger.earliest().unwrap().0), (1, kill_at));
     assert_eq!(bench.clock.sleepers(), 0);
+}
+
+/// After an outage that ended its leadership, a sole candidate does not wait for its own record to expire.
+#[test]
+fn record_whose_release_failed_is_deleted_before_the_next_claim() {
+    let bench = Bench::new();
+    on(&bench.clock, async {
+        let process = bench.process();
+        let first = lead(&process, 0).await;
+        let (left, verbs) =
+            ((first.incarnation(), first.epoch()), [Verb::CompareAndSwap, Verb::CompareAndDelete]);
+        verbs.into_iter().for_each(|verb| bench.faulty.fail_always(verb, Fault::NotApplied));
+        first.lost().await;
+        assert_eq!(first.release().await, ReleaseOutcome::LeftToExpire);
+        let mut again = candidacy(0);
+        again.terms.left_behind.push(left);
+        let mut acquired = pin!(process.elections.acquire(again));
+        // The storage still takes no write, for a while.
+        tokio::select! {
+            biased;
+            _ = &mut acquired => panic!("claimed beside its own record"),
+            () = bench.until(|| bench.faulty.count(Verb::CompareAndDelete) > 5) => {}
+        }
+        assert_eq!(bench.faulty.count(Verb::TakeOver), 0);
+        bench.faulty.heal();
+        let began = bench.clock.now();
+        let (_, second) = acquired.await.unwrap();
+        assert!(bench.clock.now() <= began.after(Terms::POLL), "within one look");
+        assert!(second.epoch() > left.1);
+        second.release().await;
+    });
 }

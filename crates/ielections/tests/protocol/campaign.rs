@@ -3,8 +3,8 @@
 
 use crate::{BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints, sends, vacant};
 use ielections::{
-    AcquireError, AcquireTimeout, Claim, Entry, Epoch, Holder, ReadError, Slot, Swap, Terms, Timing, Ttl,
-    Vacant, Version, WriteError,
+    AcquireError, AcquireTimeout, Claim, Delete, Entry, Epoch, Holder, ReadError, Slot, Swap, Terms, Timing,
+    Ttl, Vacant, Version, WriteError,
     protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -418,4 +418,38 @@ fn attempt_that_is_not_applied_does_not_settle_an_earlier_one() {
     assert!(matches!(again, CampaignStep::Insert(0, ..)), "{again:?}");
     campaign.on(later, CampaignEvent::Claimed(Err(WriteError::NotApplied("busy".into()))));
     assert_eq!(campaign.abandon(), Some((0, vec![first])));
+}
+
+/// Shows I7.
+#[test]
+fn deletion_of_a_record_left_behind_is_repeated_until_a_read_or_an_answer_shows_its_end() {
+    let Slot::Held { entry: left, .. } = held() else { unreachable!("it is held") };
+    let mut terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
+    terms.left_behind.push((left.incarnation(), left.epoch));
+    let begin = || {
+        let wall = Arc::new(MockWallClock::new());
+        let mut campaign = Campaign::begin(terms.clone(), 1, BEGAN, Arc::new(Counting::default()), wall);
+        sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+        let step = sends(&mut campaign, BEGAN, scanned([held()]));
+        assert!(matches!(step, CampaignStep::Delete(0, of, epoch, _) if left.is_of(of, epoch)), "{step:?}");
+        campaign
+    };
+    let gone = || Slot::Vacant(Vacant { last_epoch: Some(left.epoch) });
+    let mut campaign = begin();
+    for outcome in [WriteError::NotApplied("full".into()), WriteError::Unknown("silent".into())] {
+        let CampaignStep::Sleep(until) = campaign.on(BEGAN, CampaignEvent::Deleted(Err(outcome))) else {
+            panic!("no pause");
+        };
+        assert!(matches!(sends(&mut campaign, until, CampaignEvent::Woken), CampaignStep::Scan(_)));
+        let step = sends(&mut campaign, until, scanned([held()]));
+        assert!(matches!(step, CampaignStep::Delete(..)), "{step:?}");
+    }
+    // The one without an answer was applied.
+    let step = sends(&mut campaign, BEGAN, CampaignEvent::Deleted(Ok(Delete::Mismatch(gone()))));
+    assert!(matches!(step, CampaignStep::Insert(..)), "{step:?}");
+    let step = sends(&mut begin(), BEGAN, CampaignEvent::Deleted(Ok(Delete::Deleted)));
+    assert!(matches!(step, CampaignStep::Insert(..)), "{step:?}");
+    // A storage that contradicts itself does not keep the candidate busy (I10).
+    let step = begin().on(BEGAN, CampaignEvent::Deleted(Ok(Delete::Mismatch(held()))));
+    assert!(matches!(step, CampaignStep::Sleep(_)), "{step:?}");
 }

@@ -50,7 +50,7 @@ impl Entropy for Counting {
 const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
 
 fn campaign(timeout: AcquireTimeout, poll: Duration) -> Campaign {
-    let terms = Terms { holder: Holder::new("leader").unwrap(), ttl: Ttl::DEFAULT, timeout, poll };
+    let terms = Terms { timeout, poll, ..Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT) };
     Campaign::begin(terms, 1, BEGAN, Arc::new(Counting::default()), Arc::new(MockWallClock::new()))
 }
 

@@ -82,6 +82,7 @@ impl Campaigns {
             SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
         let mut config = VvmConfig::new(slots.collect(), status.candidate.holder.clone(), &self.env);
         config.stop_timeout = settings.stop_timeout;
+        config.left_behind = storage.left_behind();
         let demand = Arc::new(SetOnce::new());
         let preface = Preface {
             storage: Arc::clone(storage),
@@ -241,3 +242,4 @@ impl Service<ElectionKey> for Preface {
         }))
     }
 }
+

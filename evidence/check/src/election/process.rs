@@ -2,8 +2,8 @@
 
 use super::settings::{Context, Surroundings};
 use ielections::{
-    Claim, Delete, Entry, Holder, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms, Timing, Ttl, Vacant,
-    Version, WriteError,
+    Claim, Delete, Entry, Epoch, Holder, Incarnation, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms,
+    Timing, Ttl, Vacant, Version, WriteError,
     protocol::{
         Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent,
         ReleaseStep, Scanned, Won,
@@ -115,6 +115,11 @@ impl Process {
 
     /// Begins a campaign if nothing else is under way, as a host does after a release or a restart.
     pub(crate) fn begin(&mut self, around: &Arc<Surroundings>) {
+        self.begin_after(Vec::new(), around);
+    }
+
+    /// [`begin`](Self::begin), after releases that failed.
+    fn begin_after(&mut self, left_behind: Vec<(Incarnation, Epoch)>, around: &Arc<Surroundings>) {
         if !self.actors.is_empty() {
             return;
         }
@@ -122,7 +127,7 @@ impl Process {
         let Ok(holder) = Holder::new(self.name) else { return };
         // Less often than by default, which is within the rules and makes fewer states.
         let poll = self.ttl.get() * around.poll / 25;
-        let terms = Terms { poll, ..Terms::new(holder, self.ttl) };
+        let terms = Terms { poll, left_behind, ..Terms::new(holder, self.ttl) };
         let wall = MockWallClock::new();
         wall.set(around.wall);
         let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, Arc::new(wall));
@@ -149,6 +154,7 @@ impl Process {
             (_, Request::Get) => "a read-back of a candidate",
             (Kind::Leading(_), _) => "a renewal of a leader",
             (_, Request::Write(Step::Renew { .. })) => "a renewal of a candidate",
+            (Kind::Campaigning(_), Request::Write(Step::Release { .. })) => "a release by a candidate",
             (Kind::Campaigning(_), _) => "a claim",
             (Kind::Releasing(_), _) => "a release",
         });
@@ -179,6 +185,9 @@ impl Process {
             })
         };
         let swap = |refused: Option<Slot>| refused.map_or(Swap::Swapped, Swap::Mismatch);
+        let deleted = |answer: Result<Option<Slot>, WriteError>| {
+            answer.map(|refused| refused.map_or(Delete::Deleted, Delete::Mismatch))
+        };
         let claim = |refused: Option<Slot>| refused.map_or(Claim::Claimed, Claim::Refused);
         match (&mut self.actors[actor].kind, call.request) {
             (Kind::Campaigning(_), request) => {
@@ -192,6 +201,7 @@ impl Process {
                     }
                     Request::Get => CampaignEvent::Read(read(answer)),
                     Request::Write(Step::Renew { .. }) => CampaignEvent::Swapped(written(answer).map(swap)),
+                    Request::Write(Step::Release { .. }) => CampaignEvent::Deleted(deleted(written(answer))),
                     Request::Write(_) => CampaignEvent::Claimed(written(answer).map(claim)),
                 };
                 self.campaign(actor, event, cx);
@@ -210,9 +220,7 @@ impl Process {
                 self.lease(actor, event, cx)
             }
             (Kind::Releasing(_), _) => {
-                let deleted =
-                    written(answer).map(|refused| refused.map_or(Delete::Deleted, Delete::Mismatch));
-                self.release(actor, ReleaseEvent::Deleted(deleted), cx);
+                self.release(actor, ReleaseEvent::Deleted(deleted(written(answer))), cx);
             }
         }
     }
@@ -254,6 +262,9 @@ impl Process {
                 (Request::Write(Step::claim(&held(entry), &to)), timeout)
             }
             CampaignStep::Renew(_, held, to, timeout) => (Request::Write(Step::renew(&held, &to)), timeout),
+            CampaignStep::Delete(_, incarnation, epoch, timeout) => {
+                (Request::Write(Step::release(incarnation, epoch)), timeout)
+            }
             CampaignStep::Won(won) => return self.won(actor, won, cx),
             CampaignStep::Failed(error) => {
                 cx.notes.reach("a campaign that fails");
@@ -382,8 +393,9 @@ impl Process {
                     ReleaseOutcome::LeftToExpire | ReleaseOutcome::StillArmed => "LeftToExpire",
                 });
                 cx.notes.tell(|| format!("    {}: {outcome}", self.name));
-                self.actors.remove(actor);
-                self.begin(cx.around);
+                let Kind::Releasing(release) = self.actors.remove(actor).kind else { return };
+                let is_left = outcome == ReleaseOutcome::LeftToExpire;
+                self.begin_after(is_left.then(|| release.record()).into_iter().collect(), cx.around);
             }
         }
     }

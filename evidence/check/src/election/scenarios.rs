@@ -71,11 +71,12 @@ pub(crate) const ALL: [Scenario; 8] = [
 
 /// What has to be reached in some scenario, besides each fault.
 #[rustfmt::skip]
-pub(crate) const REACHED: [&str; 27] = [
+pub(crate) const REACHED: [&str; 28] = [
     "a kill while working", "a late write that applies", "a take-over after expiry", "a claim of a vacant slot",
     "a release after a take-over", "a scan", "a claim", "a read-back of a candidate", "a renewal of a candidate",
     "a campaign that fails", "a renewal of a leader", "a read-back of a leader", "a confirmed renewal",
     "a leader that waits", "an answer after a loss", "a release", "a release that waits",
+    "a release by a candidate",
     "Stolen", "Vanished", "EpochWentBack", "StorageReplaced", "StorageUnreachable", "Suspended",
     "Released", "AlreadyGone", "LeftToExpire", "a state that recovers",
 ];
