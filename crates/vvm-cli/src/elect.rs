@@ -86,7 +86,8 @@ async fn campaign(
         status: Arc::clone(&status),
     };
     let services = || -> Services {
-        say_text!("{name}: waiting for leadership as {holder}");
+        let trouble = status.storage_trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
+        say_text!("{name}: waiting for leadership as {holder}{trouble}");
         vec![Box::new(service.clone())]
     };
     let after = |ended: &Ended| match ended {

@@ -85,13 +85,38 @@ struct Problem {
     write: Option<Arc<str>>,
     reads_failed: u32,
     writes_failed: u32,
-    is_logged: bool,
+    /// Since when calls fail, and when that was logged last.
+    since: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 /// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
 const FAILURES_IN_A_ROW: u32 = 2;
 
+/// How often a failure that lasts is logged again.
+const REMINDER: Duration = Duration::from_secs(60);
+
 impl Problem {
+    /// Returns since when calls fail, if that is to be logged now.
+    fn logs(&mut self, now: Instant) -> Option<Instant> {
+        let since = *self.since.get_or_insert(now);
+        let is_due = self.logged_at.is_none_or(|at| at.until(now) >= REMINDER);
+        is_due.then(|| self.logged_at = Some(now)).map(|()| since)
+    }
+
+    /// Forgets the failures of writes.
+    fn writes_work(&mut self) {
+        (self.write, self.writes_failed) = (None, 0);
+    }
+
+    /// Returns whether a logged failure is over: no kind of calls fails any more.
+    fn is_over(&mut self) -> bool {
+        if self.reads_failed.max(self.writes_failed) == 0 {
+            self.since = None;
+        }
+        self.reads_failed.max(self.writes_failed) < FAILURES_IN_A_ROW && self.logged_at.take().is_some()
+    }
+
     /// How many calls of this kind have failed in a row.
     fn in_a_row(&mut self, call: Call) -> &mut u32 {
         match call {
@@ -211,6 +236,19 @@ impl HostStatus {
     pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
         let problem = self.problem.lock();
         problem.last.clone().or_else(|| problem.write.clone())
+    }
+
+    /// Whether trouble with the storage was logged, and not its end.
+    #[cfg(test)]
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.problem.lock().logged_at.is_some()
+    }
+
+    /// Returns what is wrong with the storage and for how long, for a line about a candidate that waits.
+    pub fn storage_trouble(&self) -> Option<String> {
+        let (reason, since) = (self.storage_problem()?, self.problem.lock().since);
+        let age = Age(since.map_or(Duration::ZERO, |since| since.until(self.clock.now())));
+        Some(format!("trouble with the storage{age}: {reason}"))
     }
 
     /// Returns a line about the leader of the first slot that another process holds, as last seen.
@@ -361,17 +399,24 @@ impl HostStatus {
     }
 
     /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more.
+    ///
+    /// A write that is answered shows that reads work, too: it compares. A read shows no more than reads, unless
+    /// they had failed beside the writes: then the storage was away, and is back. A candidate writes only when a
+    /// slot is free, which may be a TTL later or never.
     pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
         let mut problem = self.problem.lock();
         problem.last = None;
-        if call == Call::Write {
-            problem.write = None;
+        if call == Call::Write || problem.reads_failed > 0 {
+            problem.writes_work();
         }
-        *problem.in_a_row(call) = 0;
-        let works = problem.reads_failed.max(problem.writes_failed) < FAILURES_IN_A_ROW;
-        let is_over = works && std::mem::take(&mut problem.is_logged);
+        problem.reads_failed = 0;
+        let is_over = problem.is_over();
         drop(problem);
+        self.log_if(is_over);
+    }
+
+    fn log_if(&self, is_over: bool) {
         if is_over {
             let name = self.candidate.name.as_str();
             log!(info, event = "storage_works_again", name, "{name}: the storage works again");
@@ -388,15 +433,18 @@ impl HostStatus {
         if call == Call::Write {
             problem.write = Some(reason);
         }
+        let now = self.clock.now();
+        problem.since.get_or_insert(now);
         let in_a_row = problem.in_a_row(call);
         *in_a_row = in_a_row.saturating_add(1);
-        let is_new = *in_a_row >= FAILURES_IN_A_ROW && !std::mem::replace(&mut problem.is_logged, true);
+        let logs = (*in_a_row >= FAILURES_IN_A_ROW).then(|| problem.logs(now)).flatten();
         drop(problem);
-        if is_new {
-            let (name, call) = (self.candidate.name.as_str(), call.word());
+        if let Some(since) = logs {
+            let (name, call, lasting) = (self.candidate.name.as_str(), call.word(), since.until(now));
+            let (age, lasting_ms) = (Age(lasting), millis(lasting));
             log!(
-                warn, event = "storage_trouble", name, call, failure, reason = %error,
-                "{name}: trouble with the storage: {error}; trying again"
+                warn, event = "storage_trouble", name, call, failure, lasting_ms, reason = %error,
+                "{name}: trouble with the storage{age}: {error}; trying again"
             );
         }
     }
@@ -405,13 +453,15 @@ impl HostStatus {
     pub(crate) fn storage_not_opened(&self, error: &dyn fmt::Display) {
         let mut problem = self.problem.lock();
         problem.last = Some(error.to_string().into());
-        let is_new = !std::mem::replace(&mut problem.is_logged, true);
+        let now = self.clock.now();
+        let logs = problem.logs(now);
         drop(problem);
-        if is_new {
-            let name = self.candidate.name.as_str();
+        if let Some(since) = logs {
+            let (name, lasting) = (self.candidate.name.as_str(), since.until(now));
+            let (age, lasting_ms) = (Age(lasting), millis(lasting));
             log!(
-                warn, event = "storage_trouble", name, call = "open", reason = %error,
-                "{name}: {error}; trying again"
+                warn, event = "storage_trouble", name, call = "open", lasting_ms, reason = %error,
+                "{name}: {error}; trying again{age}"
             );
         }
     }
@@ -438,7 +488,11 @@ impl HostStatus {
         if change.was_written {
             // The storage takes writes, and a standby makes none while another process renews: without this,
             // one failed claim would count as long as that process leads.
-            self.problem.lock().write = None;
+            let mut problem = self.problem.lock();
+            problem.writes_work();
+            let is_over = problem.is_over();
+            drop(problem);
+            self.log_if(is_over);
         }
     }
 }
@@ -479,6 +533,16 @@ fn log_new_leader(candidate: &Candidate, leader: &Seen) {
     let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
     let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());
     log!(info, event = "new_leader", name, holder, slot, epoch, leader = new, "{name}: {leader}");
+}
+
+/// ` for 65 s`; nothing below a second.
+struct Age(Duration);
+
+impl fmt::Display for Age {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        if seconds == 0 { Ok(()) } else { write!(out, " for {seconds} s") }
+    }
 }
 
 fn millis(duration: Duration) -> u64 {

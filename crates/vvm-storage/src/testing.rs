@@ -147,11 +147,23 @@ pub enum Fault {
     Refused,
 }
 
+/// Which calls fail, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outage {
+    /// It takes no write: the disk is full.
+    Full,
+    /// It can't be reached.
+    Away,
+    /// It answers no call.
+    Silent,
+}
+
 /// A storage that fails on request.
 #[derive(Debug)]
 pub struct FaultyStorage {
     storage: Arc<dyn SysVvmStorage>,
     next: Mutex<Option<Fault>>,
+    outage: Mutex<Option<Outage>>,
     hangs_in_close: AtomicBool,
     hides_requests: AtomicBool,
 }
@@ -160,7 +172,8 @@ impl FaultyStorage {
     /// Wraps `storage`. Nothing fails yet.
     pub fn over(storage: Arc<dyn SysVvmStorage>) -> Arc<Self> {
         let (hangs_in_close, hides_requests) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { storage, next: Mutex::default(), hangs_in_close, hides_requests })
+        let (next, outage) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { storage, next, outage, hangs_in_close, hides_requests })
     }
 
     /// Makes reads of the two partitions of requests fail, which are the last of a scan.
@@ -177,6 +190,21 @@ impl FaultyStorage {
     pub fn fail_next(&self, fault: Fault) {
         *lock(&self.next) = Some(fault);
     }
+
+    /// Begins an outage, or ends it.
+    pub fn set_outage(&self, outage: Option<Outage>) {
+        *lock(&self.outage) = outage;
+    }
+
+    /// Fails if reads do.
+    async fn check_read(&self) -> Result<(), ReadError> {
+        let outage = *lock(&self.outage);
+        match outage {
+            None | Some(Outage::Full) => Ok(()),
+            Some(Outage::Away) => Err(ReadError::Unavailable("no route".into())),
+            Some(Outage::Silent) => pending().await,
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,6 +218,13 @@ impl Layer for FaultyStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        let outage = *lock(&self.outage);
+        match outage {
+            None => {}
+            Some(Outage::Full) => return Err(WriteError::NotApplied("the disk is full".into())),
+            Some(Outage::Away) => return Err(WriteError::Unknown("no route".into())),
+            Some(Outage::Silent) => pending().await,
+        }
         let Step::Renew { .. } = step else { return self.storage.commit(at, step).await };
         let fault = lock(&self.next).take();
         match fault {
@@ -199,7 +234,13 @@ impl Layer for FaultyStorage {
         }
     }
 
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.check_read().await?;
+        self.storage.read(at).await
+    }
+
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.check_read().await?;
         if !self.hides_requests.load(Relaxed) {
             return self.storage.peek_some(at, seen).await;
         }

@@ -16,7 +16,8 @@ use vvm_storage::ElectionKey;
 impl CommandRunner {
     pub(super) fn waits(&self) {
         let (name, holder, level) = (self.election_name(), &self.holder, self.starter.containment.level());
-        say_text!("{name}: waiting for leadership as {holder}, containment: {level}");
+        let trouble = self.status.storage_trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
+        say_text!("{name}: waiting for leadership as {holder}, containment: {level}{trouble}");
     }
 
     /// Returns the leadership of this name and holder.

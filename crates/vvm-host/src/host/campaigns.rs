@@ -243,3 +243,6 @@ impl Service<ElectionKey> for Preface {
     }
 }
 
+
+#[cfg(test)]
+mod tests;

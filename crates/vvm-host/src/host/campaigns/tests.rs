@@ -1,0 +1,138 @@
+//! One host through outages, on a storage in memory and a clock that the test moves.
+
+use super::*;
+use crate::status::tests::{env, host_storage, in_steps, key, record, status};
+use ielections::{Slot, Terms, TtlStorage as _, Vacant, Version};
+use std::time::Duration;
+use testing_time::MockClock;
+use vvm_clock::{Clock, Instant};
+use vvm_orch::service_fn;
+use vvm_storage::{
+    ElectionsTtlStorage,
+    mem::MemDatabase,
+    testing::{FaultyStorage, Outage},
+};
+
+/// A host that campaigns again after a loss.
+struct Scene {
+    clock: MockClock,
+    status: Arc<HostStatus>,
+    /// The host's connection.
+    faulty: Arc<FaultyStorage>,
+    /// Another process's.
+    other: ElectionsTtlStorage,
+}
+
+const OUTAGES: [Outage; 3] = [Outage::Full, Outage::Away, Outage::Silent];
+
+/// A look, and the call that was in flight when the outage ended.
+const ONE_LOOK: Duration = Duration::from_secs(3);
+
+impl Scene {
+    /// Runs the host while `test` runs.
+    async fn run(test: impl AsyncFnOnce(&Self)) {
+        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+        let time: Arc<dyn Clock> = Arc::new(clock.clone());
+        let database = MemDatabase::new(Arc::clone(&time));
+        let (faulty, status) = (FaultyStorage::over(database.open()), status("payroll", "here", &time));
+        let other = ElectionsTtlStorage::new(database.open());
+        let campaigns = Campaigns {
+            settings: HostSettings::new("", "payroll"),
+            env: env(&time),
+            status: Arc::clone(&status),
+            stop: CancellationToken::new(),
+            condition: Condition::default(),
+        };
+        let storage = Arc::new(host_storage(&faulty, &status));
+        let scene = Self { clock, status, faulty, other };
+        let work = || vec![service_fn("work", async |cx: ServiceContext<_>| Ok(cx.stop.cancelled().await))];
+        let running = campaigns.run(&storage, work, |_| Next::CampaignAfter(Duration::ZERO));
+        let testing = async {
+            test(&scene).await;
+            campaigns.stop.cancel();
+        };
+        in_steps(&scene.clock, Duration::from_millis(50), async { tokio::join!(running, testing) }).await;
+    }
+
+    /// Waits for this role. Returns how long it took.
+    async fn becomes(&self, role: &str) -> Duration {
+        let began = self.clock.now();
+        let mut roles = self.status.roles();
+        roles.wait_for(|now| now.word() == role).await.unwrap();
+        began.until(self.clock.now())
+    }
+
+    /// Waits until the status shows no trouble, and returns how long it took.
+    async fn works_again(&self) -> Duration {
+        let began = self.clock.now();
+        while self.status.is_troubled() {
+            self.clock.sleep(Duration::from_millis(50)).await;
+        }
+        began.until(self.clock.now())
+    }
+}
+
+/// The release of the lost leadership failed. Its work has ended, so the record protects nothing (I6).
+#[tokio::test]
+async fn sole_candidate_leads_again_at_the_end_of_an_outage() {
+    for outage in OUTAGES {
+        Scene::run(async |scene| {
+            scene.becomes("leading").await;
+            scene.faulty.set_outage(Some(outage));
+            scene.becomes("campaigning").await;
+            let trouble = scene.status.storage_trouble();
+            assert!(trouble.is_some_and(|trouble| trouble.starts_with("trouble with the storage for ")));
+            scene.clock.sleep(Duration::from_secs(300)).await;
+            scene.faulty.set_outage(None);
+            let took = scene.works_again().await + scene.becomes("leading").await;
+            assert!(took <= ONE_LOOK, "{outage:?}: {took:?}");
+        })
+        .await;
+    }
+}
+
+/// A standby makes no write while another process leads.
+#[tokio::test]
+async fn standby_reports_the_end_of_an_outage_at_once() {
+    for outage in OUTAGES {
+        Scene::run(async |scene| {
+            scene.faulty.set_outage(Some(outage));
+            while !scene.status.is_troubled() {
+                scene.clock.sleep(Duration::from_millis(50)).await;
+            }
+            let mut held = record(7);
+            scene.other.insert_if_not_exist(&key(), Vacant::default(), &held).await.unwrap();
+            scene.clock.sleep(ONE_LOOK).await;
+            assert!(scene.status.is_troubled(), "{outage:?}");
+            scene.faulty.set_outage(None);
+            let renewed = held.renewed(Version { write: 2, ..held.version });
+            scene.other.compare_and_swap(&key(), &held, &renewed).await.unwrap();
+            held = renewed;
+            let took = scene.works_again().await;
+            assert!(took <= ONE_LOOK, "{outage:?}: {took:?}");
+            let Slot::Held { entry, .. } = scene.other.get(&key()).await.unwrap() else { panic!() };
+            assert_eq!(entry, held, "it has claimed");
+        })
+        .await;
+    }
+}
+
+/// A renewal that was answered too late, and its read-back, fail; the next renewal works.
+#[tokio::test]
+async fn leader_reports_the_end_of_an_outage_with_its_next_renewal() {
+    for outage in OUTAGES {
+        Scene::run(async |scene| {
+            scene.becomes("leading").await;
+            scene.faulty.set_outage(Some(outage));
+            while !scene.status.is_troubled() {
+                scene.clock.sleep(Duration::from_millis(50)).await;
+            }
+            scene.faulty.set_outage(None);
+            let took = scene.works_again().await;
+            assert!(took <= ONE_LOOK, "{outage:?}: {took:?}");
+            scene.clock.sleep(Terms::POLL).await;
+            assert!(scene.status.leads().is_some(), "{outage:?}");
+        })
+        .await;
+    }
+}
