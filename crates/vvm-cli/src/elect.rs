@@ -16,12 +16,12 @@ use crate::{
     runtime,
     settings::Settled,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 use demoter::Demoter;
 use hooks::{HookService, Hooks};
 use ielections::{AcquireError, Env, Holder};
 use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::watch};
 use vvm_deadman::Deadman;
 use vvm_host::{Ended, Host, HostError, Next, Services, Signals};
 use vvm_orch::Problem;
@@ -44,7 +44,7 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, Host
     let arguments = settled.stage_arguments(&args.candidate, &holder);
     let name = args.candidate.name.clone();
     let demoter = Arc::new(Demoter::start(name, arguments, settled.handed_on())?);
-    let (hooks, thread) = Hooks::start(args, &demoter)?;
+    let (hooks, thread) = Hooks::start(args, &holder, &demoter)?;
     let hooks = Arc::new(hooks);
     let outcome = runtime.block_on(campaign(args, holder, &hooks, &demoter));
     demoter.dismiss();
@@ -70,6 +70,9 @@ async fn campaign(
     let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let informed = Arc::clone(demoter);
     host.report_claims(move |claim| informed.tell_claim(claim.map(Leading::from)));
+    // Nothing is claimed before the hook has ended.
+    let (ready, is_ready) = watch::channel(false);
+    host.campaign_while(is_ready);
     let stop = host.stop();
     if let Some(address) = host.http() {
         let (event, name) = ("status_page", name.as_str());
@@ -99,7 +102,13 @@ async fn campaign(
         }
         _ => Next::Stop,
     };
-    let mut running = pin!(host.run_then(services, after));
+    let demoting = async {
+        if args.on_start == OnStart::Demote {
+            service.demote_at_start().await;
+        }
+        ready.send_replace(true);
+    };
+    let mut running = pin!(async { tokio::join!(host.run_then(services, after), demoting).0 });
     let ended = tokio::select! {
         biased;
         ended = &mut running => ended,
@@ -140,9 +149,10 @@ async fn campaign(
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
-  vvm elect --storage sqlite:leader.db --name payroll --on-lead ./promote --on-loss ./demote
+  vvm elect --storage sqlite:/var/lib/payroll/leader.db --name payroll --on-lead ./promote --on-loss ./demote
 
   Hooks run one at a time, with VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION in their environment.
+  At the start no leadership is known: VVM_LEADER_SLOT and _EPOCH are 0, and VVM_LEADER_REASON is start.
   On TERM, INT, HUP or QUIT a leader runs the on-loss hook and releases the leadership. Then vvm exits.
 
 Exit status:
@@ -162,9 +172,20 @@ pub(crate) struct ElectArgs {
     /// its success then releases the leadership before the TTL has passed
     #[arg(long, value_name = "LINE", value_parser = parse_hook)]
     pub(crate) on_loss: String,
+    /// What to do before the first campaign. demote: run the on-loss hook, because this machine may have led when vvm
+    /// elect or the machine crashed. It must be idempotent: usually there is nothing to demote. keep: run no hook
+    #[arg(long, value_name = "ACTION", default_value = "demote")]
+    pub(crate) on_start: OnStart,
     /// How long a hook may take before it is killed
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) hook_timeout: Duration,
+}
+
+/// What `vvm elect` does before its first campaign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnStart {
+    Demote,
+    Keep,
 }
 
 fn parse_hook(text: &str) -> Result<String, InvalidValue> {

@@ -17,6 +17,17 @@ pub(crate) fn is_ours(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"VVM_")
 }
 
+/// Returns the `inherited` environment without variables of `vvm` and without those `withheld`.
+pub(crate) fn inherited(
+    inherited: impl IntoIterator<Item = (OsString, OsString)>,
+    withheld: &[&str],
+) -> impl Iterator<Item = (OsString, OsString)> {
+    let is_kept = move |(name, _): &(OsString, OsString)| {
+        !is_ours(name) && !withheld.iter().any(|withheld| name == withheld)
+    };
+    inherited.into_iter().filter(is_kept)
+}
+
 /// A leadership of this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Leadership {
@@ -45,9 +56,6 @@ impl Leadership {
         inherited: impl IntoIterator<Item = (OsString, OsString)>,
         withheld: &[&str],
     ) -> Vec<(OsString, OsString)> {
-        let kept = inherited
-            .into_iter()
-            .filter(|(name, _)| !is_ours(name) && !withheld.iter().any(|withheld| name == withheld));
         let added = [
             ("VVM_LEADER_NAME", self.name.clone()),
             ("VVM_LEADER_SLOT", self.slot.to_string()),
@@ -55,6 +63,7 @@ impl Leadership {
             ("VVM_LEADER_HOLDER", self.holder.to_string()),
             ("VVM_LEADER_INCARNATION", self.incarnation.to_string()),
         ];
+        let kept = self::inherited(inherited, withheld);
         kept.chain(added.map(|(name, value)| (name.into(), value.into()))).collect()
     }
 }

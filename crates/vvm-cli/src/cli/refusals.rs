@@ -43,7 +43,7 @@ const LINE_FOR_PEOPLE: (&str, &str) = ("two\nlines", "no control characters");
 /// For each option: an invalid value, and a part of the message. The place of `--result-file` is checked when
 /// `vvm run` starts.
 const BAD: &[(&str, (&str, &str))] = &[
-    ("storage", ("leader.db", "`sqlite:leader.db`")),
+    ("storage", ("leader.db", "/leader.db` for a file")),
     ("name", LINE_FOR_PEOPLE),
     ("slots", ("0", "write a number from 1 to")),
     ("ttl", DURATION),
@@ -57,6 +57,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("stop-timeout", DURATION),
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),
+    ("on-start", ("stop", "possible values: demote, keep")),
     ("hook-timeout", DURATION),
     ("on-exit", ("again", "possible values: release, restart")),
     ("restart-backoff", DURATION),

@@ -1,13 +1,13 @@
 //! [`HookService`]: the hooks of one leadership. The record is released when the on-loss hook has ended.
 
 use super::{
-    ElectArgs,
+    ElectArgs, OnStart,
     demoter::{Demoter, Hook, KILLED, ToDemoter, kill},
 };
 use crate::{
     announce::{say, say_text},
     exit,
-    leadership::{Leadership, ToGuardian},
+    leadership::{self, Leadership, ToGuardian},
 };
 use async_trait::async_trait;
 use ielections::{Holder, Loss};
@@ -54,6 +54,18 @@ impl HookService {
     /// Returns why the last on-loss hook failed, if it did.
     pub(super) fn loss_failure(&self) -> Option<HookError> {
         self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs the on-loss hook before the first campaign. If it fails, the machine may still be promoted, and vvm elect
+    /// campaigns all the same, as after any on-loss hook that fails.
+    pub(super) async fn demote_at_start(&self) {
+        let name = &self.name;
+        say_text!("{name}: running the on-loss hook: this machine may have led before (--on-start demote)");
+        let outcome = self.hooks.lose().await;
+        if outcome.is_ok() {
+            say_text!("{name}: the on-loss hook has succeeded");
+        }
+        *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }
 
     /// Runs the on-loss hook, and records for status and history how it ended.
@@ -145,14 +157,18 @@ impl Hooks {
     ///
     /// # Errors
     /// If the process is out of descriptors or threads.
-    pub(super) fn start(args: &ElectArgs, demoter: &Arc<Demoter>) -> io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn start(
+        args: &ElectArgs,
+        holder: &Holder,
+        demoter: &Arc<Demoter>,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
         let inbox = Arc::new(Inbox::new()?);
         let demoter = Arc::clone(demoter);
         let hooks = HookThread {
             args: args.clone(),
             inbox: Arc::clone(&inbox),
             demoter: Arc::clone(&demoter),
-            leading: None,
+            leading: (args.on_start == OnStart::Demote).then(|| at_start(args, holder)),
         };
         let thread = thread::Builder::new().name("hooks".into()).spawn(move || hooks.serve())?;
         Ok((Self { inbox, demoter }, thread))
@@ -196,12 +212,30 @@ impl Hooks {
     }
 }
 
+/// Returns the environment of the on-loss hook before the first campaign. Which leadership it ends is unknown, so the
+/// epoch is smaller than any, and a receiver that compares epochs refuses it.
+fn at_start(args: &ElectArgs, holder: &Holder) -> Vec<(OsString, OsString)> {
+    let (name, holder) = (args.candidate.name.as_str(), holder.as_str());
+    let unknown = "0".repeat(32);
+    let of_start = [
+        ("VVM_LEADER_NAME", name),
+        ("VVM_LEADER_SLOT", "0"),
+        ("VVM_LEADER_EPOCH", "0"),
+        ("VVM_LEADER_HOLDER", holder),
+        ("VVM_LEADER_INCARNATION", &unknown),
+        ("VVM_LEADER_REASON", "start"),
+    ];
+    let withheld = vvm_storage::url::credentials(&args.candidate.storage);
+    let of_start = of_start.map(|(name, value)| (name.into(), value.into()));
+    leadership::inherited(std::env::vars_os(), withheld).chain(of_start).collect()
+}
+
 /// The state of the thread.
 struct HookThread {
     args: ElectArgs,
     inbox: Arc<Inbox>,
     demoter: Arc<Demoter>,
-    /// The environment of the leadership whose on-loss hook has not run yet.
+    /// The environment of the leadership whose on-loss hook has not run yet; at first, of one before the start.
     leading: Option<Vec<(OsString, OsString)>>,
 }
 

@@ -42,6 +42,7 @@ impl Elect {
             .arg(VVM.path())
             .args(given)
             .args(["--on-lead", on_lead, "--on-loss", on_loss])
+            .args(["--on-start", "keep"].iter().filter(|_| !options.contains(&"--on-start")))
             .args(options)
             .env("TRIAL", trial.mark())
             .env("VVM_LOCAL_DIR", trial.local_dir())
@@ -113,6 +114,30 @@ fn standby_leads_with_a_larger_epoch_after_a_stopped_leader() {
     assert!(epoch(&second.stdout.wait_for("lead")) > led);
     second.signal(Signal::INT);
     assert_eq!(second.finish().0, 0);
+}
+
+/// The demoter died with the machine, which may have been promoted.
+#[test]
+fn machine_is_demoted_before_its_first_claim() {
+    let trial = VVM.trial();
+    let on_loss = "sleep 0.3; echo loss $VVM_LEADER_EPOCH $VVM_LEADER_REASON";
+    let (elect, led) = Elect::leading(&trial, on_loss, &["--on-start", "demote"]);
+    let (code, said, errors) = elect.stop();
+    let expected = ["loss 0 start".to_owned(), format!("lead {led}"), format!("loss {led}")];
+    assert_eq!((code, &said[..]), (0, &expected[..]), "{errors:#?}");
+}
+
+#[test]
+fn machine_that_is_not_demoted_at_the_start_campaigns_and_says_so_in_the_end() {
+    let trial = VVM.trial();
+    let (leader, _) = Elect::leading(&trial, ON_LOSS, &[]);
+    let mut standby = Elect::start(&trial, ON_LEAD, "exit 7", &["--on-start", "demote"]);
+    standby.stderr.wait_for("the on-loss hook ended with exit status: 7");
+    standby.stderr.wait_for("waiting for leadership");
+    let (code, said, errors) = standby.stop();
+    assert_eq!((code, said), (1, Vec::new()), "{errors:#?}");
+    assert!(errors.last().unwrap().ends_with("demote this machine by hand"), "{errors:#?}");
+    assert_eq!(leader.stop().0, 0);
 }
 
 /// HUP: the terminal is lost, or its shell ends.
@@ -377,6 +402,7 @@ fn elect_is_refused_with_the_cause_and_its_status() {
         let mut elect = Command::new("sh");
         elect.args(["-c", &limited, "sh", VVM.path(), "elect"]).env("TRIAL", trial.mark());
         elect.args(["--storage", storage, "--name", &name, "--on-lead", "echo lead", "--on-loss", "true"]);
+        elect.args(["--on-start", "keep"]);
         let output = elect.args(options).stdin(Stdio::null()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout), (Some(code), Vec::new()), "{options:?}: {error}");
