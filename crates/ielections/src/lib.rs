@@ -13,7 +13,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let env = Env::this_process()?;
-//!     // Between processes: "sqlite:payroll.db", or the URL of a cluster.
+//!     // Between processes: "sqlite:/var/lib/payroll/leader.db", or the URL of a cluster.
 //!     let storage = ElectionsTtlStorage::new(vvm_storage::open("mem:", env.clock.clone()).await?);
 //!     let elections = Elections::new(Arc::new(storage), env);
 //!     let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };

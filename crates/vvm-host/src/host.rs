@@ -98,6 +98,14 @@ impl Host {
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
     pub fn with_env(settings: HostSettings, env: Env, signals: Signals) -> Result<Self, HostError> {
+        if let Some(meant) = vvm_storage::url::meaning_of_relative_path(&settings.storage) {
+            let (name, meant) = (settings.name.as_str(), meant.display().to_string());
+            tracing::warn!(
+                target: "vvm", event = "relative_storage", name, storage = meant,
+                "{name}: the path of the storage is relative, and means {meant} in this folder; a candidate in \
+                 another folder would lead beside this one: write the whole path"
+            );
+        }
         let holder = or_own_name(settings.holder.as_ref())?;
         let candidate =
             Candidate { name: settings.name.clone(), holder, slots: settings.slots, ttl: settings.ttl };

@@ -10,7 +10,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<ExitCode, HostError> {
 //!     tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // what the host does, also as a standby
-//!     let host = Host::open(HostSettings::new("sqlite:payroll.db", "payroll")).await?;
+//!     let host = Host::open(HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll")).await?;
 //!     let ended = host.run(|| {
 //!         vec![service_fn("payroll", async |cx| {
 //!             println!("this process leads, with epoch {}", cx.standing.epoch());

@@ -12,7 +12,7 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let env = Env::this_process()?;
-    let storage = vvm_storage::open("sqlite:payroll.db", env.clock.clone()).await?;
+    let storage = vvm_storage::open("sqlite:/var/lib/payroll/leader.db", env.clock.clone()).await?;
     let elections = Elections::new(Arc::new(ElectionsTtlStorage::new(storage)), env.clone());
     let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
 

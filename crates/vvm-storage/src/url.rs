@@ -3,7 +3,7 @@
 //! | URL | storage |
 //! |---|---|
 //! | `mem:` | the memory of this process; empty at first, lost at its end |
-//! | `sqlite:elections.db`, `sqlite:/var/lib/vvm/elections.db` | a file, created on first use |
+//! | `sqlite:/var/lib/vvm/elections.db` | a file, created on first use; a relative path means another file in each folder |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
 //! | `mysql://user@host1,host2:3306/database` | tables in a database of MariaDB or MySQL: module `mysql` |
@@ -25,7 +25,11 @@ use crate::{
     opening::{self, OpenError, StorageUrl},
     sysvvm::SysVvmStorage,
 };
-use std::{fmt, fs, io, path::PathBuf, sync::Arc};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use vvm_clock::Clock;
 
 /// A kind of storage.
@@ -266,6 +270,14 @@ pub fn files(url: &str) -> Vec<PathBuf> {
     ["", "-wal", "-shm", "-journal"].map(named).into()
 }
 
+/// Returns the path that a relative one in `url` means in the current folder. `None` for an absolute path, for a
+/// storage without a path, and for a malformed URL.
+pub fn meaning_of_relative_path(url: &str) -> Option<PathBuf> {
+    let place = parse(url).ok().filter(|place| !place.is_server() && place.scheme.feature != "mem")?;
+    let path = Path::new(place.path);
+    if path.is_absolute() { None } else { std::path::absolute(path).ok() }
+}
+
 /// Returns path, owner and mode of the SQLite file that `url` names. `None` for any other storage.
 pub fn file_and_owner(url: &str) -> Option<String> {
     let place = parse(url).ok()?;
@@ -319,9 +331,11 @@ impl fmt::Display for Available {
 
 fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     let Some((name, rest)) = opening::split(url) else {
-        let shown = StorageUrl::from(url);
+        let shown = StorageUrl::from(url).to_string();
+        let meant = std::path::absolute(&shown).unwrap_or_else(|_| shown.as_str().into());
+        let meant = meant.display();
         return Err(OpenError::misuse(format!(
-            "`{shown}` names no storage: write `sqlite:{shown}` for a file ({Available})"
+            "`{shown}` names no storage: write `sqlite:{meant}` for a file ({Available})"
         )));
     };
     let known = match name {
@@ -354,10 +368,10 @@ impl<'url> Place<'url> {
     /// Parses the part of the URL after `sqlite:`. Fails with the mistake, and how to write it.
     fn parse_file(&mut self, rest: &'url str) -> Result<(), String> {
         let (path, text) = rest.split_once('?').unwrap_or((rest, ""));
-        self.path = without_slashes(path)
-            .ok_or("a path has no host: write `sqlite:elections.db` or `sqlite:/var/lib/elections.db`")?;
+        self.path =
+            without_slashes(path).ok_or("a path has no host: write `sqlite:/var/lib/vvm/elections.db`")?;
         match self.path {
-            "" => return Err("the path is missing: write `sqlite:elections.db`".into()),
+            "" => return Err("the path is missing: write `sqlite:/var/lib/vvm/elections.db`".into()),
             ":memory:" => return Err("for a storage in memory write `mem:`".into()),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! `resumable-copy`: start several processes and kill any of them at any time; the folder is copied.
 //!
 //! ```text
-//! resumable-copy --storage sqlite:copy.db --from photos --to backup --pause-ms 50
+//! resumable-copy --storage sqlite:$HOME/copy.db --from photos --to backup --pause-ms 50
 //! ```
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use vvm_orch::service_fn;
 #[command(name = "resumable-copy")]
 struct Args {
     /// The storage that all processes share.
-    #[arg(long, default_value = "sqlite:resumable-copy.db")]
+    #[arg(long)]
     storage: String,
     /// The folder to copy.
     #[arg(long)]

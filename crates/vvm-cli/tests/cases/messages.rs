@@ -164,6 +164,26 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
     assert!(code == 0 && history.contains(KILLED), "{history}");
 }
 
+/// In another folder it means another file, and there another candidate would lead.
+#[test]
+fn first_line_warns_of_a_relative_path_and_names_the_whole_one() {
+    let trial = VVM.trial();
+    for command in [
+        &["run", "--", "true"][..],
+        &["once", "--period", "today", "--", "true"],
+        &["elect", "--on-start", "keep", "--on-lead", "exit 3", "--on-loss", ":"],
+    ] {
+        let mut vvm = std::process::Command::new(VVM.path());
+        vvm.current_dir(trial.folder()).env("TRIAL", trial.mark()).env("VVM_LOCAL_DIR", trial.local_dir());
+        vvm.env("VVM_STORAGE", "sqlite:relative.db?allow=overlay").env("VVM_NAME", "payroll");
+        let output = vvm.args(command).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let meant = trial.folder().join("relative.db").display().to_string();
+        let warning = format!("the path of the storage is relative, and means {meant} in this folder");
+        assert!(said.lines().next().unwrap_or_default().contains(&warning), "{command:?}: {said}");
+    }
+}
+
 /// `vvm elect` has the options of `vvm run`.
 #[test]
 fn elect_serves_http_logs_json_and_gives_up_in_time() {

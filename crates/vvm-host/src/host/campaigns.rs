@@ -243,6 +243,5 @@ impl Service<ElectionKey> for Preface {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use vvm_orch::{AcquireTimeout, VvmConfig};
 /// use std::time::Duration;
 /// use vvm_host::{HostSettings, Ttl};
 ///
-/// let mut settings = HostSettings::new("sqlite:payroll.db", "payroll");
+/// let mut settings = HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll");
 /// settings.ttl = Ttl::new(Duration::from_secs(10)).unwrap();
 /// settings.http = Some(([127, 0, 0, 1], 8080).into());
 /// ```

@@ -85,7 +85,7 @@ fn sharing_is_known_before_opening() {
 fn refusal_names_the_mistake_and_the_way_out() {
     let table = [
         ("", "write `sqlite:` for a file (this build has "),
-        ("elections.db", "write `sqlite:elections.db` for a file"),
+        ("elections.db", "/elections.db` for a file"),
         ("/var/lib/a:b.db", "write `sqlite:/var/lib/a:b.db` for a file"),
         (":memory:", "this build has "),
         ("mem:name", "write `mem:`"),
@@ -95,7 +95,7 @@ fn refusal_names_the_mistake_and_the_way_out() {
         ("sqlite:?allow=overlay", "the path is missing"),
         ("sqlite:a.db?cache=shared", "no option `cache`; there are allow and mode"),
         ("sqlite:a.db?allow", "write allow=VALUE"),
-        ("sqlite://host/elections.db", "write `sqlite:elections.db` or"),
+        ("sqlite://host/elections.db", "write `sqlite:/var/lib/vvm/elections.db`"),
         ("sqlite:a.db?mode=0644", "mode=0600 or mode=0660"),
         ("sqlite:a.db?allow=nfs", "write allow=overlay"),
         ("sqlite:a?b.db?allow=overlay", "a path can't contain a `?`"),
@@ -159,5 +159,14 @@ async fn no_refusal_shows_a_secret() {
             said += &error.to_string();
         }
         assert!(!said.contains(SECRET), "{url}: {said}");
+    }
+}
+
+#[test]
+fn relative_path_means_a_file_in_the_current_folder() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(meaning_of_relative_path("sqlite:a/b.db?mode=0660"), Some(here.join("a/b.db")));
+    for url in ["sqlite:/a/b.db", "sqlite:///a/b.db", "mem:", "postgres://host/db", "sqlite:", "b.db"] {
+        assert_eq!(meaning_of_relative_path(url), None, "{url}");
     }
 }
