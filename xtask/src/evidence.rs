@@ -108,7 +108,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("test-drivers --faults --only kubernetes", Small("faults --faults --only=kubernetes --duration=20"), API),
     ("test-drivers --histories", Small("faults --histories --only=mem,sqlite,s3 --duration=5"), GO),
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
-    ("test-timed --repeat 12 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
+    ("test-timed --repeat 3 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-surroundings", OwnStep("tests"), None),
     ("bench --only pairs", Small("bench --quick --only pairs"), None),
     ("bench --only held", Small("bench --quick --only held"), None),

@@ -9,7 +9,7 @@
     reason = "clippy exempts tests, but not their helpers"
 )]
 
-use harness::{Level, Processes, Program, command_line, eventually, has_ended, settle};
+use harness::{Level, Outage, Processes, Program, command_line, eventually, has_ended, settle};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env,
@@ -346,19 +346,25 @@ impl Sandbox {
 
     /// Waits for a line of a machine, behind those that were awaited before.
     fn wait_for(&mut self, machine: usize, pattern: &str) {
-        let what = format!("machine-{machine} prints `{pattern}`");
-        eventually(&what, || {
-            let output = self.output(machine);
-            let mut at = self.read[machine - 1];
-            for line in output[at..].split_inclusive('\n') {
-                at += line.len();
-                if line.ends_with('\n') && is_like(line.trim_end(), pattern) {
-                    self.read[machine - 1] = at;
-                    return true;
-                }
+        eventually(&format!("machine-{machine} prints `{pattern}`"), || self.has_printed(machine, pattern));
+    }
+
+    fn has_printed(&mut self, machine: usize, pattern: &str) -> bool {
+        let output = self.output(machine);
+        let mut at = self.read[machine - 1];
+        for line in output[at..].split_inclusive('\n') {
+            at += line.len();
+            if line.ends_with('\n') && is_like(line.trim_end(), pattern) {
+                self.read[machine - 1] = at;
+                return true;
             }
-            false
-        });
+        }
+        false
+    }
+
+    /// Requests a page of the service on this machine.
+    fn request(&self) -> Result<String, String> {
+        self.ask(&format!("python3 -c \"{REQUEST}\" {}", self.port))
     }
 
     /// Kills the `vvm` that the leader's machine has started. Its command has ended once another machine leads.
@@ -566,36 +572,64 @@ impl Drop for Database {
     }
 }
 
-/// With `max_requests`, gunicorn replaces each worker after a request. One that stands by is replaced without effect.
+/// With `max_requests`, gunicorn replaces each worker after a request: one that leads hands over first.
 #[test]
-fn gunicorn_replaces_workers_and_a_leading_one_ends_its_leadership() {
+fn gunicorn_replaces_workers_and_a_leading_one_hands_over() {
     for level in ["guardian", "pidns"] {
-        let section = "clients/README.md#APScheduler in gunicorn";
-        let Some((mut recipe, mut sandbox)) = prepared(section, &["python3"]) else { return };
+        let Some((mut recipe, mut sandbox)) = prepared(GUNICORN, &["python3"]) else { return };
         sandbox.ask("echo 'max_requests = 1' >> gunicorn.conf.py").unwrap();
         recipe.command = format!("VVM_CONTAINMENT={level} {}", recipe.command);
         sandbox.start(&recipe);
         sandbox.wait_for(1, "report, epoch …");
-        let leads = |sandbox: &Sandbox| sandbox.output(1).matches(": leading, epoch ").count();
-        // One worker of four leads, so most requests reach others.
+        // One worker of four leads, so most requests reach others. A worker that ends may refuse.
         eventually("the worker that leads is replaced", || {
-            assert!(leads(&sandbox) == 1, "only its end ends the leadership");
-            // A worker that ends may refuse.
-            let _ = sandbox.ask(&format!("python3 -c \"{REQUEST}\" {}", sandbox.port));
-            sandbox.output(1).contains(GONE)
+            let _ = sandbox.request();
+            sandbox.output(1).matches(": leading, epoch ").count() == 2
         });
-        sandbox.wait_for(1, "…vvm: reports: …; starting the app again in …");
+        sandbox.wait_for(1, "…vvm: reports slot 1: leading, epoch …");
         sandbox.wait_for(1, "report, epoch …");
-        // In a PID namespace of its own the worker of the second may have the number of the first.
+        assert!(!sandbox.output(1).contains("starting the app again"), "gunicorn itself lives on");
         let reports = sandbox.ask("python3 workers.py").unwrap();
         assert!(reports.starts_with("leaderships: 2, "), "{reports}");
     }
 }
 
+/// What serves on each machine answers while the storage is away, and leads again after it.
+fn serves_while_the_storage_is_away(section: &str, needs: &[&str], works: &str) {
+    let Some((mut recipe, mut sandbox)) = prepared(section, needs) else { return };
+    recipe.command = format!("VVM_TTL=20s PORT={} {}", sandbox.port, recipe.command);
+    sandbox.start(&recipe);
+    sandbox.wait_for(1, works);
+    let leader = sandbox.folder.path().join("leader.db");
+    let mut serves_until = |pattern: &str| {
+        eventually(&format!("`{pattern}` is printed"), || {
+            sandbox.request().unwrap();
+            sandbox.has_printed(1, pattern)
+        });
+    };
+    let away = Outage::of_file(&leader);
+    serves_until("…: stopping the app: the leadership is lost");
+    serves_until("…: waiting for leadership …");
+    drop(away);
+    serves_until("…: leading, epoch …");
+    serves_until(works);
+}
+
+#[test]
+fn website_in_gunicorn_answers_while_the_storage_is_away() {
+    serves_while_the_storage_is_away(GUNICORN, &["python3"], "report, epoch …");
+}
+
+#[test]
+fn website_in_node_answers_while_the_storage_is_away() {
+    let needs = ["node", "npm", "psql", "initdb", "pg_ctl", "python3"];
+    serves_while_the_storage_is_away("clients/README.md#Node service", &needs, "paid, epoch …");
+}
+
+const GUNICORN: &str = "clients/README.md#APScheduler in gunicorn";
+
 const REQUEST: &str =
     "import sys, urllib.request as r; r.urlopen('http://localhost:' + sys.argv[1], timeout=5)";
-
-const GONE: &str = "closed its connection, or ended, without \"stopped\"";
 
 #[test]
 fn line_is_like_a_pattern_with_gaps() {

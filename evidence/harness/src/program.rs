@@ -2,7 +2,7 @@
 //! ([`Trial`]), and one `vvm run` ([`Run`], [`Running`], [`Finished`]).
 
 use super::{
-    Attempt, HANG_LIMIT, Late, Level, Lines, Processes, eventually, own_group,
+    Attempt, Late, Level, Lines, Processes, eventually, own_group,
     processes::{is_still, remove_group},
     storage,
 };
@@ -451,10 +451,7 @@ impl Trial {
     }
 
     pub(super) fn locked(&self, begin: &str) -> rusqlite::Connection {
-        let connection = rusqlite::Connection::open(self.folder.path().join("leader.db")).unwrap();
-        connection.busy_timeout(HANG_LIMIT).unwrap();
-        connection.execute_batch(begin).unwrap();
-        connection
+        storage::locked(&self.folder.path().join("leader.db"), begin)
     }
 
     /// Runs `vvm status --no-wait` for its name. Returns exit status, standard output and standard error.

@@ -3,7 +3,7 @@
 //! `cargo xtask test-drivers` names the server: the URL in `VVM_TEST_STORAGE`, and its host and port in
 //! `VVM_TEST_STORAGE_AT`. Cases about files are in the module `files`, which does not run on a server.
 
-use super::{Attempt, Program, Trial};
+use super::{Attempt, HANG_LIMIT, Program, Trial};
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use std::{
@@ -12,6 +12,7 @@ use std::{
     net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream},
     num::NonZeroU32,
     os::fd::OwnedFd,
+    path::Path,
     process::Stdio,
     sync::{Arc, Condvar, Mutex, Once},
     thread,
@@ -90,6 +91,21 @@ impl Obstruction {
 pub struct Outage {
     _lock: Option<rusqlite::Connection>,
     paused: Option<Arc<Forwarding>>,
+}
+
+impl Outage {
+    /// Starts an outage of the SQLite storage in this file.
+    pub fn of_file(path: &Path) -> Self {
+        Self { _lock: Some(locked(path, "BEGIN IMMEDIATE")), paused: None }
+    }
+}
+
+/// Returns a connection that keeps the file locked.
+pub(super) fn locked(path: &Path, begin: &str) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(HANG_LIMIT).unwrap();
+    connection.execute_batch(begin).unwrap();
+    connection
 }
 
 impl Drop for Outage {

@@ -110,6 +110,10 @@ pub enum Effect {
 /// How much of the reason of an app is shown, in characters: lines and the history stay short.
 const LONGEST_REASON: usize = 500;
 
+/// An app may stop so much before `stop_by`: Node reads its clock in steps of 10 ms, and times are sent in whole
+/// milliseconds.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(50);
+
 /// Why the leadership of an app ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -197,6 +201,8 @@ enum Phase {
         /// When it has to say `leading` or `alive`.
         answer_by: Instant,
     },
+    /// It has said `stopped` at `stop_by`, as it has to. The loss follows, or the renewal that was not confirmed in time.
+    Expired { term: Term, by: Connection },
     /// `stop` is sent.
     Stopping { term: Term, by: Connection, until: Instant },
     /// The tree is being ended. A leadership is released after it.
@@ -208,9 +214,10 @@ impl Phase {
     fn term(self) -> Option<Term> {
         match self {
             Self::Standby => None,
-            Self::Arming { term, .. } | Self::Leading { term, .. } | Self::Stopping { term, .. } => {
-                Some(term)
-            }
+            Self::Arming { term, .. }
+            | Self::Leading { term, .. }
+            | Self::Expired { term, .. }
+            | Self::Stopping { term, .. } => Some(term),
             Self::Ending { term } => term,
         }
     }
@@ -257,7 +264,9 @@ impl Machine {
     pub fn due(&self) -> Instant {
         match self.phase {
             Phase::Leading { answer_by: at, .. } | Phase::Stopping { until: at, .. } => at,
-            Phase::Standby | Phase::Arming { .. } | Phase::Ending { .. } => Instant::NEVER,
+            Phase::Standby | Phase::Arming { .. } | Phase::Expired { .. } | Phase::Ending { .. } => {
+                Instant::NEVER
+            }
         }
     }
 
@@ -268,7 +277,7 @@ impl Machine {
 
     /// Whether `lead` was sent, and the tree is not being ended.
     pub fn is_leading(&self) -> bool {
-        matches!(self.phase, Phase::Leading { .. } | Phase::Stopping { .. })
+        matches!(self.phase, Phase::Leading { .. } | Phase::Expired { .. } | Phase::Stopping { .. })
     }
 
     /// Handles an event that happens now.
@@ -295,8 +304,14 @@ impl Machine {
             }
             Event::NotInForce => {}
             Event::Moved(times) => {
+                // A loss brings the deadline forward, and follows.
+                let is_renewed = self.times.is_none_or(|before| before.kill_at < times.kill_at);
                 self.times = Some(times);
-                if let Phase::Leading { term, by, .. } = self.phase {
+                if let Phase::Expired { by, .. } = self.phase
+                    && is_renewed
+                {
+                    self.stopped_unasked(by, &mut effects);
+                } else if let Phase::Leading { term, by, .. } = self.phase {
                     let Times { stop_by, kill_at } = times;
                     let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
                     effects.push(Effect::Send(
@@ -317,7 +332,9 @@ impl Machine {
                     Phase::Standby | Phase::Arming { .. } => {
                         self.end(Ending::Asked(Reason::Terminating), Effect::TermTree, &mut effects);
                     }
-                    Phase::Leading { .. } => self.stop(now, Reason::Terminating, &mut effects),
+                    Phase::Leading { .. } | Phase::Expired { .. } => {
+                        self.stop(now, Reason::Terminating, &mut effects);
+                    }
                     Phase::Stopping { .. } | Phase::Ending { .. } => {}
                 }
             }
@@ -342,7 +359,7 @@ impl Machine {
         }
         let ready = match self.phase {
             Phase::Standby => !self.quits && !self.ready.is_empty(),
-            Phase::Arming { .. } | Phase::Leading { .. } => true,
+            Phase::Arming { .. } | Phase::Leading { .. } | Phase::Expired { .. } => true,
             Phase::Stopping { .. } | Phase::Ending { .. } => false,
         };
         if ready != self.reported_ready {
@@ -390,15 +407,13 @@ impl Machine {
                     self.stop(now, Reason::Resigned, effects);
                 }
             }
-            FromApp::Stopped { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
-                if self.after_stop == AfterStop::Keep && !self.quits {
-                    self.keep(from, effects);
-                } else {
-                    // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
-                    let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
-                    self.end(Ending::Stopped, how, effects);
+            FromApp::Stopped { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => match self.phase {
+                Phase::Leading { term, by, .. } if self.has_to_stop(now) => {
+                    self.phase = Phase::Expired { term, by };
                 }
-            }
+                Phase::Leading { .. } => self.stopped_unasked(from, effects),
+                _ => self.stopped(Ending::Stopped, effects),
+            },
             FromApp::Failed { epoch: Decimal(of), reason } if self.phase.is_led_by(from, of) => {
                 // Also with `--after-stop keep`: its word that the work has stopped is missing.
                 self.end(Ending::Failed(reason), Effect::TermTree, effects);
@@ -419,16 +434,35 @@ impl Machine {
         effects.extend([Effect::Send(by, lead), Effect::Leads]);
     }
 
-    /// Lets the app stand by again after `stopped`.
-    fn keep(&mut self, by: Connection, effects: &mut Vec<Effect>) {
-        if let Phase::Leading { .. } = self.phase {
-            // Unasked. It would get the next leadership at once.
-            self.ready.retain(|ready| *ready != by);
+    /// Whether the app has to stop without a message, by its own clock: it may show a little more than ours.
+    fn has_to_stop(&self, now: Instant) -> bool {
+        self.times.is_some_and(|times| now >= times.stop_by.before(CLOCKS_DIFFER))
+    }
+
+    fn stopped_unasked(&mut self, by: Connection, effects: &mut Vec<Effect>) {
+        // It would get the next leadership at once.
+        self.ready.retain(|ready| *ready != by);
+        if self.keeps() {
             effects.push(Effect::Ends(Ending::Stopped));
         }
-        self.phase = Phase::Standby;
-        // (I6) By the app's word.
-        effects.extend([Effect::Keeps, Effect::Over]);
+        self.stopped(Ending::Stopped, effects);
+    }
+
+    /// Lets the app stand by again after `stopped`, or ends its tree, for this reason unless there was one before.
+    fn stopped(&mut self, why: Ending, effects: &mut Vec<Effect>) {
+        if self.keeps() {
+            self.phase = Phase::Standby;
+            // (I6) By the app's word.
+            effects.extend([Effect::Keeps, Effect::Over]);
+        } else {
+            // If `vvm` ends, other work of the app, such as open requests, gets the time to end.
+            let how = if self.quits { Effect::TermTree } else { Effect::KillTree };
+            self.end(why, how, effects);
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.after_stop == AfterStop::Keep && !self.quits
     }
 
     /// Ends a leadership of which no `lead` was sent, so that nothing has to stop (I6).
@@ -448,6 +482,12 @@ impl Machine {
                 let (stop_by, kill_at) = (until.into(), kill_at.into());
                 let stop = ToApp::Stop { epoch: Decimal(term.epoch), reason, stop_by, kill_at };
                 effects.extend([Effect::Ends(Ending::Asked(reason)), Effect::Send(by, stop)]);
+            }
+            Phase::Expired { .. } => {
+                if self.keeps() {
+                    effects.push(Effect::Ends(Ending::Asked(reason)));
+                }
+                self.stopped(Ending::Asked(reason), effects);
             }
             Phase::Standby | Phase::Stopping { .. } | Phase::Ending { .. } => {}
         }
@@ -470,6 +510,9 @@ impl Machine {
             Phase::Arming { by, .. } if by == connection => self.withdraw(effects),
             Phase::Leading { by, .. } | Phase::Stopping { by, .. } if by == connection => {
                 self.end(why, Effect::TermTree, effects);
+            }
+            Phase::Expired { by, .. } if by == connection => {
+                self.end(Ending::Stopped, Effect::TermTree, effects)
             }
             _ => {}
         }

@@ -332,6 +332,31 @@ fn kept_app_that_gives_up_leads_again_only_when_it_is_ready_again() {
     }
 }
 
+/// The protocol asks for it: it needs no message to stop at `stop_by`, which its clock may show first.
+#[test]
+fn app_that_stops_by_itself_when_it_is_not_renewed_has_lost_and_stays_ready() {
+    let expired = || {
+        let mut scene = Scene::leading(&[1]).kept();
+        let stopped = Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+        assert_eq!(scene.0.on(times(16).stop_by.before(CLOCKS_DIFFER), stopped), []);
+        scene
+    };
+    let lost = Effect::Ends(Ending::Asked(Reason::Lost));
+    assert_eq!(expired().on(Event::Stop(Reason::Lost)), [lost.clone(), Effect::Keeps, Effect::Over]);
+    let mut restarted = expired();
+    restarted.0.after_stop = AfterStop::Restart;
+    assert_eq!(restarted.on(Event::Stop(Reason::Lost)), [lost, Effect::KillTree, Effect::Ready(false)]);
+    let unasked = [Effect::Ends(Ending::Stopped), Effect::Keeps, Effect::Over, Effect::Ready(false)];
+    assert_eq!(expired().on(Event::Moved(times(20))), unasked, "a late renewal");
+    assert_eq!(expired().on(Event::Moved(times(15))), [], "the loss follows");
+    let gone = [Effect::Close(1), Effect::Ends(Ending::Stopped), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(expired().on(Event::Closed(1)), gone);
+    assert_eq!(
+        expired().on(Event::TreeGone),
+        [Effect::Ends(Ending::Gone), Effect::Over, Effect::Ready(false)]
+    );
+}
+
 #[test]
 fn end_of_vvm_ends_a_kept_app_too() {
     let mut scene = Scene::leading(&[1]).kept();
