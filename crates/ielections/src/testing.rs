@@ -3,10 +3,32 @@
 //! - [`contract`]: tests every sentence of the contract of [`TtlStorage`](crate::TtlStorage).
 //! - [`document_contract`]: the same for [`DocumentStorage`](crate::DocumentStorage).
 //! - [`elections_suite`]: tests elections on a storage.
+//! - [`MockTtlStorage`]: a storage whose answers a test writes, verb by verb.
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
 //! - [`entry`], [`held`]: records to write; [`id`], [`put`], [`put_if`]: documents.
-//! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run.
+//! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run; [`env`] is an environment for it.
+//!
+//! A leader that can renew no more, in no real time. What needs a storage that remembers what was written
+//! takes [`Model`], and [`mock`] before it for faults.
+//!
+//! ```
+//! use ielections::{Candidacy, Elections, Holder, Loss, Terms, Ttl, WriteError};
+//! use ielections::testing::{MockTtlStorage, env, in_mock_time};
+//! use std::sync::Arc;
+//!
+//! let mut storage = MockTtlStorage::vacant();
+//! storage.expect_compare_and_swap().returning(|_, _, _| Err(WriteError::NotApplied("the disk is full".into())));
+//! let clock = testing_time::MockClock::new();
+//! in_mock_time(&clock, async {
+//!     let elections = Elections::new(Arc::new(storage), env(&clock));
+//!     let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
+//!     let (_, leadership) = elections.acquire(Candidacy { slots: vec![1], terms }).await.unwrap();
+//!     assert!(matches!(leadership.lost().await, Loss::StorageUnreachable { .. }));
+//!     leadership.release().await;
+//!     elections.cleanup().await;
+//! });
+//! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case is a test, and fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 
@@ -14,15 +36,22 @@ pub mod contract;
 pub mod document_contract;
 pub mod elections_suite;
 pub mod mock;
+mod mock_ttl_storage;
 mod model;
 
+pub use mock_ttl_storage::MockTtlStorage;
 pub use model::{Model, ModelStorage};
 
-use crate::{DocumentId, DocumentWrite, Entry, Epoch, Holder, Incarnation, OnlyIf, Slot, Ttl, Version};
+use crate::{
+    DocumentId, DocumentWrite, Entry, Env, Epoch, Holder, Incarnation, OnlyIf, OsEntropy, Slot, TokioSpawn,
+    Ttl, Version,
+};
 use bytes::Bytes;
-use std::time::Duration;
-use testing_time::MockClock;
+use std::{sync::Arc, time::Duration};
+use testing_time::{MockClock, MockWallClock};
+use tokio::runtime::Handle;
 use vvm_clock::Clock as _;
+use vvm_deadman::{Deadman, recording::RecordingTrigger};
 
 /// Returns a record under an incarnation of equal bytes.
 ///
@@ -64,6 +93,21 @@ pub fn put(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>) -> DocumentWrite {
 /// As [`id`].
 pub fn put_if(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
     DocumentWrite::Put { id: id(name), body: Bytes::copy_from_slice(body.as_ref()), only_if }
+}
+
+/// Returns an environment on `clock`, with the current tokio runtime. No deadline of it ends the process: a test that
+/// asks for the kill replaces `deadman` by one with a [`RecordingTrigger`] of its own.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn env(clock: &MockClock) -> Env {
+    Env {
+        clock: Arc::new(clock.clone()),
+        wall: Arc::new(MockWallClock::new()),
+        deadman: Deadman::with_trigger(RecordingTrigger::on(Arc::new(clock.clone()))),
+        entropy: Arc::new(OsEntropy::default()),
+        spawn: Arc::new(TokioSpawn::on(Handle::current())),
+    }
 }
 
 /// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.

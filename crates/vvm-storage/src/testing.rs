@@ -1,8 +1,29 @@
-//! For tests of storages. [`compare_steps`]: random steps on a driver. [`Layer`]: a storage in front of another
-//! one. [`FaultyStorage`]: one whose next calls fail or hang.
+//! For tests of storages, and of what uses one. [`compare_steps`]: random steps on a driver. [`MockSysVvmStorage`]: a
+//! storage whose answers a test writes. [`Layer`]: a storage in front of another one. [`FaultyStorage`]: one whose next
+//! calls fail or hang.
+//!
+//! ```
+//! use vvm_storage::{Done, ElectionKey, ElectionsTtlStorage, SlotNumber, testing::MockSysVvmStorage};
+//! use ielections::{Swap, TtlStorage as _, testing::entry};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut driver = MockSysVvmStorage::new();
+//! driver.expect_commit().times(1).returning(|_, _| Ok(Done::Applied));
+//! let storage = ElectionsTtlStorage::new(Arc::new(driver));
+//! let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST };
+//! let renewed = storage.compare_and_swap(&key, &entry(7, 1, 3), &entry(7, 2, 3)).await?;
+//! assert_eq!(renewed, Swap::Swapped);
+//! # Ok(())
+//! # }
+//! ```
 #![allow(clippy::unwrap_used, reason = "the test that calls it fails by it")]
 
+mod mock;
+
 pub use crate::{drivers::fail_over, requests::decodes as decodes_step_down};
+pub use mock::MockSysVvmStorage;
 
 use crate::{
     drivers::mem::MemDatabase,

@@ -1,7 +1,9 @@
 //! Terms: each begins once, and interrupts all instances when it ends.
 
 use crate::rig::{Steps, run};
+use ielections::{Candidacy, Elections, Holder, Terms, Ttl, testing::MockTtlStorage};
 use primary_only::{Interrupted, LeadError, NotPersisted, Outcome};
+use std::sync::Arc;
 
 #[test]
 fn instance_completes_in_the_term_after_an_interruption() {
@@ -72,6 +74,18 @@ fn instance_that_still_waits_when_the_term_ends_is_never_run() {
         assert!(matches!(second.completed().await, Outcome::Interrupted));
         assert!(matches!(second.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
         assert_eq!(process.probe.journal.count("x runs"), 1);
+    });
+}
+
+#[test]
+fn lead_is_refused_on_a_storage_without_documents() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let elections = Elections::new(Arc::new(MockTtlStorage::vacant()), process.env.clone());
+        let terms = Terms::new(Holder::new("a").unwrap(), Ttl::DEFAULT);
+        let (_, leadership) = elections.acquire(Candidacy { slots: vec![1], terms }).await.unwrap();
+        let term = process.step_up(leadership).await;
+        assert_eq!(term.end().await, Err(LeadError::NoDocuments));
     });
 }
 

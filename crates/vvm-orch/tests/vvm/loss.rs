@@ -6,14 +6,28 @@ use crate::{
     tasks::Journal,
 };
 use ielections::{
-    Elections, Env, Loss, Spawn, Terms, Timing,
+    Elections, Env, Loss, Slot, Spawn, Swap, Terms, Timing, Vacant,
     env::Task,
-    testing::mock::{Fault, Verb},
+    testing::{
+        MockTtlStorage,
+        mock::{Fault, Verb},
+    },
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 use vvm_orch::{AcquireTimeout, NotLeading, Problem, Vvm, VvmConfig};
+use vvm_storage::ElectionKey;
+
+/// Returns a process whose first renewal finds the slot vacant.
+fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
+    let mut storage = MockTtlStorage::vacant();
+    storage.expect_compare_and_swap().returning(|_, held, _| {
+        let last_epoch = Some(held.epoch);
+        Ok(Swap::Mismatch(Slot::Vacant(Vacant { last_epoch })))
+    });
+    cluster.process_on("leader", storage)
+}
 
 #[test]
 fn loss_stops_the_services_at_once() {
@@ -41,11 +55,10 @@ fn loss_stops_the_services_at_once() {
 fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
     run(async |cluster| {
         let journal = Journal::default();
-        let mut process = cluster.process("leader");
+        let mut process = deposed(&cluster);
         process.stop_timeout = TTL.get() * 10;
         let running = process.launch(vec![Probe::new("a", &journal).work(Act::Refuse).boxed()]);
         running.leading().await.unwrap();
-        process.storage.wipe(&Cluster::key()).await.unwrap();
         let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
         let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
@@ -58,11 +71,10 @@ fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
 fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
     run(async |cluster| {
         let journal = Journal::default();
-        let process = cluster.process("leader");
+        let process = deposed(&cluster);
         let interrupted = Act::EndOnStop(Err("interrupted"));
         let running = process.launch(Probe::three_with(interrupted, &journal));
         journal.shows("b starts", 1).await;
-        process.storage.wipe(&Cluster::key()).await.unwrap();
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Lost(Loss::Vanished))), "{refused:?}");
         // The error of the cancelled start is not a problem.
@@ -77,10 +89,9 @@ fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
 fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
     run(async |cluster| {
         let journal = Journal::default();
-        let process = cluster.process("leader");
+        let process = deposed(&cluster);
         let running = process.launch(vec![Probe::new("a", &journal).start(Act::EndOnStop(Ok(()))).boxed()]);
         journal.shows("a starts", 1).await;
-        process.storage.wipe(&Cluster::key()).await.unwrap();
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         drop(running.shutdown().await);
         assert_eq!(journal.lines(), ["a starts", "a is cancelled", "a is ready", "a is cancelled", "a ends"]);

@@ -73,7 +73,12 @@ impl Cluster {
     /// Returns a process of the cluster.
     pub(crate) fn process(&self, name: &str) -> Process {
         let storage: Arc<dyn TtlStorage<_>> = Arc::new(ElectionsTtlStorage::new(self.database.open()));
-        let storage = Arc::new(FaultyStorage::new(storage, Arc::new(self.clock.clone())));
+        self.process_on(name, FaultyStorage::new(storage, Arc::new(self.clock.clone())))
+    }
+
+    /// Returns a process that has another storage than the others.
+    pub(crate) fn process_on<S: TtlStorage<ElectionKey>>(&self, name: &str, storage: S) -> Process<S> {
+        let storage = Arc::new(storage);
         let killer = RecordingTrigger::on(Arc::new(self.clock.clone()));
         self.killers.lock().unwrap().push(Arc::clone(&killer));
         let tasks = Arc::new(CountingSpawn::default());
@@ -98,17 +103,17 @@ impl Cluster {
 }
 
 /// One process.
-pub(crate) struct Process {
+pub(crate) struct Process<S = FaultyStorage<ElectionKey>> {
     pub(crate) holder: Holder,
     pub(crate) stop_timeout: Duration,
-    pub(crate) storage: Arc<FaultyStorage<ElectionKey>>,
+    pub(crate) storage: Arc<S>,
     pub(crate) env: Env,
     pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) killer: Arc<RecordingTrigger>,
     pub(crate) tasks: Arc<CountingSpawn>,
 }
 
-impl Process {
+impl<S> Process<S> {
     pub(crate) fn vvm(&self, services: Services) -> Vvm<ElectionKey> {
         let mut config = VvmConfig::new(vec![Cluster::key()], self.holder.clone(), &self.env);
         config.stop_timeout = self.stop_timeout;

@@ -57,7 +57,6 @@ struct State {
     log: Vec<Logged>,
     watch: Option<Watch>,
     hints: bool,
-    hides_documents: bool,
     page_limit: Option<usize>,
 }
 
@@ -110,11 +109,6 @@ impl<K: Key> FaultyStorage<K> {
     /// Whether it says from now on that hints follow releases.
     pub fn say_hints_follow(&self, hints: bool) {
         self.state().hints = hints;
-    }
-
-    /// From now on it has no documents.
-    pub fn hide_documents(&self) {
-        self.state().hides_documents = true;
     }
 
     /// From now on a page has at most this number of documents.
@@ -414,8 +408,7 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
     }
 
     fn documents(&self) -> Option<&dyn DocumentStorage<K>> {
-        let hidden = self.state().hides_documents;
-        self.storage.documents().filter(|_| !hidden).map(|_| self as _)
+        self.storage.documents().map(|_| self as _)
     }
 
     async fn close(&self) {

@@ -2,8 +2,12 @@
 
 use super::*;
 use futures_util::future::join_all;
-use ielections::{BeyondDocumentLimits, DocumentLimits, DocumentWriteError, Scan, testing::mock::Logged};
+use ielections::{
+    BeyondDocumentLimits, DocumentLimits, DocumentWriteError, Scan,
+    testing::{MockTtlStorage, elections_suite::Process, mock::Logged},
+};
 use std::sync::Arc;
+use testing_time::MockClock;
 use vvm_clock::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -98,10 +102,9 @@ fn empty_batch_checks_that_the_leadership_stands() {
 
 #[test]
 fn storage_without_documents_gives_none() {
-    let bench = Bench::new();
-    on(&bench.clock, async {
-        bench.faulty.hide_documents();
-        let process = bench.process();
+    let clock = MockClock::new();
+    on(&clock, async {
+        let process = Process::start(Arc::new(MockTtlStorage::vacant()), Arc::new(clock.clone()));
         let leadership = lead(&process).await;
         assert!(leadership.standing().documents().is_none());
         let _ = leadership.release().await;
