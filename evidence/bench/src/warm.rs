@@ -100,7 +100,7 @@ import fcntl, os, sys, time
 lock_path, client = sys.argv[1:3]
 seconds, megabytes, workers = map(int, sys.argv[3:])
 sys.path.insert(0, client)
-import vvm
+import vvm_warm
 
 time.sleep(seconds)
 memory = bytearray(megabytes << 20)
@@ -127,7 +127,7 @@ if "VVM_SOCKET" not in os.environ:
     while True:
         time.sleep(60)
 
-with vvm.connect() as host:
+with vvm_warm.connect() as host:
     host.ready()
     while term := host.next_term():
         with term:

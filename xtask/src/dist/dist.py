@@ -251,7 +251,8 @@ def contents(source: Source, name: str) -> list[File]:
     debian.append(File(f"{documents}/copyright", b"".join(term.data + b"\n" for term in terms)))
     debian.append(File(f"{documents}/changelog.gz", packed(changes)))
     debian.append(File(f"{documents}/examples/hardening.conf", hardening))
-    client = [File(file, source.file(f"clients/python/{file}")) for file in ["vvm/__init__.py", "vvm/py.typed"]]
+    client = ["vvm_warm/__init__.py", "vvm_warm/py.typed"]
+    client = [File(file, source.file(f"clients/python/{file}")) for file in client]
     # No shell reads completions in a container.
     alone = [program("usr/bin/vvm", vvm), *(term.below(documents) for term in terms)]
     version, machine = source.version, MACHINES[source.machine]

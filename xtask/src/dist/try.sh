@@ -99,7 +99,7 @@ try_wheel() {
     show venv/bin/pip install --disable-pip-version-check --no-index "$file"
     show venv/bin/pip show --files vvm-cli
     show venv/bin/vvm --version
-    show venv/bin/python -c 'import vvm; help(vvm.connect)'
+    show venv/bin/python -c 'import vvm_warm; help(vvm_warm.connect)'
     fail_over venv/bin/vvm
 }
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-import vvm
+import vvm_warm
 
 folder, (to, port) = sys.argv[2], sys.argv[3].split(":")
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -41,7 +41,7 @@ class Work:
         os.truncate(f"{folder}/lock", 0)
 
 
-with vvm.connect() as host:
+with vvm_warm.connect() as host:
     host.ready()
     while term := host.next_term():
         with term:

@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-import vvm
+import vvm_warm
 
 
 def now_ms() -> int:
@@ -30,7 +30,7 @@ class Played:
         self.socket.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
 
     def hears(self):
-        message = json.loads(self.heard.readline(vvm.LONGEST_LINE))
+        message = json.loads(self.heard.readline(vvm_warm.LONGEST_LINE))
         return message.pop("type"), message
 
     def lead(self, epoch="7", for_ms=60000):
@@ -38,7 +38,7 @@ class Played:
 
     def term(self, **how):
         """A client that leads, after `hello`."""
-        host = vvm.Host(self.far)
+        host = vvm_warm.Host(self.far)
         assert self.hears()[0] == "hello"
         self.lead(**how)
         term = host.next_term()
@@ -62,7 +62,7 @@ class ClientTest(unittest.TestCase):
             self.assertEqual((term.fence(), term.slot, term.wait(0)), (7, 1, False))
             played.say("stop", epoch="7", reason="step_down", stop_by=now_ms(), kill_at=now_ms())
             self.assertTrue(term.wait(30))
-            with self.assertRaisesRegex(vvm.TermOver, "epoch 7: step_down"):
+            with self.assertRaisesRegex(vvm_warm.TermOver, "epoch 7: step_down"):
                 term.fence()
         self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
         self.assertEqual((term.epoch, term.reason, term.remaining()), (7, "step_down", 0.0))
@@ -91,7 +91,7 @@ class ClientTest(unittest.TestCase):
             first.fence()
         self.assertEqual(played.hears(), ("stopped", {"epoch": "7"}))
         played.lead(epoch="8")
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(vvm.TermOver), host.next_term():
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(vvm_warm.TermOver), host.next_term():
             first.fence()
 
     def test_another_leadership_ends_the_term(self):
@@ -161,8 +161,8 @@ class ClientTest(unittest.TestCase):
 
     def test_another_clock_version_or_parent_is_refused(self):
         for changes in ({"now": now_ms() + 100000}, {"now": now_ms() - 100000}):
-            with self.assertRaisesRegex(vvm.OtherClock, "CLOCK_BOOTTIME.*start `vvm` in the time namespace"):
-                vvm.Host(Played(**changes).far)
+            with self.assertRaisesRegex(vvm_warm.OtherClock, "CLOCK_BOOTTIME.*start `vvm` in the time namespace"):
+                vvm_warm.Host(Played(**changes).far)
         for line, says in (
             (b'{"type":"hello","version":2}\n', "version 1, the host says .*Use `vvm` and client of one release"),
             (b'{"type":"hello"}\n', "version 1, the host says"),
@@ -174,21 +174,21 @@ class ClientTest(unittest.TestCase):
             near, far = socket.socketpair()
             near.sendall(line)
             near.shutdown(socket.SHUT_WR)
-            with self.assertRaisesRegex(vvm.Refused, says):
-                vvm.Host(far)
+            with self.assertRaisesRegex(vvm_warm.Refused, says):
+                vvm_warm.Host(far)
         os.environ.pop("VVM_SOCKET", None)
-        with self.assertRaisesRegex(vvm.NotStarted, "vvm run --warm"):
-            vvm.connect()
+        with self.assertRaisesRegex(vvm_warm.NotStarted, "vvm run --warm"):
+            vvm_warm.connect()
         for path, cause in (("/nowhere/socket", "No such file"), ("/" + "x" * 107, "path too long")):
-            with self.assertRaisesRegex(vvm.NotStarted, f"no host at VVM_SOCKET.*{cause}.*ended"):
-                vvm.connect(path)
+            with self.assertRaisesRegex(vvm_warm.NotStarted, f"no host at VVM_SOCKET.*{cause}.*ended"):
+                vvm_warm.connect(path)
 
 
 class AsyncTest(unittest.TestCase):
     def test_block_is_cancelled_by_stop_and_says_stopped_after_its_end(self):
         async def main():
             played, steps = Played(), []
-            host = vvm.Host(played.far)
+            host = vvm_warm.Host(played.far)
             played.hears()
             asyncio.get_running_loop().call_later(0.01, played.lead)
             async for term in host:
@@ -257,7 +257,7 @@ class AsyncTest(unittest.TestCase):
     def test_waiting_for_a_term_can_be_cancelled_and_loses_none(self):
         async def main():
             played = Played()
-            host = vvm.Host(played.far)
+            host = vvm_warm.Host(played.far)
             played.hears()
             waiting = asyncio.ensure_future(host.__anext__())
             await asyncio.sleep(0.01)
