@@ -225,6 +225,7 @@ fn settings_files_in_packaging_are_accepted() {
     assert!(files.len() >= 4, "{files:?}");
     for (path, settings) in files {
         assert!(settings.contains("command = "), "{settings}");
+        assert!(!settings.contains(":9090\""), "{}: Prometheus's own port", path.display());
         check_settings(&path.display().to_string(), &settings);
     }
 }
