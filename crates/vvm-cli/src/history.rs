@@ -35,9 +35,9 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     }
     operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
-        let Some(documents) = storage.documents() else {
+        if storage.documents().is_none() {
             return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));
-        };
+        }
         let slots = inspector.slots().await?;
         let wanted = args.slot.map(SlotNumber::new);
         if let Some(wanted) = wanted.filter(|wanted| slots.iter().all(|key| key.slot != *wanted)) {
@@ -45,7 +45,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         }
         let mut lines = Vec::new();
         for key in slots.iter().filter(|key| wanted.is_none_or(|wanted| key.slot == wanted)) {
-            let leaderships = read(documents, key).await?;
+            let leaderships = read(storage, key).await?;
             // Read after the log: a leadership that the log does not end yet may have ended.
             let slot = storage.get(key).await?;
             if leaderships.is_empty() && slot.last_epoch().is_some() {

@@ -1,8 +1,9 @@
 //! The history of a slot: its last leaderships, in a fenced document beside the record, for people.
 //!
 //! Only the leader can write it. It never delays work: the start is written while services run, the end
-//! within a short time, or with the next start of the same process. The next leader completes an entry
-//! without an end. Starts come from wall clocks, and may contradict each other: entries are ordered by epoch.
+//! within a short time, or with the next start of the same process. A process that leads no more has its end
+//! in a partition of its own ([`LateEnd`]), which readers and the next leaders add. The next leader completes an
+//! entry without an end. Starts come from wall clocks, and may contradict each other: entries are ordered by epoch.
 
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, Epoch, Fence, Incarnation, OnlyIf,
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
-use vvm_storage::{ElectionKey, SlotNumber};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, LateEnd, SlotNumber};
 
 /// How many leaderships are kept.
 const KEPT: usize = 64;
@@ -48,10 +49,26 @@ pub struct PastLeadership {
     pub end: Option<String>,
 }
 
+impl PastLeadership {
+    /// Returns the end, if there is one, for a partition of its own.
+    pub(crate) fn late_end(&self) -> Option<LateEnd> {
+        Some(LateEnd { epoch: self.epoch, ended_ms: self.ended_ms?, reason: self.end.clone()? })
+    }
+}
+
+/// Adds what the leader itself has recorded about its end. It knows better than the next leader.
+fn complete(history: &mut [PastLeadership], late: Option<LateEnd>) {
+    let Some(LateEnd { epoch, ended_ms, reason }) = late else { return };
+    for past in history.iter_mut().filter(|past| past.epoch == epoch) {
+        (past.ended_ms, past.end) = (Some(ended_ms.max(past.started_ms)), Some(reason.clone()));
+    }
+}
+
 /// Writes the history of a slot for its leader.
 pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
-    slot: SlotNumber,
+    storage: Arc<ElectionsTtlStorage>,
+    key: ElectionKey,
     own: PastLeadership,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -63,9 +80,9 @@ pub(crate) struct HistoryWriter {
 pub(crate) type UnwrittenEnds = Arc<Mutex<BTreeMap<SlotNumber, Vec<PastLeadership>>>>;
 
 impl HistoryWriter {
-    /// Writes under `standing`, which leads `slot`. Writes nothing if the storage has no documents.
+    /// Writes under `standing`, which leads `key`. Writes nothing if the storage has no documents.
     pub(crate) fn new(
-        slot: SlotNumber,
+        (storage, key): (&Arc<ElectionsTtlStorage>, &ElectionKey),
         standing: &Standing,
         holder: &str,
         clock: &Arc<dyn Clock>,
@@ -74,7 +91,8 @@ impl HistoryWriter {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
         let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
         let (documents, unwritten) = (standing.documents(), Arc::clone(unwritten));
-        Self { documents, slot, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
+        let (storage, key) = (Arc::clone(storage), key.clone());
+        Self { documents, storage, key, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
     }
 
     /// Writes the start, and completes earlier entries that have no end.
@@ -104,7 +122,7 @@ impl HistoryWriter {
             return;
         }
         let mut unwritten = self.unwritten.lock();
-        let unwritten = unwritten.entry(self.slot).or_default();
+        let unwritten = unwritten.entry(self.key.slot).or_default();
         unwritten.push(ended);
         let surplus = unwritten.len().saturating_sub(KEPT);
         unwritten.drain(..surplus);
@@ -120,8 +138,14 @@ impl HistoryWriter {
     async fn write(&self, own: PastLeadership) -> bool {
         let Some(documents) = &self.documents else { return true };
         let Ok(id) = DocumentId::new(ID) else { return true };
-        let known = match documents.get(&id).await {
-            Ok(document) => decode(document.as_ref()),
+        let (known, late) = tokio::join!(documents.get(&id), self.storage.late_end(&self.key));
+        let known = match known {
+            Ok(document) => {
+                let mut known = decode(document.as_ref());
+                // Only for people: without it, the history is as good as before.
+                complete(&mut known, late.unwrap_or_default());
+                known
+            }
             Err(refusal) => {
                 tracing::debug!(%refusal, "the history can't be read");
                 return false;
@@ -133,13 +157,13 @@ impl HistoryWriter {
             tracing::debug!(%refusal, "the history can't be written");
             return false;
         }
-        self.unwritten.lock().remove(&self.slot);
+        self.unwritten.lock().remove(&self.key.slot);
         true
     }
 
     /// Returns the history with this leadership, `own`, as its last entry.
     fn with(&self, mut history: Vec<PastLeadership>, own: PastLeadership) -> Vec<PastLeadership> {
-        let unwritten = self.unwritten.lock().get(&self.slot).cloned().unwrap_or_default();
+        let unwritten = self.unwritten.lock().get(&self.key.slot).cloned().unwrap_or_default();
         history
             .retain(|past| past.epoch < own.epoch && unwritten.iter().all(|known| known.epoch != past.epoch));
         history.extend(unwritten);
@@ -182,7 +206,8 @@ pub(crate) async fn write_end_of(
 ) {
     let Ok(id) = DocumentId::new(ID) else { return };
     let Ok(state) = documents.fence_state(key).await else { return };
-    let Ok(mut history) = read(documents, key).await else { return };
+    let Ok(document) = documents.document(key, &id).await else { return };
+    let mut history = decode(document.as_ref());
     let is_open = |past: &&mut PastLeadership| past.epoch == epoch.get() && past.end.is_none();
     let Some(past) = history.iter_mut().find(is_open) else { return };
     (past.ended_ms, past.end) = (Some(after(past.started_ms, lasted)), Some(shortened(how)));
@@ -219,11 +244,13 @@ pub(crate) fn shortened(how: &str) -> String {
 /// # Cancel safety
 /// May be dropped at will.
 pub async fn read(
-    documents: &dyn DocumentStorage<ElectionKey>,
+    storage: &ElectionsTtlStorage,
     key: &ElectionKey,
 ) -> Result<Vec<PastLeadership>, ReadError> {
     let Ok(id) = DocumentId::new(ID) else { return Ok(Vec::new()) };
-    Ok(decode(documents.document(key, &id).await?.as_ref()))
+    let mut history = decode(storage.document(key, &id).await?.as_ref());
+    complete(&mut history, storage.late_end(key).await?);
+    Ok(history)
 }
 
 /// Returns an empty history if the document can't be decoded, as one of a later version: it is only for
@@ -239,8 +266,8 @@ pub(crate) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::env;
-    use ielections::{Candidacy, Elections, Holder, Terms, TtlStorage as _};
+    use crate::status::tests::{env, key};
+    use ielections::{Candidacy, Elections, Holder, Terms};
     use std::num::NonZeroU32;
     use testing_time::MockClock;
     use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
@@ -249,8 +276,9 @@ mod tests {
         let (holder, started_ms) = (format!("holder {epoch}"), epoch * 10);
         let own = PastLeadership { holder, epoch, started_ms, ended_ms: None, end: None };
         let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
-        let unwritten = UnwrittenEnds::default();
-        HistoryWriter { documents: None, slot: SlotNumber::FIRST, own, began: clock.now(), clock, unwritten }
+        let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
+        let (key, unwritten) = (key(), UnwrittenEnds::default());
+        HistoryWriter { documents: None, storage, key, own, began: clock.now(), clock, unwritten }
     }
 
     fn led(writer: &HistoryWriter, history: Vec<PastLeadership>) -> Vec<PastLeadership> {
@@ -289,7 +317,7 @@ mod tests {
         let history = led(&writer(3), led(&writer(1), Vec::new()));
         let next = writer(4);
         let ends = vec![writer(1).ended("lost"), writer(2).ended("lost at once")];
-        next.unwritten.lock().insert(next.slot, ends);
+        next.unwritten.lock().insert(next.key.slot, ends);
         let ends = led(&next, history).into_iter().map(|past| past.end).collect::<Vec<_>>();
         let unknown = "its end was not recorded; followed by holder 4";
         let expected = [Some("lost"), Some("lost at once"), Some(unknown), None];
@@ -311,8 +339,9 @@ mod tests {
             let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
             let candidacy = Candidacy { slots: vec![key.clone()], terms };
             let (_, leadership) = elections.acquire(candidacy).await.unwrap();
-            HistoryWriter::new(slot, leadership.standing(), "here", &time, &unwritten).write_start().await;
-            let history = read(storage.documents().unwrap(), &key).await.unwrap();
+            let at = (&storage, &key);
+            HistoryWriter::new(at, leadership.standing(), "here", &time, &unwritten).write_start().await;
+            let history = read(&storage, &key).await.unwrap();
             found.push(history.into_iter().map(|past| past.end).collect::<Vec<_>>());
             leadership.release().await;
         }

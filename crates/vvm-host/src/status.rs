@@ -31,7 +31,7 @@ use std::{
 use telemetry::loss_word;
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
-use vvm_storage::ElectionKey;
+use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
 
 /// Logs with the target of all events of this crate, for filters.
 macro_rules! log {
@@ -287,6 +287,12 @@ impl HostStatus {
     /// Records, for the history, how the work of this leadership ended.
     pub fn work_ended(&self, how: impl Into<Arc<str>>) {
         *self.work_ended.lock() = Some(how.into());
+    }
+
+    /// Returns the last end of each slot that could not be written.
+    pub(crate) fn late_ends(&self) -> Vec<(SlotNumber, LateEnd)> {
+        let unwritten = self.unwritten_ends.lock();
+        unwritten.iter().filter_map(|(slot, ends)| Some((*slot, ends.last()?.late_end()?))).collect()
     }
 
     /// Returns how the work of this leadership ended, for the history. A loss comes first: it is the cause.

@@ -6,7 +6,10 @@
 //! The slot count of a cluster is stored once under its name. All members must use the same count: with different
 //! counts they would campaign for different slots, and work that needs one leader could have two.
 
+mod late_end;
 mod requests;
+
+pub use late_end::LateEnd;
 
 use crate::{
     key::{ClusterName, ElectionKey, Partition},

@@ -19,6 +19,9 @@ pub const KEY_PREFIX_PAUSE: u8 = 3;
 /// ([`StepDown`](crate::StepDown)).
 pub const KEY_PREFIX_STEP_DOWN: u8 = 4;
 
+/// The first byte of the partitions that hold the late end of a slot's leadership ([`LateEnd`](crate::LateEnd)).
+pub const KEY_PREFIX_LATE_END: u8 = 5;
+
 /// The name of a cluster: any bytes, even none. All candidates for the same work use the same name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<[u8]>);
@@ -124,9 +127,18 @@ pub struct ElectionKey {
 impl ElectionKey {
     /// Returns the partition of the leader record.
     pub fn partition(&self) -> Partition {
+        self.of_kind(KEY_PREFIX_VVM_LEADER)
+    }
+
+    /// Returns the partition of the late end of a leadership.
+    pub(crate) fn late_end_partition(&self) -> Partition {
+        self.of_kind(KEY_PREFIX_LATE_END)
+    }
+
+    fn of_kind(&self, prefix: u8) -> Partition {
         let name = self.cluster.as_bytes();
         let mut bytes = Vec::with_capacity(1 + name.len() + size_of::<u32>());
-        bytes.push(KEY_PREFIX_VVM_LEADER);
+        bytes.push(prefix);
         bytes.extend_from_slice(name);
         bytes.extend_from_slice(&self.slot.get().get().to_be_bytes());
         Partition::from_bytes(bytes)
@@ -230,6 +242,7 @@ mod tests {
             let (same, one, other) = (of(one.clone()), of(one), of(other));
             for (at, partition) in one.iter().enumerate() {
                 prop_assert_ne!(&key.partition(), partition);
+                prop_assert_ne!(&key.late_end_partition(), partition);
                 prop_assert_eq!(&same[at], partition);
                 let others = other.iter().enumerate().filter(|(elsewhere, _)| *elsewhere != at);
                 for (elsewhere, another) in others {

@@ -51,10 +51,10 @@ pub use drivers::postgres;
 pub use drivers::scylla;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
-pub use elections::{BeyondLimits, ElectionsTtlStorage, SettingCorrupt, SettleError};
+pub use elections::{BeyondLimits, ElectionsTtlStorage, LateEnd, SettingCorrupt, SettleError};
 pub use key::{
-    ClusterName, ElectionKey, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
-    KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
+    ClusterName, ElectionKey, KEY_PREFIX_LATE_END, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT,
+    KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
 };
 pub use opening::{OpenError, OpenErrorKind, StorageUrl};
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};

@@ -9,12 +9,12 @@ use crate::{
     status::{HostStatus, Role, WhyStopping},
 };
 use async_trait::async_trait;
-use ielections::{AcquireError, Elections, Env};
+use ielections::{AcquireError, Elections, Env, Incarnation, Terms, Timing, WriteError};
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
-use vvm_storage::{ClusterName, ElectionKey, SlotNumber};
+use vvm_storage::{Ask, ClusterName, ElectionKey, LateEnd, SlotNumber};
 
 /// What every campaign of a host shares.
 pub(super) struct Campaigns {
@@ -140,7 +140,8 @@ impl Campaigns {
             let stopped = vvm.shutdown().await;
             problem.or(stopped.err())
         };
-        let (problem, ()) = tokio::join!(leading, handling);
+        let recording = self.record_late_ends(storage, &over);
+        let (problem, (), ()) = tokio::join!(leading, handling, recording);
         // The work did not start: a stop or a demand came first, or a service was not ready.
         let was_never_started = matches!(
             &problem,
@@ -160,6 +161,40 @@ impl Campaigns {
             }
             (Some(problem), _) if !was_never_started => Some(Ended::Problem(problem)),
             (Some(_) | None, _) => Some(Ended::Stopped),
+        }
+    }
+
+    /// Records the ends of leaderships that could not be written, as soon as the storage works: another process may
+    /// lead by then. Ends when this campaign is over. A leadership that follows in the same slot writes them first.
+    async fn record_late_ends(&self, storage: &HostStorage, over: &CancellationToken) {
+        let Self { env, status, .. } = self;
+        let ttl = status.candidate.ttl;
+        let mut done = Vec::new();
+        let next = |done: &[LateEnd]| status.late_ends().into_iter().find(|(_, end)| !done.contains(end));
+        while next(&done).is_some() {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => return,
+                () = env.clock.sleep(Terms::usual_poll(ttl)) => {}
+            }
+            // A storage that fails gets no more calls.
+            let Some((slot, end)) = next(&done).filter(|_| status.storage_problem().is_none()) else {
+                continue;
+            };
+            let mut random = [0; 16];
+            env.entropy.fill(&mut random);
+            let incarnation = Incarnation::from_bytes(random);
+            let ask = Ask { incarnation, since_unix_epoch: env.wall.since_unix_epoch() };
+            let key = ElectionKey { cluster: storage.cluster.clone(), slot };
+            let recorded = tokio::select! {
+                biased;
+                recorded = storage.storage.record_late_end(&key, &end, ask) => recorded,
+                // It may have been applied (I7). The next attempt finds it then.
+                () = env.clock.sleep(Timing::of(ttl).attempt_timeout()) => continue,
+            };
+            if matches!(recorded, Ok(()) | Err(WriteError::Fatal(_) | WriteError::Replaced(_))) {
+                done.push(end);
+            }
         }
     }
 
@@ -222,7 +257,8 @@ impl Service<ElectionKey> for Preface {
         }
         let history = {
             let holder = status.candidate.holder.as_str();
-            HistoryWriter::new(cx.slot.slot, &cx.standing, holder, &status.clock, &status.unwritten_ends)
+            let at = (&storage.storage, &cx.slot);
+            HistoryWriter::new(at, &cx.standing, holder, &status.clock, &status.unwritten_ends)
         };
         Ok(Box::pin(async move {
             // The other services do not wait for this write.

@@ -218,7 +218,7 @@ impl ElectionsTtlStorage {
         Ok([checked(cluster.pause_partition())?, checked(cluster.step_down_partition())?])
     }
 
-    fn checked(&self, partition: Partition, text: &Holder) -> Result<Partition, WriteError> {
+    pub(super) fn checked(&self, partition: Partition, text: &Holder) -> Result<Partition, WriteError> {
         self.check_text(text)?;
         self.checked_partition(partition)
     }

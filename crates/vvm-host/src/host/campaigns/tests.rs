@@ -1,8 +1,11 @@
 //! One host through outages, on a storage in memory and a clock that the test moves.
 
 use super::*;
-use crate::status::tests::{env, host_storage, in_steps, key, record, status};
-use ielections::{Slot, Terms, TtlStorage as _, Vacant, Version};
+use crate::{
+    history,
+    status::tests::{env, host_storage, in_steps, key, record, status},
+};
+use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version};
 use std::time::Duration;
 use testing_time::MockClock;
 use vvm_clock::{Clock, Instant};
@@ -135,4 +138,30 @@ async fn leader_reports_the_end_of_an_outage_with_its_next_renewal() {
         })
         .await;
     }
+}
+
+/// A standby takes over as soon as the storage answers, and knows only that the record was not renewed.
+#[tokio::test]
+async fn end_of_a_leadership_that_was_lost_in_an_outage_is_recorded_under_the_next_leader() {
+    Scene::run(async |scene| {
+        scene.becomes("leading").await;
+        let led = scene.status.leads().unwrap().0.standing;
+        scene.clock.sleep(Duration::from_secs(1)).await;
+        scene.faulty.set_outage(Some(Outage::Away));
+        scene.becomes("campaigning").await;
+        scene.clock.sleep(Duration::from_secs(300)).await;
+        scene.other.compare_and_delete(&key(), led.incarnation(), led.epoch()).await.unwrap();
+        let next = record(Epoch::MAX / 2);
+        let vacant = Vacant { last_epoch: Some(led.epoch()) };
+        scene.other.insert_if_not_exist(&key(), vacant, &next).await.unwrap();
+        scene.faulty.set_outage(None);
+        scene.clock.sleep(ONE_LOOK).await;
+        let history = history::read(&scene.other, &key()).await.unwrap();
+        let [past] = &history[..] else { panic!("{history:?}") };
+        assert_eq!(past.epoch, led.epoch().get());
+        assert!(past.end.as_ref().is_some_and(|end| end.starts_with("leadership lost: ")), "{past:?}");
+        let lasted = Duration::from_millis(past.ended_ms.unwrap() - past.started_ms);
+        assert!(lasted < scene.status.candidate.ttl.get(), "{past:?}");
+    })
+    .await;
 }
