@@ -69,7 +69,7 @@ fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
             on_event: OnEvent::new(|event| println!("{event}")),
         };
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
-        let controls = Controls { signals, stop: stop.clone(), kill, deadline };
+        let controls = Controls { signals, stop: stop.clone(), stop_signal: None, kill, deadline };
         let supervising = supervise(&spec, Arc::clone(&clock), timeouts, controls);
         let stopping = async {
             clock.sleep(Duration::from_secs(1)).await;

@@ -64,7 +64,11 @@ impl fmt::Display for Event {
                 write!(out, "waiting for processes of another user, which this one may not kill: {list}")
             }
             Self::NotPassedOn { signal, cause } => {
-                write!(out, "{} can't be passed on to the command: {cause}", signals::signal_name(*signal))
+                write!(
+                    out,
+                    "{} can't be passed on to the command: {cause}",
+                    signals::signal_name(signal.as_raw())
+                )
             }
             Self::LeftBehind(process) => write!(
                 out,

@@ -73,7 +73,7 @@ fn start_supervisor(
 ) -> io::Result<Guarding> {
     let terminal = Terminal::of_this_process();
     // Signals that arrive before the supervisor can handle them wait in the link.
-    let signals = Signals::catch_also(terminal.also_caught())?;
+    let signals = terminal.catch()?;
     let countdown = Alarm::new()?;
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
 
@@ -258,7 +258,7 @@ impl Guarding {
             match caught.signal {
                 // The caller reaps in any case.
                 Signal::CHILD => {}
-                Signal::TSTP => self.terminal.undo_stop(),
+                _ if self.terminal.is_stop(caught) => self.terminal.undo_stop(),
                 signal => {
                     let source = self.terminal.source_of(caught);
                     // A supervisor that does not receive it hangs, and its deadline ends it.

@@ -39,7 +39,7 @@ pub(crate) const STAGE: &str = "stage-keeper";
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // First. A service manager signals every process; the supervisor forwards those signals to the command.
     // They are caught, not ignored, because the command would inherit that.
-    let signals = Signals::catch_also(&[Signal::TSTP]).map_err(StageError::System)?;
+    let signals = Signals::catch_all(true).map_err(StageError::System)?;
     let Accepted { link, first, descriptors } = launch::accept()?;
     let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
     if let ToKeeper::Begin { group, deadline, before_the_deadline } = first {

@@ -51,8 +51,8 @@ pub use refusal::{NamespaceRefusal, NotExecuted, Step};
 #[cfg(feature = "simulation")]
 pub use rules::{GuardianRules, KeeperAction, KeeperEvent, KeeperRules, is_proven};
 pub use signals::{
-    Caught, FORWARDED, ForwardedSignal, SignalForCommand, SignalSource, Signals, asks_to_stop, die_of,
-    signal_name, terminal_is_gone,
+    Caught, ForwardedSignal, SignalForCommand, SignalMeaning, SignalSource, Signals, asks_to_stop, die_of,
+    meaning, signal_name, signal_named, signal_of, terminal_is_gone,
 };
 #[cfg(feature = "simulation")]
 pub use supervise::simulated::{Order, SimulatedKeeper};

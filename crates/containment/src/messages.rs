@@ -5,7 +5,7 @@ use crate::{
     link::{Frame, Message, frame},
     processes::Ended,
     refusal::{NamespaceRefusal, Step},
-    signals::{ForwardedSignal, SignalSource},
+    signals::{ForwardedSignal, SignalSource, signal_of},
 };
 use rustix::{
     io::Errno,
@@ -366,7 +366,7 @@ fn signal_word(signal: Signal) -> u64 {
 }
 
 fn signal(word: u64) -> Option<Signal> {
-    Signal::from_named_raw(i32::try_from(word).ok()?)
+    signal_of(i32::try_from(word).ok()?)
 }
 
 fn ended_words(ended: Ended) -> [u64; 2] {

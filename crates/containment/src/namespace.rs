@@ -68,7 +68,7 @@ pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageErro
             // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
             // proof at this level (I6).
             let _ = link.send(&FromKeeper::Gone);
-            match ended.signal().and_then(Signal::from_named_raw) {
+            match ended.signal().and_then(signals::signal_of) {
                 Some(signal) => signals::die_of(signal),
                 None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(REFUSED).into(),
             }
@@ -86,7 +86,7 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
     // A terminal signals the group of this process, and a service manager every process. The supervisor
     // forwards those signals to the command. They are caught, not ignored, because children would inherit
     // that.
-    let signals = Signals::catch_also(&[Signal::TSTP]).map_err(at(Step::Link))?;
+    let signals = Signals::catch_all(true).map_err(at(Step::Link))?;
     // This process ends with the supervisor, and process 1 with this process.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;

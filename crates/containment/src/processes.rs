@@ -1,6 +1,7 @@
 //! Reaping children ([`reap()`]), and [`Family`]: the descendants of this process, found from the top, at a cost that
 //! follows the tree's size. They are found in `/proc`.
 
+use crate::signals::signal_name;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -285,10 +286,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exited(status) => write!(out, "exited with status {status}"),
-            Self::Signalled(number) => match signal_hook::low_level::signal_name(number) {
-                Some(name) => write!(out, "was ended by {name}"),
-                None => write!(out, "was ended by signal {number}"),
-            },
+            Self::Signalled(number) => write!(out, "was ended by {}", signal_name(number)),
         }
     }
 }

@@ -8,11 +8,13 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, getpid, kill_process_group},
 };
+use rustix_libc_wrappers::process::SignalExt as _;
 use signal_hook::{
     iterator::{backend::SignalDelivery, exfiltrator::WithOrigin},
     low_level::siginfo::{Cause, Origin},
 };
 use std::{
+    borrow::Cow,
     fs, io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -21,18 +23,100 @@ use std::{
     process::ExitCode,
 };
 
-/// The signals that a guardian forwards to the supervisor.
-pub const FORWARDED: [Signal; 6] =
-    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+/// What a signal to a guardian means. The command gets each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SignalMeaning {
+    /// Stop. Uncaught, it would end the guardian, and no custom gives it another meaning.
+    Stop,
+    /// For the command. Without one, it ends the supervisor: a lost terminal, or a key at a terminal.
+    CommandOrEnd,
+    /// For the command.
+    Command,
+    /// For the command. At a terminal it is job control, and is not caught.
+    JobControl,
+}
+
+/// The signals that can be caught (signal(7)), but for CHLD, which is the guardian's own, and for those of faults: ABRT,
+/// BUS, FPE, ILL, SEGV, SYS and TRAP. A handler would return into the fault.
+const NAMED: [(&str, Signal, SignalMeaning); 21] = {
+    use SignalMeaning::{Command, CommandOrEnd, JobControl, Stop};
+    [
+        ("SIGTERM", Signal::TERM, Stop),
+        ("SIGINT", Signal::INT, Stop),
+        ("SIGHUP", Signal::HUP, CommandOrEnd),
+        ("SIGQUIT", Signal::QUIT, CommandOrEnd),
+        ("SIGUSR1", Signal::USR1, Command),
+        ("SIGUSR2", Signal::USR2, Command),
+        ("SIGALRM", Signal::ALARM, Stop),
+        ("SIGIO", Signal::IO, Stop),
+        ("SIGPIPE", Signal::PIPE, Stop),
+        ("SIGPROF", Signal::PROF, Stop),
+        ("SIGPWR", Signal::POWER, Stop),
+        ("SIGSTKFLT", Signal::STKFLT, Stop),
+        ("SIGVTALRM", Signal::VTALARM, Stop),
+        ("SIGXCPU", Signal::XCPU, Stop),
+        ("SIGXFSZ", Signal::XFSZ, Stop),
+        ("SIGURG", Signal::URG, Command),
+        ("SIGWINCH", Signal::WINCH, Command),
+        ("SIGCONT", Signal::CONT, JobControl),
+        ("SIGTSTP", Signal::TSTP, JobControl),
+        ("SIGTTIN", Signal::TTIN, JobControl),
+        ("SIGTTOU", Signal::TTOU, JobControl),
+    ]
+};
+
+/// The signals whose meaning is older than this crate's users: a supervisor without a command for them needs no others.
+const FIRST: usize = 6;
+
+/// Returns the real-time signals. Uncaught, each would end the guardian.
+fn realtime() -> impl Iterator<Item = Signal> {
+    (0..).map_while(Signal::rt)
+}
+
+/// Returns what a signal means; none for one that is not passed on.
+pub fn meaning(signal: Signal) -> Option<SignalMeaning> {
+    let named = NAMED.into_iter().find_map(|(_, known, meaning)| (known == signal).then_some(meaning));
+    named.or_else(|| (signal.as_raw() >= Signal::rt_min().as_raw()).then_some(SignalMeaning::Stop))
+}
 
 /// Returns whether `signal` asks supervisor and command to stop.
 pub fn asks_to_stop(signal: Signal) -> bool {
-    matches!(signal, Signal::TERM | Signal::INT)
+    meaning(signal) == Some(SignalMeaning::Stop)
 }
 
-/// Returns the name of a signal, as `SIGTERM`.
-pub fn signal_name(signal: Signal) -> &'static str {
-    signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
+/// Returns the signal with this number, if there is one.
+pub fn signal_of(number: i32) -> Option<Signal> {
+    Signal::from_raw(number)
+}
+
+/// Returns the signal of this name, such as `TERM`, `SIGTERM`, `15` or `RTMIN+3`, if it is passed on.
+pub fn signal_named(text: &str) -> Option<Signal> {
+    let text = text.to_ascii_uppercase();
+    let name = text.strip_prefix("SIG").unwrap_or(&text);
+    let after = |base: &str| name.strip_prefix(base)?.parse::<i32>().ok();
+    let named = NAMED.into_iter().find_map(|(known, signal, _)| (&known[3..] == name).then_some(signal));
+    let signal = match name {
+        "RTMIN" => Some(Signal::rt_min()),
+        "RTMAX" => Some(Signal::rt_max()),
+        _ => named.or_else(|| after("RTMIN+").and_then(Signal::rt)).or_else(|| {
+            let number = after("RTMAX-").map(|below| Signal::rt_max().as_raw() - below);
+            Signal::from_raw(number.or_else(|| name.parse().ok())?)
+        }),
+    };
+    signal.filter(|signal| meaning(*signal).is_some())
+}
+
+/// Returns the name of the signal with this number, as `SIGTERM`.
+pub fn signal_name(number: i32) -> Cow<'static, str> {
+    let named = NAMED.into_iter().find_map(|(name, signal, _)| (signal.as_raw() == number).then_some(name));
+    if let Some(name) = named.or_else(|| signal_hook::low_level::signal_name(number)) {
+        return name.into();
+    }
+    match number - Signal::rt_min().as_raw() {
+        0 => "SIGRTMIN".into(),
+        above @ 1.. => format!("SIGRTMIN+{above}").into(),
+        _ => format!("signal {number}").into(),
+    }
 }
 
 /// Ends this process by `signal`. Process 1 can't: for it, returns the status that a shell would report.
@@ -90,15 +174,25 @@ pub struct Caught {
 pub struct Signals(SignalDelivery<UnixStream, WithOrigin>);
 
 impl Signals {
-    /// Catches [`FORWARDED`] and CHLD.
+    /// Catches CHLD, TERM, INT, HUP, QUIT, USR1 and USR2.
     ///
-    /// HUP, INT and QUIT stay ignored if they were ignored before, as by `nohup` and for a script's
-    /// background jobs.
+    /// All but CHLD, TERM, USR1 and USR2 stay ignored if they were ignored before, as HUP is by `nohup`, and INT and QUIT
+    /// are for a script's background jobs.
     ///
     /// # Errors
     /// If the process is out of descriptors.
     pub fn catch() -> io::Result<Self> {
-        Self::catch_also(&[])
+        Self::catch_some(NAMED[..FIRST].iter().map(|(_, signal, _)| *signal))
+    }
+
+    /// Catches CHLD and every signal that is [passed on](meaning), for a process that the same manager may signal as its
+    /// command. Job control only if `with_job_control`: a process that has a terminal must stop and continue with
+    /// its job. Others stay ignored as for [`catch`](Self::catch).
+    ///
+    /// # Errors
+    /// As [`catch`](Self::catch).
+    pub fn catch_all(with_job_control: bool) -> io::Result<Self> {
+        Self::catch_also(with_job_control, &[])
     }
 
     /// Catches CHLD alone.
@@ -109,19 +203,23 @@ impl Signals {
         Self::catch_these(&[Signal::CHILD])
     }
 
-    /// Catches the signals of [`catch`](Self::catch) and `also`.
-    ///
-    /// # Errors
-    /// As [`catch`](Self::catch).
-    pub fn catch_also(also: &[Signal]) -> io::Result<Self> {
+    fn catch_also(with_job_control: bool, also: &[Signal]) -> io::Result<Self> {
+        let named = NAMED
+            .into_iter()
+            .filter(|(_, _, meaning)| *meaning != SignalMeaning::JobControl || with_job_control);
+        let all = named.map(|(_, signal, _)| signal).chain(realtime());
+        Self::catch_some(all.chain(also.iter().copied()))
+    }
+
+    fn catch_some(signals: impl Iterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored_mask();
         let stays_ignored = |signal: &Signal| {
-            matches!(*signal, Signal::HUP | Signal::INT | Signal::QUIT)
+            // Rust ignores PIPE at the start of each program, and undoes that in those that it starts.
+            !matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2 | Signal::PIPE)
                 && ignored & (1 << (signal.as_raw() - 1)) != 0
         };
-        let forwarded = FORWARDED.into_iter().filter(|signal| !stays_ignored(signal));
-        let wanted = forwarded.chain([Signal::CHILD]).chain(also.iter().copied()).collect::<Vec<_>>();
-        Self::catch_these(&wanted)
+        let wanted = signals.filter(|signal| !stays_ignored(signal)).chain([Signal::CHILD]);
+        Self::catch_these(&wanted.collect::<Vec<_>>())
     }
 
     /// Catches the signals, and unblocks them in this thread and in those that it starts: the process may
@@ -151,8 +249,12 @@ impl AsFd for Signals {
 
 impl Caught {
     fn of(origin: Origin) -> Option<Self> {
-        let signal = Signal::from_named_raw(origin.signal)?;
+        let signal = Signal::from_raw(origin.signal)?;
         let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
+        // The kernel's, for a write to a closed pipe or beyond the limit of a file. The error of that write says the same.
+        if matches!(signal, Signal::PIPE | Signal::XFSZ) && sender == Some(getpid()) {
+            return None;
+        }
         Some(Self { signal, from_kernel: origin.cause == Cause::Kernel, sender })
     }
 }
@@ -201,9 +303,18 @@ impl Terminal {
         Self { group: own_group().filter(|_| has_terminal()), session: own_session() }
     }
 
-    /// Returns the signals to catch in addition to those that are forwarded.
-    pub(crate) fn also_caught(self) -> &'static [Signal] {
-        if self.group.is_some() && self.session == Some(getpid()) { &[Signal::TSTP] } else { &[] }
+    /// Catches the signals of a guardian.
+    ///
+    /// # Errors
+    /// As [`Signals::catch`].
+    pub(crate) fn catch(self) -> io::Result<Signals> {
+        let leads_session = self.group.is_some() && self.session == Some(getpid());
+        Signals::catch_also(self.group.is_none(), if leads_session { &[Signal::TSTP] } else { &[] })
+    }
+
+    /// Whether a caught signal is a Ctrl-Z to [undo](Self::undo_stop).
+    pub(crate) fn is_stop(self, caught: Caught) -> bool {
+        caught.signal == Signal::TSTP && self.group.is_some()
     }
 
     /// Undoes a Ctrl-Z at a terminal whose session this process leads, as in a container that runs only this
@@ -252,6 +363,20 @@ mod tests {
         // Other tests of this process have children.
         let ours = Caught { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
         assert!(caught.contains(&ours), "{caught:?}");
+    }
+
+    #[test]
+    fn signal_is_found_by_its_name_or_number() {
+        for (text, signal) in [("TERM", Signal::TERM), ("sigwinch", Signal::WINCH), ("3", Signal::QUIT)] {
+            assert_eq!(signal_named(text), Some(signal), "{text}");
+        }
+        for signal in NAMED.into_iter().map(|(_, signal, _)| signal).chain(realtime()) {
+            assert_eq!(signal_named(&signal_name(signal.as_raw())), Some(signal));
+        }
+        assert_eq!(signal_named("RTMAX-1"), Signal::from_raw(Signal::rt_max().as_raw() - 1));
+        for text in ["", "KILL", "STOP", "CHLD", "SEGV", "9", "0", "-1", "RTMIN+99", "RTMAX--1", "USR3"] {
+            assert_eq!(signal_named(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     launch::HelperError,
     messages::Helper,
     processes::Ended,
-    signals::{ForwardedSignal, SignalForCommand, asks_to_stop},
+    signals::{ForwardedSignal, SignalForCommand, asks_to_stop, signal_of},
 };
 use keeper_handle::{Helpers, KeeperHandle, Unproven};
 use rustix::process::Signal;
@@ -39,6 +39,8 @@ pub struct Controls {
     pub signals: broadcast::Receiver<SignalForCommand>,
     /// Stops the command.
     pub stop: CancellationToken,
+    /// The signal that asks the command to stop, unless one of `signals` has asked it; TERM if not given.
+    pub stop_signal: Option<Signal>,
     /// Kills the command without waiting for it to stop.
     pub kill: CancellationToken,
     /// The kill deadline, which moves with each renewal.
@@ -124,10 +126,11 @@ impl Supervised {
     /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it.
     /// Then a terminal, a shell or a service manager has signalled all processes, and the command was
     /// faster.
-    pub fn stopped_unasked(&self) -> Option<Signal> {
+    pub fn stopped_unasked(&self, stop_signal: Option<Signal>) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
-        let may_ask = |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP;
-        Signal::from_named_raw(number).filter(|signal| may_ask(signal) && !self.told.contains(signal))
+        let may_ask =
+            |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP || Some(*signal) == stop_signal;
+        signal_of(number).filter(|signal| may_ask(signal) && !self.told.contains(signal))
     }
 }
 
@@ -390,7 +393,13 @@ impl Supervision {
         held.into_iter().for_each(|passed| self.keeper.pass_on(passed));
         // If a signal asked for the stop, it was forwarded already.
         if self.outcome.told.is_empty() {
-            self.pass_on(ForwardedSignal { signal: Signal::TERM, delivered: false }, true);
+            self.pass_on(
+                ForwardedSignal {
+                    signal: self.controls.stop_signal.unwrap_or(Signal::TERM),
+                    delivered: false,
+                },
+                true,
+            );
         }
         // A stopped process handles TERM only once it continues.
         self.pass_on(ForwardedSignal { signal: Signal::CONT, delivered: false }, false);

@@ -41,6 +41,7 @@ impl Scene {
         let controls = Controls {
             signals: signals.subscribe(),
             stop: stop.clone(),
+            stop_signal: None,
             kill: CancellationToken::new(),
             deadline: receiver,
         };

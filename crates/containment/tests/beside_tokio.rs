@@ -65,7 +65,7 @@ fn run_armed() {
         let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
         let command = ["sleep", "1000"].map(Into::into);
         let spec = spec(supervisor, &command, deadline.clone());
-        let controls = Controls { signals, stop: stop.clone(), kill, deadline };
+        let controls = Controls { signals, stop: stop.clone(), stop_signal: None, kill, deadline };
         let starting = spawn(&spec).unwrap();
         let mut supervision = Supervision::of(starting, Arc::clone(&clock), AT_ONCE, controls);
         supervision.executed().await.unwrap();
@@ -173,6 +173,6 @@ async fn tree(supervisor: &Supervisor, command: &str) -> Supervised {
     let timeouts = StopTimeouts { stop_timeout: Duration::ZERO, ..AT_ONCE };
     let clock = Arc::new(SystemClock::start().unwrap()) as Arc<dyn Clock>;
     let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
-    let controls = Controls { signals, stop, kill, deadline };
+    let controls = Controls { signals, stop, stop_signal: None, kill, deadline };
     supervise(&spec, clock, timeouts, controls).await.unwrap()
 }

@@ -16,9 +16,8 @@ use crate::{
     settings::{HANDED_ON, Settled},
 };
 use ielections::{Holder, record::HolderTooLong};
-use rustix::process::Signal;
 use std::{io, iter, process::ExitCode};
-use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard};
+use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_of};
 use vvm_host::operate::ResourceLimit;
 
 /// Why nothing was started.
@@ -108,7 +107,7 @@ impl Ending {
             // It hangs in the kernel: it was left behind.
             None => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
             Some(Ended::Exited(exit::DEADMAN)) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
-            Some(Ended::Signalled(number)) => match Signal::from_named_raw(number) {
+            Some(Ended::Signalled(number)) => match signal_of(number) {
                 // Ctrl-C in the first moments, while the host is still in our process group.
                 Some(signal) if told.leading.is_none() && ends_a_candidate(signal) => {
                     (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal))
@@ -155,6 +154,7 @@ impl Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Signal;
     use vvm_clock::Instant;
     use vvm_containment::Level;
 

@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::Note;
+use vvm_containment::{Note, signal_of};
 use vvm_host::operate::LeftBehind;
 use vvm_storage::ElectionKey;
 
@@ -245,7 +245,7 @@ impl ToGuardian {
         Some(match note.kind {
             0 => Self::Leading(note.words.try_into().ok()?),
             1 => Self::Farewell(Farewell::Exit(u8::try_from(first).ok()?)),
-            2 => Self::Farewell(Farewell::DieOf(Signal::from_named_raw(i32::try_from(first).ok()?)?)),
+            2 => Self::Farewell(Farewell::DieOf(signal_of(i32::try_from(first).ok()?)?)),
             3 => {
                 let (activity, ..) = *ACTIVITIES.get(usize::try_from(third).ok()?)?;
                 Self::State(HostState { activity, leading: leading() })

@@ -28,7 +28,7 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by};
+use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by, signal_name};
 use vvm_host::operate::{HostEnd, InspectError, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
@@ -89,8 +89,7 @@ fn ended_host(end: &GuardEnded) -> String {
     match end.supervisor {
         Some(Ended::Exited(exit::DEADMAN)) => "host was killed at its deadline".into(),
         Some(Ended::Signalled(number)) => {
-            let name = signal_hook::low_level::signal_name(number).map(str::to_owned);
-            let name = name.unwrap_or_else(|| format!("signal {number}"));
+            let name = signal_name(number);
             format!("host was killed{} ({name})", if end.deadline_passed { " at its deadline" } else { "" })
         }
         Some(ended @ Ended::Exited(_)) => format!("host {ended}"),

@@ -102,7 +102,8 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
     announce::start_events();
     announce::contained(containment.level());
-    let signals = Signals::catch()?;
+    // This process has a group of its own, but writing to a terminal may stop it.
+    let signals = Signals::catch_all(terminal_group.is_none())?;
     // Its timers are for clients of databases: they do not count suspend, ours do.
     let runtime = runtime::start()?;
     let trigger = SystemTrigger::start().map_err(HostError::from)?;
@@ -118,7 +119,7 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     host.report_claims(move |claim| {
         guardian_of_claims.note(ToGuardian::Claim(claim.map(Leading::from)).into())
     });
-    let control = Arc::new(Control::new(host.stop(), host.status()));
+    let control = Arc::new(Control::new(host.stop(), host.status(), args.stop_signal));
     let died = Arc::clone(&control);
     let watch = GuardianWatch::start(
         Arc::clone(&guardian_process),

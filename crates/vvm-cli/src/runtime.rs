@@ -3,7 +3,8 @@
 use rustix::process::Signal;
 use std::{io, os::fd::OwnedFd};
 use tokio::runtime::{Builder, Runtime};
-pub(crate) use vvm_containment::{Caught, Signals, asks_to_stop, signal_name as name};
+pub(crate) use vvm_containment::{Caught, Signals, asks_to_stop};
+use vvm_containment::{SignalMeaning, meaning};
 
 /// The descriptors of a runtime: epoll, its waker, and with signals two sockets and a copy of one.
 const DESCRIPTORS: usize = 8;
@@ -19,8 +20,7 @@ pub(crate) fn start() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Whether `signal` ends a `vvm` that has no command to forward it to. Closing a terminal ends a candidate,
-/// too; USR1 and USR2 are for a command alone.
+/// Whether `signal` ends a `vvm` that has no command to forward it to.
 pub(crate) fn ends_a_candidate(signal: Signal) -> bool {
-    asks_to_stop(signal) || matches!(signal, Signal::HUP | Signal::QUIT)
+    matches!(meaning(signal), Some(SignalMeaning::Stop | SignalMeaning::CommandOrEnd))
 }

@@ -54,6 +54,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("after-stop", ("stay", "possible values: restart, keep")),
     ("start-timeout", DURATION),
     ("alive-within", ("0s", "write more than 0")),
+    ("stop-signal", ("KILL", "write a signal that can be caught, like QUIT, WINCH or RTMIN+3")),
     ("stop-timeout", DURATION),
     ("quiet-time", DURATION),
     ("on-lead", (" ", "write a line for sh -c")),

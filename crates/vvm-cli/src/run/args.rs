@@ -7,9 +7,10 @@ use crate::{
     exit,
 };
 use clap::{Args, ValueEnum};
+use rustix::process::Signal;
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
 use vvm_cli::warm::machine::AfterStop;
-use vvm_containment::{HelperLines, Level, Wanted};
+use vvm_containment::{HelperLines, Level, Wanted, signal_named};
 
 /// Run a command only while this process leads.
 ///
@@ -47,6 +48,10 @@ pub(crate) struct RunArgs {
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
     pub(crate) stop_timeout: Duration,
+    /// The signal that asks the command to stop, such as QUIT for nginx or WINCH for httpd. It also stops vvm. The command
+    /// gets it in place of TERM, and is not restarted after it
+    #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
+    pub(crate) stop_signal: Option<Signal>,
     /// After the death of the host process: how long the guardian waits before it releases the record, once
     /// no process is left. For effects that outlive processes, such as statements that a server executes
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
@@ -77,9 +82,9 @@ Example:
 
   Environment of CMD: VVM_LEADER_NAME, _SLOT, _EPOCH, _HOLDER and _INCARNATION. Send the epoch with each
   write, and let the receiver refuse smaller ones. Other VVM_ variables are removed.
-  Signals: TERM, INT, HUP, QUIT, USR1 and USR2 are forwarded to CMD. TERM and INT stop vvm: CMD has
-  --stop-timeout to end, and a second signal kills it. A lost terminal stops vvm, too: CMD gets HUP. While
-  CMD is not running, TERM, INT, HUP and QUIT end vvm.
+  Signals: CMD gets every signal that vvm gets. TERM, INT, --stop-signal, and all others that would end vvm, except
+  HUP, QUIT, USR1 and USR2, stop vvm: CMD has --stop-timeout to end, and a second signal kills it. A lost
+  terminal stops vvm, too: CMD gets HUP. While CMD is not running, HUP and QUIT end vvm as well.
   Terminal: Ctrl-Z stops CMD and vvm. If they are not continued before the kill deadline (0.8 TTL), the kernel
   kills both, because another process may lead soon.";
     format!("{EXAMPLE}\n\n{}", exit::HELP)
@@ -182,6 +187,10 @@ pub(crate) enum OnExit {
 /// The number of restarts in one leadership; `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RestartLimit(pub(crate) Option<u32>);
+
+fn parse_signal(text: &str) -> Result<Signal, InvalidValue> {
+    signal_named(text).ok_or(InvalidValue("write a signal that can be caught, like QUIT, WINCH or RTMIN+3"))
+}
 
 fn parse_restart_limit(text: &str) -> Result<RestartLimit, InvalidValue> {
     if text == "never" {

@@ -152,6 +152,7 @@ impl LeadershipWork {
         Controls {
             signals: control.signals.subscribe(),
             stop: self.stop.clone(),
+            stop_signal: self.runner.args.stop_signal,
             kill: control.kill.clone(),
             deadline: self.runner.starter.deadline.clone(),
         }
@@ -226,7 +227,9 @@ impl LeadershipWork {
                 Some(Ended::Signalled(number)) => self.runner.status.exited(exit::by_signal(number)),
                 None => {}
             }
-            if last.by_itself && !restarts_after(restarts) {
+            let asked =
+                args.stop_signal.is_some_and(|signal| last.ended == Some(Ended::Signalled(signal.as_raw())));
+            if last.by_itself && (asked || !restarts_after(restarts)) {
                 self.has_worked(last, WorkEnd::Finished);
                 return Ok(());
             }
@@ -289,8 +292,10 @@ impl LeadershipWork {
                 supervised = &mut checked => break supervised,
             }
         };
+        let stop_signal = self.runner.args.stop_signal;
         let may_be_marked = self.runner.once.is_some() && supervised.ended == Some(Ended::Exited(0));
-        let waits = (supervised.by_itself && may_be_marked) || supervised.stopped_unasked().is_some();
+        let waits =
+            (supervised.by_itself && may_be_marked) || supervised.stopped_unasked(stop_signal).is_some();
         if waits && asked_at == Instant::NEVER {
             tokio::select! {
                 biased;
@@ -300,7 +305,7 @@ impl LeadershipWork {
         }
         if asked_at <= asked_by(&supervised) {
             supervised.by_itself = false;
-            supervised.told.extend(supervised.stopped_unasked());
+            supervised.told.extend(supervised.stopped_unasked(stop_signal));
         }
         if self.runner.control.guardian_died.is_cancelled() {
             // The thread that watches the guardian may have killed it first.

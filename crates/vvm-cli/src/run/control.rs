@@ -39,6 +39,8 @@ pub(super) struct Control {
     status: Arc<HostStatus>,
     /// The signal of the first stop request, and when it arrived.
     stop_request: OnceLock<(Signal, Instant)>,
+    /// `--stop-signal`.
+    stop_signal: Option<Signal>,
     /// Cancelled by the second stop request.
     pub(super) kill: CancellationToken,
     /// Cancelled when the guardian has not confirmed a deadline until it passed.
@@ -54,12 +56,13 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Makes the control of the host that `stop` stops and whose status is `status`.
-    pub(super) fn new(stop: CancellationToken, status: Arc<HostStatus>) -> Self {
+    /// Makes the control of the host that `stop` stops and whose status is `status`, with this `--stop-signal`.
+    pub(super) fn new(stop: CancellationToken, status: Arc<HostStatus>, stop_signal: Option<Signal>) -> Self {
         Self {
             stop,
             status,
             stop_request: OnceLock::new(),
+            stop_signal,
             kill: CancellationToken::new(),
             guardian_lapsed: CancellationToken::new(),
             guardian_died: CancellationToken::new(),
@@ -93,7 +96,7 @@ impl Control {
                 caught = signals_socket.find(|| signals.pending()) => {
                     for Caught { signal, .. } in caught? {
                         // Signals for the command go to the guardian.
-                        if asks_to_stop(signal) {
+                        if self.asks_to_stop(signal) {
                             let now = clock.now();
                             self.asked_to_stop(requests.on(now, At::Host), now, signal, false);
                         }
@@ -103,8 +106,8 @@ impl Control {
                     Received::Message(ToSupervisor::Signalled { signal, source }, _) => {
                         let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
                         let now = clock.now();
-                        let for_us = if self.has_worker() { asks_to_stop } else { ends_a_candidate };
-                        if for_us(signal) {
+                        let for_us = !self.has_worker() && ends_a_candidate(signal);
+                        if for_us || self.asks_to_stop(signal) {
                             self.asked_to_stop(requests.on(now, At::Guardian), now, signal, delivered);
                         } else if signal == Signal::HUP && tells_of_lost_terminal(source) {
                             self.hung_up(now);
@@ -175,6 +178,10 @@ impl Control {
         self.signals.receiver_count() > 0
     }
 
+    fn asks_to_stop(&self, signal: Signal) -> bool {
+        asks_to_stop(signal) || self.stop_signal == Some(signal)
+    }
+
     fn asked_to_stop(&self, request: Request, now: Instant, signal: Signal, delivered: bool) {
         match request {
             Request::Stop => self.stop_by(now, signal, delivered),
@@ -196,7 +203,8 @@ impl Control {
     fn stop_by(&self, now: Instant, signal: Signal, delivered: bool) {
         // The first one counts.
         let _ = self.stop_request.set((signal, now));
-        self.pass_on(signal, delivered, true);
+        let of_command = self.stop_signal.filter(|_| signal == Signal::TERM).unwrap_or(signal);
+        self.pass_on(of_command, delivered, true);
         self.stop.cancel();
     }
 

@@ -7,7 +7,6 @@ use crate::{
     leadership::{Farewell, Leadership},
     once::OnceEnd,
     result_file::Outcome,
-    runtime,
 };
 use ielections::AcquireError;
 use rustix::process::Signal;
@@ -15,7 +14,7 @@ use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
-use vvm_containment::{Ended, Supervised, Unproven};
+use vvm_containment::{Ended, Supervised, Unproven, signal_name};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
 
@@ -80,7 +79,7 @@ impl ExitReason {
     }
 
     fn signalled(outcome: Outcome, signal: Signal, what: &str) -> Self {
-        let text = Some(format!("by {}{what}", runtime::name(signal)));
+        let text = Some(format!("by {}{what}", signal_name(signal.as_raw())));
         Self { outcome, farewell: Farewell::DieOf(signal), text }
     }
 
@@ -123,7 +122,14 @@ impl ExitReason {
                 Some(Worked { end: WorkEnd::BetweenRuns, .. }) => {
                     Self::signalled(Outcome::Stopped, *signal, ", between two runs of the command")
                 }
-                Some(worked) => Self::of_worker(Outcome::Stopped, &worked.last),
+                Some(worked) => {
+                    let stopped = Self::of_worker(Outcome::Stopped, &worked.last);
+                    match stopped.farewell {
+                        // Of the signal that `vvm` got, where --stop-signal has another one for the command.
+                        Farewell::DieOf(_) => Self { farewell: Farewell::DieOf(*signal), ..stopped },
+                        Farewell::Exit(_) => stopped,
+                    }
+                }
                 // The end of a warm app is that of no leadership.
                 None if run.leadership.get().is_some() => Self::signalled(Outcome::Stopped, *signal, ""),
                 None => Self::signalled(Outcome::StoppedWhileWaiting, *signal, ""),

@@ -268,6 +268,7 @@ impl WarmApp {
         let controls = Controls {
             signals: tree_signals.subscribe(),
             stop: stop.clone(),
+            stop_signal: self.runner.args.stop_signal,
             kill: kill.clone(),
             deadline: starter.deadline.clone(),
         };

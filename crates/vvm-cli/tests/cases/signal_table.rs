@@ -5,10 +5,13 @@
 
 mod scene;
 
+use crate::VVM;
 use Effect::{Ends, EndsTheCommand, Kills, Nothing, PassedOn, Stops, Waits};
-use rustix::process::Signal;
+use harness::{Run, Terminal, Trial, eventually, gives_pid_namespaces};
+use rustix::process::{Pid, Signal, kill_process};
 use scene::Scene;
-use std::thread;
+use std::{fs, thread};
+use vvm_containment::signal_named;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -199,6 +202,136 @@ fn table_equals_the_documentation() {
             assert!(expected, "{state:?}: {effect:?}: {said}");
         }
     }
+}
+
+/// Where a `vvm run` was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Setting {
+    Service,
+    ProcessOne,
+    Terminal,
+}
+
+/// Returns the rows of the documentation's table of signals: their names, and what they do in each setting.
+fn documented_signals() -> Vec<(Vec<String>, [String; 3])> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
+    let text = fs::read_to_string(path).unwrap();
+    let table = text.split("| signal | as a service, without a terminal | as process 1").nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
+        let mut cells = row.split('|').skip(1).map(|cell| cell.trim().to_owned());
+        let names = cells.next().unwrap().split(", ").map(str::to_owned).collect();
+        (names, [cells.next().unwrap(), cells.next().unwrap(), cells.next().unwrap()])
+    });
+    rows.collect()
+}
+
+/// Runs a command that prints the number of each signal, and ends on none of them. It has no children, which would be
+/// stopped with it.
+fn printer(trial: &Trial) -> Run {
+    let fifo = trial.folder().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let numbers = "1 2 3 10 12 13 14 15 16 18 20 21 22 23 24 25 26 27 28 29 30 $(seq 34 64)";
+    let script = format!(
+        "for s in {numbers}; do trap \"echo got $s\" $s; done; exec 3<>{}; echo up
+         while :; do read -r word <&3; done",
+        fifo.display()
+    );
+    trial.run_script(&script).with(["--stop-timeout", "1h"])
+}
+
+/// Sends these signals to a `vvm` of this setting, one after the other, and checks what each one does.
+fn signals_do(setting: Setting, names: &[String], effect: &str) {
+    let trial = VVM.trial();
+    let mut terminal = None;
+    let mut running = None;
+    match setting {
+        Setting::Service => running = Some(printer(&trial).through(["setsid"]).up()),
+        Setting::ProcessOne => {
+            running = Some(printer(&trial).through(["unshare", "--pid", "--fork", "--mount-proc"]).up());
+        }
+        Setting::Terminal => {
+            let terminal = terminal.insert(Terminal::new(&trial));
+            terminal.type_line(&printer(&trial).quoted());
+            terminal.screen.wait_for("up");
+        }
+    }
+    let out = match (&mut running, &mut terminal) {
+        (Some(running), _) => &mut running.stdout,
+        (None, Some(terminal)) => &mut terminal.screen,
+        (None, None) => unreachable!(),
+    };
+    // The guardian's command line has no stage.
+    let vvm = trial.process(&format!("{} run", VVM.path()));
+    for name in names {
+        let signal = signal_named(name).unwrap();
+        if effect == "job control" {
+            assert!(!catches(vvm, signal), "{name}");
+            continue;
+        }
+        kill_process(vvm, signal).unwrap();
+        out.wait_for(&format!("got {}", signal.as_raw()));
+    }
+    if effect != "stop request" {
+        // After a stop request, it would kill.
+        kill_process(vvm, Signal::TERM).unwrap();
+        out.wait_for("got 15");
+    }
+    // Two signals within a tenth of a second count as one.
+    eventually("a second stop request kills", || {
+        thread::sleep(scene::NOT_AN_ECHO);
+        let _ = kill_process(vvm, Signal::TERM);
+        harness::has_ended(vvm)
+    });
+    if let Some(terminal) = terminal {
+        terminal.close();
+    } else if let Some(running) = running {
+        let finished = running.finish();
+        assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    }
+}
+
+/// Whether a process catches a signal, from proc(5).
+fn catches(process: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+    u64::from_str_radix(mask, 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+}
+
+fn every_signal(setting: Setting) {
+    let rows = documented_signals();
+    assert_eq!(rows.iter().flat_map(|(names, _)| names).count(), 24);
+    let mut checks = Vec::new();
+    for (names, effects) in rows {
+        let effect = effects[setting as usize].clone();
+        // A second stop request kills.
+        let at_once = if effect == "stop request" { 1 } else { names.len() };
+        for names in names.chunks(at_once) {
+            let (names, effect) = (names.to_vec(), effect.clone());
+            let what = format!("{names:?}: {effect}");
+            checks.push((what, thread::spawn(move || signals_do(setting, &names, &effect))));
+        }
+    }
+    let wrong = checks.into_iter().filter_map(|(what, check)| check.join().is_err().then_some(what));
+    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn every_signal_does_as_documented_without_a_terminal() {
+    every_signal(Setting::Service);
+}
+
+#[test]
+fn every_signal_does_as_documented_as_process_1() {
+    if !gives_pid_namespaces() {
+        println!("not tested: this user may not make a PID namespace");
+        return;
+    }
+    every_signal(Setting::ProcessOne);
+}
+
+#[test]
+fn every_signal_does_as_documented_at_a_terminal() {
+    every_signal(Setting::Terminal);
 }
 
 /// HUP is ignored as under `nohup`, also without a worker.

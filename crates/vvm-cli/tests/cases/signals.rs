@@ -5,6 +5,7 @@ use crate::VVM;
 use harness::{Finished, Run, Running, Trial, eventually, has_ended};
 use rustix::process::{Signal, kill_process};
 use std::time::Duration;
+use vvm_containment::signal_named;
 
 /// Longer than the time within which a second signal counts as an echo of the first.
 const NOT_AN_ECHO: Duration = Duration::from_millis(150);
@@ -67,6 +68,35 @@ fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
     let running = trial.run_script(worker).up();
     assert_eq!(running.stop().code(), 8);
+}
+
+/// A server that quits in good order at its own signal is not started again.
+#[test]
+fn command_is_stopped_by_its_own_signal_and_not_restarted() {
+    let ask = |trial: &Trial, running: &Running, by: &str| match by {
+        "step-down" => drop(trial.must("pause", &["--wait", "no"])),
+        by => running.signal(signal_named(by).unwrap()),
+    };
+    for (own, by) in [("QUIT", "QUIT"), ("WINCH", "WINCH"), ("SIGRTMIN+3", "TERM"), ("12", "step-down")] {
+        let trial = VVM.trial();
+        let number = signal_named(own).unwrap().as_raw();
+        let script =
+            format!("trap 'echo in good order; exit 0' {number}; echo up; while :; do sleep 0.01; done");
+        let options = ["--stop-signal", own, "--on-exit", "restart", "--restart-backoff", "100ms"];
+        let mut running = trial.run_script(&script).with(options).up();
+        ask(&trial, &running, by);
+        running.stdout.wait_for("in good order");
+        if by == "step-down" {
+            running.stderr.wait_for("released: ");
+            assert_eq!(running.stop().signal(), Signal::TERM.as_raw());
+            continue;
+        }
+        let finished = running.finish();
+        assert!(finished.says("stopped: the command exited with status 0"), "{by}: {:#?}", finished.stderr);
+        assert_eq!((finished.code(), finished.stdout.len()), (0, 2), "{by}: {:#?}", finished.stdout);
+    }
+    let finished = VVM.trial().run(["true"]).with(["--stop-signal", "KILL"]).finish();
+    assert_eq!(finished.code(), 64, "{:#?}", finished.stderr);
 }
 
 /// Returns the notes of the command and of pre-stop, in order.

@@ -74,6 +74,7 @@ impl Command {
         let controls = Controls {
             signals: received,
             stop: cx.stop.clone(),
+            stop_signal: None,
             kill: CancellationToken::new(),
             deadline: self.deadline.clone(),
         };

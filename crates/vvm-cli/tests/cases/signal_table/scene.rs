@@ -15,7 +15,7 @@ const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\
                         echo up; while :; do sleep 0.01; done";
 
 /// Longer than the time within which a second signal counts as an echo of the first.
-const NOT_AN_ECHO: Duration = Duration::from_millis(150);
+pub(super) const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
 /// The record afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
