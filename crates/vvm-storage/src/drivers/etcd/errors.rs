@@ -87,7 +87,10 @@ impl From<CallError> for DriverError {
                 Self::Refused(format!("{message}; it requires a login: add user=NAME"))
             }
             3 | 12 => Self::Refused(message),
-            7 => Self::Refused(format!("{message}; the user needs a role that reads and writes the prefix")),
+            7 => Self::Refused(format!(
+                "{message}; the user needs a role that reads and writes the prefix: etcdctl role grant-permission ROLE \
+                 --prefix=true readwrite PREFIX/"
+            )),
             // "database space exceeded" may come with a write that was applied, "too many requests" not.
             8 if says("too many requests") => Self::NotBegun(message),
             9 if says("not supported for learner") => Self::NotBegun(message),

@@ -24,9 +24,11 @@ impl From<Refusal> for DriverError {
             | 1021 | 1114 | 1637
             // Limits of the user.
             | 1203 | 1226 => Self::RolledBack(text),
-            // No permission, an unknown column, wrong syntax, a value that does not fit, a message that is too long, a
+            // No permission: for the database, a table, a column, a setting.
+            1044 | 1142 | 1143 | 1227 => Self::Denied(text),
+            // A wrong login, an unknown column, wrong syntax, a value that does not fit, a message that is too long, a
             // binary log without rows.
-            1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1153 | 1227 | 1264 | 1406 | 1665 => Self::Refused(text),
+            1045 | 1054 | 1064 | 1153 | 1264 | 1406 | 1665 => Self::Refused(text),
             1049 | 1146 => Self::NoTables(text),
             _ => Self::Unanswered(text),
         }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     drivers::sql::{
+        address::Address,
         answer::Answer,
         connections::Connections,
         errors::{Damaged, DriverError},
@@ -52,6 +53,13 @@ impl Opening for MySql {
         let answer =
             connections.ask("SELECT only_row FROM sysvvm_history").await.map_err(DriverError::of_opening)?;
         Ok(!answer.rows(0).is_empty())
+    }
+
+    /// An account has a host, which `CURRENT_USER()` shows.
+    fn grants(address: &Address) -> [String; 2] {
+        let (user, database) = (address.user.replace('\'', "''"), address.database.replace('`', "``"));
+        ["CREATE, CREATE VIEW, DROP, SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT, UPDATE, DELETE"]
+            .map(|rights| format!("GRANT {rights} ON `{database}`.* TO '{user}'@'HOST'"))
     }
 
     fn description(answer: &Answer) -> Result<Description, Damaged> {

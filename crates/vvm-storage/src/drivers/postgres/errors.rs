@@ -17,12 +17,15 @@ pub(super) fn of_server(error: &DbError) -> DriverError {
     if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(code) {
         return DriverError::NoTables(text);
     }
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return DriverError::Denied(text);
+    }
     match code.code().get(..2) {
         // A pooler or a server that lost a connection of its own: the commit may have gone over it.
         // 40003: whether the statement was completed is not known.
         Some("08") => DriverError::Unanswered(text),
         _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => DriverError::Unanswered(text),
-        // Wrong data, wrong statement, no permission, a feature that is not there.
+        // Wrong data, wrong statement, a feature that is not there.
         Some("0A" | "22" | "23" | "28" | "42") => DriverError::Refused(text),
         _ => DriverError::RolledBack(text),
     }

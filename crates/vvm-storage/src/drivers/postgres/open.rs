@@ -3,6 +3,7 @@
 use super::{address::Postgres, session::Session};
 use crate::{
     drivers::sql::{
+        address::Address,
         answer::Answer,
         connections::Connections,
         errors::{Damaged, DriverError},
@@ -29,6 +30,18 @@ impl Opening for Postgres {
         let Some(row) = answer.row(0) else { return Ok(false) };
         is_ours("schema sysvvm", row.text(0).unwrap_or_default())?;
         Ok(true)
+    }
+
+    fn grants(address: &Address) -> [String; 2] {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let (user, database) = (quoted(&address.user), quoted(&address.database));
+        [
+            format!("GRANT CREATE ON DATABASE {database} TO {user}"),
+            format!(
+                "GRANT USAGE ON SCHEMA sysvvm TO {user}; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA sysvvm \
+                 TO {user}; GRANT DELETE ON sysvvm.document TO {user}"
+            ),
+        ]
     }
 
     fn description(answer: &Answer) -> Result<Description, Damaged> {

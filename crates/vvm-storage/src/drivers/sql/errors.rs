@@ -23,6 +23,9 @@ pub(crate) enum DriverError {
     /// Nothing was written, and nothing will be until an operator acts.
     #[error("the database refuses it: {0}. Check grants and tables")]
     Refused(String),
+    /// As [`Refused`](Self::Refused), because the login lacks a right.
+    #[error("this login lacks a right: {0}. `vvm init-storage` with it names the grants that are missing")]
+    Denied(String),
     /// The tables are not there. They were when the storage was opened.
     #[error(
         "the tables are gone: find out who dropped them before `vvm init-storage` creates them again ({0})"
@@ -109,6 +112,7 @@ impl DriverError {
             // A damaged row comes with a refusal alone.
             Self::Login(_)
             | Self::Refused(_)
+            | Self::Denied(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
             | Self::Closed(_) => WriteError::Fatal(self.into()),
@@ -119,7 +123,7 @@ impl DriverError {
     pub(crate) fn of_opening(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
-            Self::Login(_) | Self::Refused(_) | Self::NoTables(_) | Self::Damaged(_) => {
+            Self::Login(_) | Self::Refused(_) | Self::Denied(_) | Self::NoTables(_) | Self::Damaged(_) => {
                 OpenError::refused(self.to_string())
             }
             other => OpenError::passing(other.to_string()),

@@ -1,6 +1,7 @@
 //! Opens a database: whether what this project creates is there and ours, and its creation.
 
 use super::{
+    address::Address,
     answer::Answer,
     connections::{Connections, Server},
     errors::{Damaged, DriverError},
@@ -28,6 +29,9 @@ pub(crate) trait Opening: Server + Statements {
     fn is_there(
         connections: &Connections<Self, Self::Session>,
     ) -> impl Future<Output = Result<bool, OpenError>> + Send;
+
+    /// The statements by which an administrator gives the right to create, and those of candidates.
+    fn grants(address: &Address) -> [String; 2];
 
     /// What [`DESCRIBE`](Self::DESCRIBE) shows.
     fn description(answer: &Answer) -> Result<Description, Damaged>;
@@ -59,9 +63,28 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
             connections.address().database
         )));
     }
-    let answer = connections.ask(&S::history()).await.map_err(DriverError::of_opening)?;
+    let answer = connections.ask(&S::history()).await.map_err(|error| lacks(&connections, error, USE))?;
     let shown = History::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).of_opening())?;
     Ok((connections, shown))
+}
+
+/// The places of [`Opening::grants`].
+const CREATE: usize = 0;
+const USE: usize = 1;
+
+/// Says how the login gets the right that it lacks, if that is the cause.
+fn lacks<S: Opening>(
+    connections: &Connections<S, S::Session>,
+    error: DriverError,
+    place: usize,
+) -> OpenError {
+    match error {
+        DriverError::Denied(why) => OpenError::refused(format!(
+            "this login lacks a right: {why}. As an administrator of the database: {}",
+            S::grants(connections.address())[place]
+        )),
+        error => error.of_opening(),
+    }
 }
 
 pub(super) async fn create<S: Opening>(connections: &Connections<S, S::Session>) -> Result<(), OpenError> {
@@ -71,13 +94,30 @@ pub(super) async fn create<S: Opening>(connections: &Connections<S, S::Session>)
         let created = connections.ask(&text).await;
         // Another creator may have been faster: what stands now decides.
         if let (Err(error), false) = (created, S::is_there(connections).await?) {
-            return Err(error.of_opening());
+            return Err(lacks(connections, error, CREATE));
         }
     }
+    connections.ask(&writes_of_nothing::<S>()).await.map_err(|error| lacks(connections, error, USE))?;
     if let Some(max_ttl) = max_ttl {
-        connections.ask(&raise_max_ttl::<S>(max_ttl)).await.map_err(DriverError::of_opening)?;
+        let raised = connections.ask(&raise_max_ttl::<S>(max_ttl)).await;
+        raised.map_err(|error| lacks(connections, error, USE))?;
     }
     Ok(())
+}
+
+/// Statements that need each right of candidates, and find no row. Servers check rights before they look for rows.
+fn writes_of_nothing<S: Statements>() -> String {
+    let prefix = S::PREFIX;
+    let rows = ["leader", "setting", "document"].map(|table| {
+        format!(
+            "INSERT INTO {prefix}{table} SELECT * FROM {prefix}{table} WHERE 1 = 0; \
+             UPDATE {prefix}{table} SET pk = pk WHERE 1 = 0; "
+        )
+    });
+    format!(
+        "{}DELETE FROM {prefix}document WHERE 1 = 0; UPDATE {prefix}history SET adopted = adopted WHERE 1 = 0",
+        rows.concat()
+    )
 }
 
 /// What a server reports about itself: version, durability, replicas.

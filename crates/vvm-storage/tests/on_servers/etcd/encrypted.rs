@@ -94,6 +94,10 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
         ("role/grant", permission),
         ("user/add", r#"{"name":"leader","password":"secret"}"#),
         ("user/grant", r#"{"user":"leader","role":"vvm"}"#),
+        ("role/add", r#"{"name":"readers"}"#),
+        ("role/grant", &permission.replace(r#""vvm""#, r#""readers""#).replace("READWRITE", "READ")),
+        ("user/add", r#"{"name":"reader","password":"secret"}"#),
+        ("user/grant", r#"{"user":"reader","role":"readers"}"#),
         ("user/add", r#"{"name":"other","password":"secret"}"#),
         ("enable", "{}"),
     ] {
@@ -108,6 +112,10 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
 
     is_refused(&format!("etcd://{address}/vvm"), Refused, &["add user=NAME"]).await;
     is_refused(&url("other"), Refused, &["needs a role"]).await;
+    // It may look, and is told before it is to lead that it can't.
+    drop(EtcdStorage::open(&url("reader")).await.unwrap());
+    let read_only = init_storage(&url("reader")).await.unwrap_err();
+    says(&read_only, &["permission denied", "etcdctl role grant-permission ROLE --prefix=true readwrite"]);
     is_refused(&url("nobody"), Refused, &["refuses the login of `nobody`"]).await;
     assert!(!refused(&url("nobody")).await.to_string().contains("secret"));
 

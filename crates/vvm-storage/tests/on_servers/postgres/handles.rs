@@ -185,6 +185,37 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
     owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
 }
 
+/// Of a refusal: the statements that an administrator is to send.
+fn grants(error: &vvm_storage::OpenError) -> String {
+    println!("{error}");
+    assert_eq!(error.kind(), OpenErrorKind::Refused);
+    error.to_string().split_once("As an administrator of the database: ").unwrap().1.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn login_without_rights_may_not_init_until_the_printed_grants_are_given() {
+    let (database, login) = (fresh_database().await, fresh("login"));
+    let owner = client(&database).await;
+    owner.batch_execute(&format!("CREATE ROLE {login} LOGIN")).await.unwrap();
+    let of_login = url(&database).replace("postgres@", &format!("{login}@"));
+    let creation = grants(&init_storage(&of_login).await.unwrap_err());
+    assert!(creation.contains("GRANT CREATE ON DATABASE"), "{creation}");
+    init_storage(&url(&database)).await.unwrap();
+    for given in ["", "GRANT USAGE ON SCHEMA sysvvm", "GRANT SELECT, UPDATE ON ALL TABLES IN SCHEMA sysvvm"] {
+        if !given.is_empty() {
+            owner.batch_execute(&format!("{given} TO {login}")).await.unwrap();
+        }
+        let missing = grants(&init_storage(&of_login).await.unwrap_err());
+        assert!(missing.contains("GRANT USAGE ON SCHEMA sysvvm"), "{missing}");
+    }
+    let missing = grants(&init_storage(&of_login).await.unwrap_err());
+    owner.batch_execute(&missing).await.unwrap();
+    init_storage(&of_login).await.unwrap();
+    owner.batch_execute(&format!("DROP SCHEMA sysvvm CASCADE; {creation}")).await.unwrap();
+    init_storage(&of_login).await.unwrap();
+    owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn server_describes_version_durability_and_standbys() {
     let described = described(&url(&fresh_database().await)).await;
