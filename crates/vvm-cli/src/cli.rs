@@ -205,9 +205,17 @@ fn read_as(
     })?;
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
-        check_modifiers(&matches, |option| !settled.origins.has(option))?;
-        check_excluded(&matches)?;
-        check_password(&matches, |option| !settled.origins.has(option))?;
+        let is_typed = |option: &str| !settled.origins.has(option);
+        let checked = check_modifiers(&matches, is_typed)
+            .and_then(|()| check_excluded(&matches))
+            .and_then(|()| check_password(&matches, is_typed));
+        // With the usage of the command, not that of all commands.
+        checked.map_err(|refusal| {
+            match matches.subcommand_name().and_then(|name| described.find_subcommand_mut(name)) {
+                Some(command) => refusal.format(command),
+                None => refusal,
+            }
+        })?;
         Cli::from_arg_matches(&matches)
     });
     match cli.map_err(|refusal| refusal.format(&mut described)) {

@@ -1,6 +1,6 @@
 //! What opening a storage shows: [`StorageUrl`], without secrets, and [`OpenError`], why it failed.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// A storage's URL. Its `Display` and `Debug` never show a secret: not what stands before an `@`, and of
 /// options only the values of those that hold no secret.
@@ -87,6 +87,7 @@ impl fmt::Display for StorageUrl {
             match option.split_once('=') {
                 Some((name, _)) if SHOWN.contains(&name) => write!(out, "{separator}{option}")?,
                 Some((name, _secret)) => write!(out, "{separator}{name}=…")?,
+                None if SHOWN.contains(&option) => write!(out, "{separator}{option}")?,
                 // It may be the end of a password that contains an `&`.
                 None => write!(out, "{separator}…")?,
             }
@@ -99,6 +100,14 @@ impl fmt::Debug for StorageUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "\"{self}\"")
     }
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter| !is_of_word(letter)).filter(|word| !word.is_empty())
 }
 
 /// Why a storage could not be opened or created. What was there is unchanged, and the message says what to do.
@@ -148,9 +157,20 @@ impl OpenError {
         Self::new(OpenErrorKind::Misuse, text)
     }
 
-    /// The URL makes no sense: `why`, and how to write it.
+    /// The URL makes no sense: `why`, and how to write it. Each driver's refusals of a URL come through here: a word
+    /// of the URL is only shown if its [`StorageUrl`] shows it.
     pub(crate) fn of_url(url: &str, why: impl std::fmt::Display) -> Self {
-        Self::misuse(format!("`{}`: {why}", StorageUrl::from(url)))
+        let shown = StorageUrl::from(url).to_string();
+        let secrets: BTreeSet<&str> = words(url).collect();
+        let secrets: BTreeSet<&str> = secrets.difference(&words(&shown).collect()).copied().collect();
+        let (why, mut cleaned) = (why.to_string(), String::new());
+        for part in why.split_inclusive(|letter| !is_of_word(letter)) {
+            let word = part.trim_end_matches(|letter| !is_of_word(letter));
+            let is_secret = !word.is_empty() && secrets.contains(word);
+            cleaned += if is_secret { "…" } else { word };
+            cleaned += &part[word.len()..];
+        }
+        Self::misuse(format!("`{shown}`: {cleaned}"))
     }
 
     /// Returns what it means to the caller.

@@ -324,7 +324,8 @@ fn password_is_refused_on_the_command_line() {
         ("me:hunter2@a/elections", "all users of this machine can read a command line"),
         ("me@a/elections?password=hunter2", "VVM_STORAGE"),
     ] {
-        refused(&["init-storage", "--storage", &format!("postgresql://{password}")], &[], &[hint]);
+        let words = ["init-storage", "--storage", &format!("postgresql://{password}")];
+        refused(&words, &[], &[hint, "Usage: vvm init-storage"]);
     }
 }
 

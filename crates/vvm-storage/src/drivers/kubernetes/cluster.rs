@@ -45,6 +45,13 @@ impl Address {
 fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write k8s://NAMESPACE")?;
     let (namespace, text) = rest.split_once('?').unwrap_or((rest, ""));
+    if namespace.contains('@') || text.contains('@') {
+        return Err(
+            "this URL has no login: it is that of the kubeconfig, or of the Pod's service account. Write \
+                    k8s://NAMESPACE?context=CONTEXT"
+                .into(),
+        );
+    }
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if namespace.is_empty() || namespace.len() > LONGEST_NAMESPACE || !namespace.bytes().all(is_letter) {
         return Err(format!("`{namespace}` is no namespace: write k8s://NAMESPACE?context=CONTEXT"));
@@ -152,6 +159,9 @@ fn cluster(
     wrong: impl Fn(String) -> OpenError,
 ) -> Result<Cluster, OpenError> {
     let server = address.server.as_deref().unwrap_or(server);
+    if server.contains('@') {
+        return Err(wrong("a server has no login in its URL: give it to the user of the context".into()));
+    }
     let wrong = |why: &str| wrong(format!("server `{server}`: {why}"));
     let uri: Uri = server.parse().map_err(|cause| wrong(&format!("{cause}")))?;
     let host = uri.host().ok_or_else(|| wrong("no host"))?;
@@ -207,7 +217,7 @@ mod tests {
             ("k8s:batch", "write k8s://NAMESPACE"),
             ("k8s://", "no namespace"),
             ("k8s://a/b", "no namespace"),
-            ("k8s://me@a", "no namespace"),
+            ("k8s://me@a", "this URL has no login"),
             ("k8s://A", "no namespace"),
             (&*long, "no namespace"),
             ("k8s://a?context", "write context=VALUE"),

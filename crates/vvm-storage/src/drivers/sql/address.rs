@@ -46,7 +46,10 @@ impl Address {
         let rest = rest.ok_or_else(|| format!("write {scheme}://user@host1,host2:{port}/database"))?;
         let missing = |what| format!("the {what} is missing: write {scheme}://user@host/database");
         let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, place) = place.rsplit_once('@').ok_or_else(|| missing("user"))?;
+        let (login, place) = place.rsplit_once('@').ok_or_else(|| match options.contains('@') {
+            true => missing("user") + ". A `?` in a user or password is written %3F",
+            false => missing("user"),
+        })?;
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (user, Some(Password(decoded(password)?))),
             None => (login, None),
