@@ -43,3 +43,5 @@ pub mod sqlite;
     feature = "scylla"
 ))]
 mod tls;
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+mod watches;

@@ -11,6 +11,13 @@ pub(crate) fn unreachable(software: &str, host: &dyn fmt::Display, why: &dyn fmt
     OpenError::passing(format!("no {software} answers at {host}: start it, or correct the address ({why})"))
 }
 
+/// A server has no connection left for this login. Sooner or later another program closes one.
+pub(crate) fn exhausted(host: &dyn fmt::Display, why: &dyn fmt::Display, settings: &str) -> OpenError {
+    OpenError::passing(format!(
+        "{host} has no connection left for this login ({why}): close those that no program needs, or raise {settings}"
+    ))
+}
+
 /// Iterates over the options.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
     text.split('&').filter(|option| !option.is_empty()).map(|option| {

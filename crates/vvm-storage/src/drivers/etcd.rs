@@ -24,7 +24,7 @@
 //! compares these ids, and revisions, which go back when a cluster is restored from a backup. A handle that
 //! finds another storage is `Replaced` from then on.
 //!
-//! **Hints.** A candidate watches the leaderships and requests of its name, on a connection of its own. A
+//! **Hints.** A candidate watches the leaderships and requests of its name, on a connection of its own for each name. A
 //! release or a request brings its look forward, and nothing else follows from it.
 //!
 //! **Where.** `etcd://host1,host2,host3:2379/prefix?option=value&…`: members in the order in which they are
@@ -72,7 +72,10 @@ mod rows;
 mod session;
 
 use crate::{
-    drivers::errors::is_met,
+    drivers::{
+        errors::is_met,
+        watches::{NotWatched, Watcher, Watches},
+    },
     key::Partition,
     opening::OpenError,
     step::{Done, Shown, Step},
@@ -90,22 +93,15 @@ pub(crate) use open::init;
 use rows::Keyspace;
 #[cfg(feature = "testing")]
 pub use rows::decodes;
-use std::{
-    collections::HashMap,
-    future::pending,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
+use vvm_clock::SystemClock;
 
 /// A handle on a storage in etcd: connections of its own. Each verb is one transaction, sent once.
 #[derive(Debug)]
 pub struct EtcdStorage {
     connections: Connections,
     keyspace: Keyspace,
-    watches: Mutex<HashMap<Partition, Arc<Place>>>,
+    watches: Watches<Watch>,
 }
 
 /// A transaction has at most 128 operations: one for the storage's own key, and two for each slot.
@@ -122,7 +118,7 @@ impl EtcdStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (connections, keyspace) = open::open(Address::parse(url)?).await?;
-        Ok(Self { connections, keyspace, watches: Mutex::default() })
+        Ok(Self { connections, keyspace, watches: Watches::default() })
     }
 
     async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Done, DriverError> {
@@ -160,11 +156,6 @@ impl EtcdStorage {
     fn shown_setting(&self, answer: TxnResponse) -> Result<Option<Vec<u8>>, DriverError> {
         let shown = self.keyspace.ranges(answer)?.into_iter().flat_map(|range| range.kvs).next();
         Ok(shown.map(|shown| shown.value.into()))
-    }
-
-    fn place(&self, topic: &Partition) -> Arc<Place> {
-        let mut places = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(places.entry(topic.clone()).or_default())
     }
 }
 
@@ -249,20 +240,8 @@ impl SysVvmStorage for EtcdStorage {
     /// Also ends the watches for which no caller waits.
     async fn close(&self) {
         self.connections.close().await;
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.watches.close();
     }
-}
-
-/// How long to wait before watching again after a failure. Looks go on meanwhile.
-const WATCHING_AGAIN: Duration = Duration::from_secs(1);
-
-/// The watch of one topic.
-#[derive(Default, Debug)]
-struct Place {
-    /// `None` before the first, and after one has ended. Held by the one call that waits.
-    watch: tokio::sync::Mutex<Option<Watch>>,
-    /// Whether there is one.
-    lives: AtomicBool,
 }
 
 #[async_trait]
@@ -270,43 +249,44 @@ impl SysVvmHints for EtcdStorage {
     async fn announce(&self, _topic: &Partition) {}
 
     async fn hinted(&self, topic: &Partition) {
-        let ranges = self.keyspace.watched(topic);
-        if ranges.is_empty() {
-            return pending().await;
-        }
-        let place = self.place(topic);
-        let mut watch = place.watch.lock().await;
-        loop {
-            let Some(live) = &mut *watch else {
-                match self.connections.watch(ranges.clone()).await {
-                    Ok(live) => {
-                        *watch = Some(live);
-                        place.lives.store(true, Ordering::Relaxed);
-                        // What came before the member watched is not told: a look finds it.
-                        return;
-                    }
-                    Err(DriverError::Closed(_)) => return pending().await,
-                    Err(error) => {
-                        tracing::debug!(%error, "can't watch");
-                        self.connections.pause(WATCHING_AGAIN).await;
-                        continue;
-                    }
-                }
-            };
-            match live.next().await {
-                Ok(answer) if answer.canceled => {}
-                Ok(answer) if answer.events.iter().any(|event| self.keyspace.is_hint(topic, event)) => return,
-                Ok(_) => continue,
-                Err(error) => tracing::debug!(%error, "the watch has ended"),
-            }
-            *watch = None;
-            place.lives.store(false, Ordering::Relaxed);
-            return;
-        }
+        self.watches.hinted(self, topic).await;
     }
 
     fn listens(&self, topic: &Partition) -> bool {
-        self.place(topic).lives.load(Ordering::Relaxed)
+        self.watches.listens(topic)
+    }
+}
+
+impl Watcher for EtcdStorage {
+    type Stream = Watch;
+
+    fn clock(&self) -> &SystemClock {
+        self.connections.clock()
+    }
+
+    async fn watch(&self, topic: &Partition) -> Result<Watch, NotWatched> {
+        let ranges = self.keyspace.watched(topic);
+        if ranges.is_empty() {
+            return Err(NotWatched::Never);
+        }
+        self.connections.watch(ranges).await.map_err(|error| match error {
+            DriverError::Closed(_) => NotWatched::Never,
+            error => {
+                tracing::debug!(%error, "can't watch");
+                NotWatched::Failed
+            }
+        })
+    }
+
+    async fn next(&self, stream: &mut Watch, topic: &Partition) -> Option<bool> {
+        match stream.next().await {
+            Ok(answer) if answer.canceled => None,
+            Ok(answer) => Some(answer.events.iter().any(|event| self.keyspace.is_hint(topic, event))),
+            Err(error) => {
+                tracing::debug!(%error, "the watch has ended");
+                None
+            }
+        }
     }
 }
 

@@ -40,7 +40,7 @@
 //! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
 //! TTL of the name, and its leader is lost (`Replaced`).
 //!
-//! **Hints.** A candidate watches the Leases with the name's label, on a connection of its own. A release, a
+//! **Hints.** A candidate watches the Leases with the name's label, on a connection of its own for each name. A release, a
 //! pause or a request brings a look forward, and nothing else follows from it. Each renewal crosses the
 //! network as well, with the documents of its slot; it is dropped here. Without the right to watch,
 //! candidates poll.
@@ -107,6 +107,7 @@ use self::{
 };
 use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
+    drivers::watches::{NotWatched, Watcher, Watches},
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
     opening::OpenError,
     sysvvm::{Description, Opened, Provenance, SysVvmHints},
@@ -115,21 +116,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use ielections::{Entry, ReadError, WriteError};
 pub(crate) use open::init;
-use std::{
-    fmt,
-    future::pending,
-    sync::{self, PoisonError},
-    time::Duration,
-};
-use tokio::sync::Mutex;
-use vvm_clock::{Clock as _, Instant, SystemWallClock, WallClock as _};
+use std::{fmt, time::Duration};
+use vvm_clock::{SystemClock, SystemWallClock, WallClock as _};
 
 /// The Leases of a namespace, as cells. [`Cells`](crate::cells::Cells) makes elections of them.
 pub struct LeaseStorage {
     connections: Connections,
-    watched: Mutex<Watched>,
-    /// The label of the stream, which a call that waits keeps locked.
-    listens_to: sync::Mutex<Option<String>>,
+    watches: Watches<Watch>,
 }
 
 impl LeaseStorage {
@@ -142,7 +135,7 @@ impl LeaseStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let connections = open::open(&Address::parse(url)?).await?;
-        Ok(Self { connections, watched: Mutex::default(), listens_to: sync::Mutex::default() })
+        Ok(Self { connections, watches: Watches::default() })
     }
 
     async fn cell(&self, key: &Partition, may_be_stale: bool) -> Result<Option<Cell>, ReadError> {
@@ -242,10 +235,7 @@ impl CellStorage for LeaseStorage {
 
     async fn close(&self) {
         self.connections.close();
-        // A call that waits keeps its stream until it is dropped.
-        if let Ok(mut watched) = self.watched.try_lock() {
-            watched.stream = None;
-        }
+        self.watches.close();
     }
 }
 
@@ -255,74 +245,39 @@ impl fmt::Debug for LeaseStorage {
     }
 }
 
-/// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
-const WATCHING_AGAIN: Duration = Duration::from_secs(1);
-
-/// The stream of changes, if there is one.
-#[derive(Default)]
-struct Watched {
-    /// The label of the Leases, and their changes.
-    stream: Option<(String, Watch)>,
-    /// When watching may begin again. An instant, so that calls that are dropped don't put it off.
-    again_at: Option<Instant>,
-}
-
 #[async_trait]
 impl SysVvmHints for LeaseStorage {
     /// The API server tells the others by itself.
     async fn announce(&self, _topic: &Partition) {}
 
     async fn hinted(&self, topic: &Partition) {
-        let label = names::label(topic);
-        // Held by the one call that waits. A call that is dropped leaves the stream for the next one.
-        let mut watched = self.watched.lock().await;
-        let clock = self.connections.clock();
-        loop {
-            match &mut watched.stream {
-                Some((of, watch)) if *of == label => {
-                    let Some(change) = watch.next().await else {
-                        watched.stream = None;
-                        self.listens_to(None);
-                        watched.again_at = Some(clock.now().after(WATCHING_AGAIN));
-                        return;
-                    };
-                    if is_hint(&change, topic) {
-                        return;
-                    }
-                }
-                _ => match self.watch_again(&label, watched.again_at).await {
-                    Ok(watch) => {
-                        self.listens_to(Some(label.clone()));
-                        watched.stream = Some((label, watch));
-                        // What changed before the server watched is not told: a look finds it.
-                        return;
-                    }
-                    Err(DriverError::Closed(_) | DriverError::Denied(_)) => return pending().await,
-                    Err(error) => {
-                        tracing::debug!(%error, "can't watch");
-                        watched.again_at = Some(clock.now().after(WATCHING_AGAIN));
-                    }
-                },
-            }
-        }
+        self.watches.hinted(self, topic).await;
     }
 
     fn listens(&self, topic: &Partition) -> bool {
-        let of = self.listens_to.lock().unwrap_or_else(PoisonError::into_inner);
-        of.as_ref() == Some(&names::label(topic))
+        self.watches.listens(topic)
     }
 }
 
-impl LeaseStorage {
-    fn listens_to(&self, label: Option<String>) {
-        *self.listens_to.lock().unwrap_or_else(PoisonError::into_inner) = label;
+impl Watcher for LeaseStorage {
+    type Stream = Watch;
+
+    fn clock(&self) -> &SystemClock {
+        self.connections.clock()
     }
 
-    async fn watch_again(&self, label: &str, again_at: Option<Instant>) -> Result<Watch, DriverError> {
-        if let Some(again_at) = again_at {
-            self.connections.clock().sleep_until(again_at).await;
-        }
-        self.connections.watch(label).await
+    async fn watch(&self, topic: &Partition) -> Result<Watch, NotWatched> {
+        self.connections.watch(&names::label(topic)).await.map_err(|error| match error {
+            DriverError::Closed(_) | DriverError::Denied(_) => NotWatched::Never,
+            error => {
+                tracing::debug!(%error, "can't watch");
+                NotWatched::Failed
+            }
+        })
+    }
+
+    async fn next(&self, stream: &mut Watch, topic: &Partition) -> Option<bool> {
+        Some(is_hint(&stream.next().await?, topic))
     }
 }
 

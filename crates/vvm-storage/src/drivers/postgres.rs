@@ -24,7 +24,9 @@
 //! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, and its
 //! answer is not waited for. Candidates listen on the connection with which they look. Only a connection
 //! whose login was answered by the process that carries out its requests listens: behind a pooler, none does.
-//! A notification brings a look forward, and nothing else follows from it.
+//! All topics of a handle have one connection. While few connections of the server are left, a candidate keeps
+//! none between its looks, and does not listen. A notification brings a look forward, and nothing else follows
+//! from it.
 //!
 //! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
 //! waits one TTL of its own.
@@ -85,7 +87,7 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, a server that starts or is a standby, not within half the request timeout; certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
+//! | no connection: network, a server that starts or is a standby, not within half the request timeout; 53300 no connection left; certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |

@@ -121,6 +121,27 @@ impl Scene {
         assert!(!self.is_hinted_soon().await, "told twice");
     }
 
+    /// Two names on one handle have their hints beside each other.
+    pub(crate) async fn hints_at_each_of_two_names_alone(&self) {
+        let other = ElectionKey { cluster: format!("{}-b", self.name).as_str().into(), ..self.key() };
+        let hinted = async |name: &ClusterName, span| timeout(span, self.standby.hinted(name)).await.is_ok();
+        assert!(hinted(&other.cluster, LONG).await, "the beginning");
+        assert!(self.listens() && self.standby.listens(&other.cluster));
+        for key in [&self.key(), &other] {
+            self.claimed_in(key, 1).await;
+        }
+        while hinted(&other.cluster, SHORT).await {}
+        self.quiet().await;
+        let hints = tokio::join!(self.is_hinted_soon(), hinted(&other.cluster, SHORT));
+        assert_eq!(hints, (false, false), "a wait for one ends a wait for the other");
+        self.released(1).await;
+        let hints = tokio::join!(self.is_hinted(), hinted(&other.cluster, SHORT));
+        assert_eq!(hints, (true, false), "the release of the first");
+        let (hint, ()) = tokio::join!(hinted(&other.cluster, LONG), self.released_in(&other, 1));
+        assert!(hint && !self.is_hinted_soon().await, "the release of the second");
+        assert!(self.listens() && self.standby.listens(&other.cluster));
+    }
+
     /// `lies` makes hints without a change, many of them, or changes what is no record.
     pub(crate) async fn is_not_harmed_by(&self, lies: impl AsyncFnOnce()) {
         self.claimed(1).await;
@@ -147,6 +168,11 @@ macro_rules! hints_suite {
         #[tokio::test(flavor = "multi_thread")]
         async fn hint_that_comes_while_no_call_waits_is_kept() {
             $crate::hint_suite::Scene::on(&$url).await.keeps_a_hint_for_which_no_call_waits().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn two_names_on_one_handle_have_their_hints_beside_each_other() {
+            $crate::hint_suite::Scene::on(&$url).await.hints_at_each_of_two_names_alone().await;
         }
     };
 }

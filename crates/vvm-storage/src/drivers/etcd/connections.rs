@@ -25,10 +25,9 @@ use rustls::pki_types::ServerName;
 use std::{
     fmt, io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 use tokio_rustls::TlsConnector;
-use vvm_clock::Clock as _;
+use vvm_clock::SystemClock;
 
 /// How many requests may be under way at once; further ones wait. So many connections stay open: a candidate
 /// that waits has one request at a time, and so one connection.
@@ -191,9 +190,8 @@ impl Connections {
         }
     }
 
-    /// Waits.
-    pub(super) async fn pause(&self, span: Duration) {
-        self.room.clock.sleep(span).await;
+    pub(super) fn clock(&self) -> &SystemClock {
+        &self.room.clock
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
@@ -237,7 +235,7 @@ const WATCH: Path = "/etcdserverpb.Watch/Watch";
 
 /// Ranges of keys that a member watches for us.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(in crate::drivers) struct Watch {
     session: Session,
     call: Streaming,
 }

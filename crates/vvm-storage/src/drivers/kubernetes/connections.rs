@@ -217,7 +217,7 @@ impl fmt::Debug for Connections {
 const LONGEST_LINE: usize = 4 << 20;
 
 /// A stream of changes, on a connection of its own.
-pub(super) struct Watch {
+pub(in crate::drivers) struct Watch {
     session: Session,
     body: Incoming,
     /// What has arrived of the next line.

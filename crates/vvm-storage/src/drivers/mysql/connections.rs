@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     drivers::{
-        address::{Host, unreachable},
+        address::{Host, exhausted, unreachable},
         connections::{Stream, tcp},
         sql::{
             address::Address,
@@ -38,6 +38,13 @@ impl connections::Session for Session {
 
     async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
         self.wire.ask(&text.replace(HERE, self.here).replace(FIT, &self.fit)).await
+    }
+
+    async fn is_crowded(&mut self) -> Result<bool, DriverError> {
+        let text = "SHOW GLOBAL STATUS LIKE 'Threads_connected'; SELECT @@global.max_connections";
+        let answer = self.ask(text).await?;
+        let number = |statement, column| answer.row(statement).map_or(Ok(0), |row| row.number(column));
+        Ok(3 * number(0, 1)? > 2 * number(1, 0)?)
     }
 
     async fn end(self) {
@@ -121,7 +128,10 @@ impl MySql {
                 "there is no database {}: create it (CREATE DATABASE), then its tables (`vvm init-storage`)",
                 self.address.database
             )),
-            // Too many connections, or connections of a user: both may pass.
+            // Of all, of one user, of one account.
+            _ if ["(1040)", "(1203)", "(1226)"].iter().any(|code| text.ends_with(code)) => {
+                exhausted(host, &text, "max_connections, or max_user_connections")
+            }
             DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {
                 unreachable(Self::SOFTWARE, host, &text)
             }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     drivers::{
-        address::{Host, unreachable},
+        address::{Host, exhausted, unreachable},
         errors::described,
         sql::{
             address::Address,
@@ -136,6 +136,9 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
             "there is no database {}: create it (CREATE DATABASE), then its schema (`vvm init-storage`)",
             address.database
         )),
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            exhausted(host, &why, "max_connections, or the CONNECTION LIMIT of the role or database")
+        }
         Some(code) if code.code().starts_with("28") => refused_login(),
         // The library's words for a server that wants one.
         None if why.contains("password missing") => refused_login(),

@@ -1,19 +1,15 @@
 //! Requests that PostgreSQL alone has: statements that are prepared, and notifications.
 //!
-//! Notifications (LISTEN and NOTIFY) arrive on a connection that requests use as well. No task waits for
-//! them. While no request uses the connection, the one that waits for a hint drives it; the others find what
-//! arrived meanwhile.
+//! Notifications (LISTEN and NOTIFY) of all channels arrive on one connection, which requests use as well. No task
+//! waits for them. While no request uses the connection, the calls that wait for a hint drive it. What arrives during a
+//! request is kept for them.
 
 use super::{address::Postgres, session::Session, statement::Statement};
-use crate::drivers::sql::{
-    answer::Answer,
-    connections::{Connections, Session as _},
-    errors::DriverError,
-    history::History,
-};
+use crate::drivers::sql::{answer::Answer, connections::Connections, errors::DriverError, history::History};
 use std::{
     future::{pending, poll_fn},
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 use vvm_clock::Clock as _;
@@ -63,6 +59,10 @@ impl Connections<Postgres, Session> {
     /// May be dropped and called again at will.
     pub(super) async fn notified(&self, channel: &str) {
         while !self.listens(channel) {
+            if self.is_crowded() {
+                self.clock().sleep(LISTENING_AGAIN).await;
+                continue;
+            }
             match self.listen(channel).await {
                 // What came before the server listened is not told: a look finds it.
                 Ok(true) => return,
@@ -74,46 +74,42 @@ impl Connections<Postgres, Session> {
                 }
             }
         }
-        poll_fn(|context| self.poll_notified(context)).await;
+        poll_fn(|context| self.poll_notified(channel, context)).await;
     }
 
     /// Whether a connection gets the notifications of this channel.
     pub(super) fn listens(&self, channel: &str) -> bool {
-        let idle = self.idle();
-        idle.listener_is_out || idle.sessions.iter().any(|(_, session)| session.channel() == Some(channel))
+        self.idle().channels.contains(channel)
     }
 
     /// Makes a connection get them; `false` behind a pooler.
     async fn listen(&self, channel: &str) -> Result<bool, DriverError> {
-        let (_room, mut lent) = self.lend().await?;
+        let (_room, mut lent) = self.lend_to_listen(channel).await?;
         let is_direct = lent.session.is_direct();
         if is_direct {
-            lent.session.listen(channel).await?;
+            self.in_time(lent.session.listen(channel)).await?;
+            lent.listens_to(channel);
         }
         lent.give_back();
         Ok(is_direct)
     }
 
-    fn poll_notified(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_notified(&self, channel: &str, context: &mut Context<'_>) -> Poll<()> {
         let mut idle = self.idle();
-        let Some(at) = idle.listener() else {
-            if !idle.listener_is_out {
-                return Poll::Ready(());
-            }
-            idle.waker = Some(context.waker().clone());
-            return Poll::Pending;
-        };
-        let notified = idle.sessions.get_mut(at).map(|(_, session)| session.poll_notified(context));
-        match notified {
-            Some(Poll::Pending) => {
-                idle.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-            Some(Poll::Ready(Err(_))) => {
-                idle.sessions.remove(at);
-                Poll::Ready(())
-            }
-            Some(Poll::Ready(Ok(()))) | None => Poll::Ready(()),
+        if !idle.channels.contains(channel) {
+            return Poll::Ready(());
         }
+        idle.waiters.add(channel, context.waker());
+        // A request uses it, and wakes all when it is done.
+        let Some(at) = idle.listener() else { return Poll::Pending };
+        let all = Waker::from(Arc::clone(&idle.waiters));
+        let listener = idle.sessions.get_mut(at).map(|(_, session)| session);
+        let notified = listener.map(|session| session.poll_notified(channel, &mut Context::from_waker(&all)));
+        if let Some(Poll::Ready(Err(_))) = notified {
+            idle.sessions.remove(at);
+            idle.channels.clear();
+            idle.waiters.wake_all();
+        }
+        notified.map_or(Poll::Pending, |notified| notified.map(drop))
     }
 }

@@ -16,7 +16,7 @@ use crate::drivers::{
 };
 use futures_util::TryStreamExt as _;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     future::{Ready, poll_fn, ready},
     io,
@@ -40,10 +40,10 @@ type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 pub struct Session {
     client: Client,
     connection: Connection<Socket, Encrypted>,
-    /// The channel whose notifications the server sends on it.
-    channel: Option<String>,
-    /// Whether a notification has arrived of which nothing was told.
-    is_notified: bool,
+    /// Whether the server sends notifications on it.
+    is_listener: bool,
+    /// The channels of notifications that have arrived, and of which nothing was told.
+    notified: BTreeSet<String>,
     /// The process of the server that carries out its requests, unless there is a pooler between.
     process: Option<i32>,
     /// Whether records have the times of their writes.
@@ -59,8 +59,8 @@ impl Session {
         Self {
             client,
             connection,
-            channel: None,
-            is_notified: false,
+            is_listener: false,
+            notified: BTreeSet::new(),
             process: None,
             has_times: false,
             known: None,
@@ -87,17 +87,20 @@ impl Session {
     /// As [`ask`](Self::ask).
     pub(super) async fn listen(&mut self, channel: &str) -> Result<(), DriverError> {
         self.ask(&format!("LISTEN {channel}")).await?;
-        self.channel = Some(channel.to_owned());
+        self.is_listener = true;
         Ok(())
     }
 
-    /// Ready once a notification has arrived, or with the cause once the connection has ended.
-    pub(super) fn poll_notified(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
-        let Self { connection, is_notified, .. } = self;
-        let driven = drive(connection, context, is_notified, |_notice| {});
-        match driven {
-            _ if std::mem::take(is_notified) => Poll::Ready(Ok(())),
+    /// Ready once a notification of `channel` has arrived, or with the cause once the connection has ended.
+    pub(super) fn poll_notified(
+        &mut self,
+        channel: &str,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), String>> {
+        let Self { connection, notified, .. } = self;
+        match drive(connection, context, notified, |_notice| {}) {
             Poll::Ready(cause) => Poll::Ready(Err(cause)),
+            Poll::Pending if notified.remove(channel) => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -107,14 +110,14 @@ impl Session {
     /// # Cancel safety
     /// As [`ask`](Self::ask).
     pub(super) async fn execute(&mut self, statement: &Statement<'_>) -> Result<Answer, DriverError> {
-        let Self { client, connection, is_notified, prepared, process, has_times, .. } = self;
+        let Self { client, connection, notified, prepared, process, has_times, .. } = self;
         let known = match prepared.get(statement.text()) {
             Some(known) => known,
             None => {
                 // No process has number 0.
                 let text = with_time(statement.text(), *has_times);
                 let text = text.replace(PROCESS, &process.unwrap_or(0).to_string());
-                let known = answered(connection, is_notified, client.prepare(&text)).await?;
+                let known = answered(connection, notified, client.prepare(&text)).await?;
                 prepared.entry(statement.text().to_owned()).or_insert(known)
             }
         };
@@ -126,18 +129,18 @@ impl Session {
             }
             answer_of_rows(shown, rows.rows_affected().unwrap_or_default())
         };
-        answered(connection, is_notified, answer).await
+        answered(connection, notified, answer).await
     }
 
     /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
     /// connection is still open.
     pub(super) async fn send(&mut self, text: &str) -> bool {
-        let Self { client, connection, is_notified, .. } = self;
+        let Self { client, connection, notified, .. } = self;
         let mut answer = pin!(client.simple_query(text));
         poll_fn(|context| {
             // As in `ask`; the client library drops the answer to a request that is gone.
             let _not_awaited = answer.as_mut().poll(context);
-            Poll::Ready(drive(connection, context, is_notified, |_notice| {}).is_pending())
+            Poll::Ready(drive(connection, context, notified, |_notice| {}).is_pending())
         })
         .await
     }
@@ -145,28 +148,38 @@ impl Session {
 
 impl connections::Session for Session {
     async fn is_open(&mut self) -> bool {
-        let Self { connection, is_notified, .. } = self;
-        poll_fn(|context| Poll::Ready(!drive(connection, context, is_notified, |_notice| {}).is_ready()))
-            .await
+        let Self { connection, notified, .. } = self;
+        poll_fn(|context| Poll::Ready(!drive(connection, context, notified, |_notice| {}).is_ready())).await
     }
 
     async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
-        let Self { client, connection, is_notified, has_times, .. } = self;
+        let Self { client, connection, notified, has_times, .. } = self;
         let text = with_time(text, *has_times);
-        answered(connection, is_notified, client.simple_query(&text)).await.map(answer)
+        answered(connection, notified, client.simple_query(&text)).await.map(answer)
+    }
+
+    /// A connection to a pooler takes none of the server while it waits.
+    async fn is_crowded(&mut self) -> Result<bool, DriverError> {
+        if !self.is_direct() {
+            return Ok(false);
+        }
+        let text =
+            "SELECT 3 * count(datid) > 2 * current_setting('max_connections')::integer FROM pg_stat_activity";
+        let answer = self.ask(text).await?;
+        Ok(answer.row(0).map_or(Ok(false), |row| row.is_true(0))?)
     }
 
     async fn end(self) {
-        let Self { client, mut connection, mut is_notified, .. } = self;
+        let Self { client, mut connection, mut notified, .. } = self;
         drop(client);
         // Once: it sends the message, and does not wait for the server.
         let farewell =
-            poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut is_notified, |_notice| {})));
+            poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut notified, |_notice| {})));
         let _gone = farewell.await;
     }
 
-    fn channel(&self) -> Option<&str> {
-        self.channel.as_deref()
+    fn is_listener(&self) -> bool {
+        self.is_listener
     }
 }
 
@@ -174,7 +187,7 @@ impl connections::Session for Session {
 /// connection until it is there.
 async fn answered<T>(
     connection: &mut Connection<Socket, Encrypted>,
-    is_notified: &mut bool,
+    notified: &mut BTreeSet<String>,
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, DriverError> {
     let (mut warning, mut broken) = (None, None);
@@ -186,7 +199,7 @@ async fn answered<T>(
         if broken.is_some() {
             return Poll::Ready(None);
         }
-        let driven = drive(connection, context, is_notified, |notice| {
+        let driven = drive(connection, context, notified, |notice| {
             if notice.parsed_severity() == Some(Severity::Warning) {
                 warning = Some(format!("{} ({})", notice.message(), notice.code().code()));
             }
@@ -218,14 +231,17 @@ async fn answered<T>(
 fn drive(
     connection: &mut Connection<Socket, Encrypted>,
     context: &mut Context<'_>,
-    is_notified: &mut bool,
+    notified: &mut BTreeSet<String>,
     mut on_notice: impl FnMut(DbError),
 ) -> Poll<String> {
     loop {
         match connection.poll_message(context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => on_notice(notice),
-            Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => *is_notified = true,
+            Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
+                // Few: those that this connection listens to.
+                notified.insert(told.channel().to_owned());
+            }
             Poll::Ready(Some(Ok(_))) => {}
             Poll::Ready(Some(Err(error))) => return Poll::Ready(described(&error)),
             Poll::Ready(None) => return Poll::Ready("the server closed the connection".to_owned()),
@@ -280,8 +296,9 @@ impl Session {
     }
 }
 
-/// The process that answered the login. The client library tells it in a request to cancel alone, which is
-/// written to memory here and never sent.
+/// The process that answered the login (BackendKeyData). The client library keeps it to itself, and shows it in the
+/// bytes of a request to cancel alone. So such a request is written here, to memory: nothing is sent, and nothing is
+/// cancelled. A library that shows the number makes this function, and the types that it needs, superfluous.
 ///
 /// A pooler answers a login by itself, with the number of a process that is not the server's.
 async fn login_process(token: CancelToken) -> Option<i32> {

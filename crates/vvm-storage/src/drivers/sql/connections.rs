@@ -1,5 +1,6 @@
 //! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a minute are closed: a
-//! candidate that waits has one request at a time, and so one connection. No task runs between requests.
+//! candidate that waits has one request at a time, and so one connection. It has none between its looks while the server has
+//! few left for other programs: see [`Connections::make_room`]. No task runs between requests.
 
 use super::{address::Address, answer::Answer, errors::DriverError};
 use crate::{
@@ -10,10 +11,13 @@ use crate::{
     },
     opening::OpenError,
 };
+use ielections::Ttl;
 use std::{
+    collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::Waker,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Wake, Waker},
     time::Duration,
 };
 use tokio::sync::SemaphorePermit;
@@ -24,6 +28,9 @@ const KEPT_UNUSED: Duration = Duration::from_secs(60);
 
 /// The part of a request's time that one host has for connecting, so that a silent host leaves time for another.
 const CONNECTING: u32 = 2;
+
+/// How long an answer of the server counts about how many connections it has left.
+const CROWD_KNOWN: Duration = Duration::from_secs(10);
 
 /// A connection. It is closed when it is dropped.
 pub(crate) trait Session: Send {
@@ -36,12 +43,15 @@ pub(crate) trait Session: Send {
     /// Dropped, it may be applied, now or later. The session has to be dropped with it.
     fn ask(&mut self, text: &str) -> impl Future<Output = Result<Answer, DriverError>> + Send;
 
+    /// Asks the server whether more than two thirds of its connections are in use.
+    fn is_crowded(&mut self) -> impl Future<Output = Result<bool, DriverError>> + Send;
+
     /// Takes leave of the server.
     fn end(self) -> impl Future<Output = ()> + Send;
 
-    /// The channel whose notifications arrive on it.
-    fn channel(&self) -> Option<&str> {
-        None
+    /// Whether it is the connection on which notifications arrive.
+    fn is_listener(&self) -> bool {
+        false
     }
 }
 
@@ -85,10 +95,41 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
 pub(crate) struct Idle<T> {
     /// Each with the end of its last request.
     pub(crate) sessions: Vec<(Instant, T)>,
-    /// Whether a request uses the connection on which notifications arrive.
-    pub(crate) listener_is_out: bool,
-    /// Of the one that waits for notifications.
-    pub(crate) waker: Option<Waker>,
+    /// How many connections requests use, those that are being made included.
+    lent: usize,
+    /// The channels of the connection on which notifications arrive, which a request may use. Empty if there is none.
+    pub(crate) channels: BTreeSet<String>,
+    pub(crate) waiters: Arc<Waiters>,
+    /// Whether the server had few connections left, and when it said so.
+    crowd: Option<(Instant, bool)>,
+    /// Until when a record is valid that this handle wrote.
+    leads_until: Instant,
+}
+
+/// The calls that wait for notifications, each by its channel. All are woken at once: one of them reads what arrived
+/// for the others, and any of them may have been dropped.
+#[derive(Default)]
+pub(crate) struct Waiters(Mutex<HashMap<String, Waker>>);
+
+impl Waiters {
+    pub(crate) fn add(&self, channel: &str, waker: &Waker) {
+        self.lock().insert(channel.to_owned(), waker.clone());
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let wakers = std::mem::take(&mut *self.lock());
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Waiters {
+    fn wake(self: Arc<Self>) {
+        self.wake_all();
+    }
 }
 
 /// A connection that a request uses. Dropped, it is closed, unless it was given back.
@@ -117,7 +158,14 @@ impl<S: Server> Connections<S, S::Session> {
         let room = Room::new(server.address().request_timeout, server.address().connections.into());
         let room =
             room.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
-        let idle = Idle { sessions: Vec::new(), listener_is_out: false, waker: None };
+        let idle = Idle {
+            sessions: Vec::new(),
+            lent: 0,
+            channels: BTreeSet::new(),
+            waiters: Arc::default(),
+            crowd: None,
+            leads_until: Instant::ORIGIN,
+        };
         Ok(Self { server, room, idle: Mutex::new(idle), next: Next::default() })
     }
 
@@ -149,13 +197,48 @@ impl<S: Server> Connections<S, S::Session> {
         if let Some(lent) = self.idle_session().await {
             return Ok((room, lent));
         }
+        let of = Borrower::new(self, &mut self.idle(), false);
+        Ok((room, self.connected(of).await?))
+    }
+
+    /// [`lend`](Self::lend) for a call that listens to `channel`. Waits for a connection that a request uses: to listen
+    /// takes no second one, and all channels have one listener.
+    pub(crate) async fn lend_to_listen(
+        &self,
+        channel: &str,
+    ) -> Result<(SemaphorePermit<'_>, Lent<'_, S>), DriverError> {
+        let room = self.room.enter().await?;
+        loop {
+            let found = poll_fn(|context| {
+                let mut idle = self.idle();
+                let has_listener = !idle.channels.is_empty();
+                let listener = idle.listener();
+                if (has_listener && listener.is_none()) || (idle.sessions.is_empty() && idle.lent > 0) {
+                    idle.waiters.add(channel, context.waker());
+                    return Poll::Pending;
+                }
+                let lent = idle.take(self);
+                Poll::Ready(lent.ok_or_else(|| Borrower::new(self, &mut idle, false)))
+            });
+            match found.await {
+                Ok(mut lent) => {
+                    if lent.session.is_open().await {
+                        return Ok((room, lent));
+                    }
+                }
+                Err(of) => return Ok((room, self.connected(of).await?)),
+            }
+        }
+    }
+
+    /// A new connection, to the first host that works.
+    async fn connected<'a>(&'a self, of: Borrower<'a, S>) -> Result<Lent<'a, S>, DriverError> {
         let (hosts, mut refusal) = (&self.address().hosts, None);
         for at in self.next.attempts(hosts.len()) {
             match self.connect(&hosts[at]).await {
                 Ok(session) => {
                     self.next.works(at);
-                    let of = Borrower { connections: self, has_listener: false };
-                    return Ok((room, Lent { session, of }));
+                    return Ok(Lent { session, of });
                 }
                 Err(error) => {
                     tracing::debug!(%error, "host left out");
@@ -177,23 +260,11 @@ impl<S: Server> Connections<S, S::Session> {
     /// An idle connection that is open as far as this side knows.
     async fn idle_session(&self) -> Option<Lent<'_, S>> {
         loop {
-            let mut lent = self.take_idle()?;
+            let mut lent = self.idle().take(self)?;
             if lent.session.is_open().await {
                 return Some(lent);
             }
         }
-    }
-
-    /// The one on which notifications arrive, which stays open, else the last one given back. So those that
-    /// are not needed stay unused.
-    fn take_idle(&self) -> Option<Lent<'_, S>> {
-        let mut idle = self.idle();
-        let listener = idle.listener();
-        let last = idle.sessions.len().checked_sub(1)?;
-        let (_, session) = idle.sessions.remove(listener.unwrap_or(last));
-        let has_listener = session.channel().is_some();
-        idle.listener_is_out |= has_listener;
-        Some(Lent { session, of: Borrower { connections: self, has_listener } })
     }
 
     async fn connect(&self, host: &Host) -> Result<S::Session, OpenError> {
@@ -202,18 +273,71 @@ impl<S: Server> Connections<S, S::Session> {
         connected.unwrap_or_else(|silence| Err(unreachable(S::SOFTWARE, host, &silence)))
     }
 
+    /// Notes that a record is valid for so long that this handle has just written: its connections stay open.
+    pub(crate) fn leads_for(&self, ttl: Ttl) {
+        let until = self.clock().now().after(ttl.get());
+        let mut idle = self.idle();
+        idle.leads_until = idle.leads_until.max(until);
+    }
+
+    /// Closes the idle connections of a candidate if the server has few left: it then connects for each look. So
+    /// candidates, however many wait, leave a third of the connections to other programs, and those that notifications
+    /// arrive on are not more than the server can bear. Asks the server every [`CROWD_KNOWN`].
+    ///
+    /// # Cancel safety
+    /// Dropped, it closes a connection.
+    pub(crate) async fn make_room(&self) {
+        let now = self.clock().now();
+        let known = match &*self.idle() {
+            idle if now < idle.leads_until => return,
+            idle => idle.crowd.filter(|(said_at, _)| now.since(*said_at) < CROWD_KNOWN),
+        };
+        let is_crowded = match known {
+            Some((_, is_crowded)) => is_crowded,
+            None => {
+                let Ok(_room) = self.room.enter().await else { return };
+                let Some(mut lent) = self.idle_session().await else { return };
+                let Ok(is_crowded) = self.in_time(lent.session.is_crowded()).await else { return };
+                lent.give_back();
+                self.idle().crowd = Some((now, is_crowded));
+                is_crowded
+            }
+        };
+        if is_crowded {
+            self.end_idle().await;
+        }
+    }
+
+    /// Whether candidates do without a connection between their looks, as far as is known.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let idle = self.idle();
+        idle.crowd.is_some_and(|(_, is_crowded)| is_crowded) && self.clock().now() >= idle.leads_until
+    }
+
     /// Drops the connections that no request uses, so that the next ones are checked again.
     pub(crate) fn drop_idle(&self) {
-        self.idle().sessions.clear();
+        drop(self.take_all_idle());
+    }
+
+    async fn end_idle(&self) {
+        for (_, session) in self.take_all_idle() {
+            session.end().await;
+        }
+    }
+
+    fn take_all_idle(&self) -> Vec<(Instant, S::Session)> {
+        let mut idle = self.idle();
+        if idle.listener().is_some() {
+            idle.channels.clear();
+        }
+        idle.waiters.wake_all();
+        std::mem::take(&mut idle.sessions)
     }
 
     /// Ends the connections. A request that runs ends its own.
     pub(crate) async fn close(&self) {
         self.room.close();
-        let sessions = std::mem::take(&mut self.idle().sessions);
-        for (_, session) in sessions {
-            session.end().await;
-        }
+        self.end_idle().await;
     }
 }
 
@@ -226,11 +350,37 @@ impl<S, T> Connections<S, T> {
 impl<T: Session> Idle<T> {
     /// The place of the connection on which notifications arrive.
     pub(crate) fn listener(&self) -> Option<usize> {
-        self.sessions.iter().position(|(_, session)| session.channel().is_some())
+        self.sessions.iter().position(|(_, session)| session.is_listener())
+    }
+
+    /// The one on which notifications arrive, which stays open, else the last one given back. So those that
+    /// are not needed stay unused.
+    fn take<'a, S: Server<Session = T>>(&mut self, of: &'a Connections<S, T>) -> Option<Lent<'a, S>> {
+        let last = self.sessions.len().checked_sub(1)?;
+        let (_, session) = self.sessions.remove(self.listener().unwrap_or(last));
+        let has_listener = session.is_listener();
+        Some(Lent { session, of: Borrower::new(of, self, has_listener) })
+    }
+}
+
+impl<'a, S: Server> Borrower<'a, S> {
+    fn new(
+        connections: &'a Connections<S, S::Session>,
+        idle: &mut Idle<S::Session>,
+        has_listener: bool,
+    ) -> Self {
+        idle.lent += 1;
+        Self { connections, has_listener }
     }
 }
 
 impl<S: Server> Lent<'_, S> {
+    /// Notifications of the channel arrive on it from now on.
+    pub(crate) fn listens_to(&mut self, channel: &str) {
+        self.of.has_listener = true;
+        self.of.connections.idle().channels.insert(channel.to_owned());
+    }
+
     /// Keeps the connection unless the request failed: its end then ends a transaction that failed in the middle.
     pub(crate) fn give_back_after<A>(self, answer: Result<A, DriverError>) -> Result<A, DriverError> {
         if answer.is_ok() {
@@ -247,19 +397,19 @@ impl<S: Server> Lent<'_, S> {
         if !of.connections.room.is_closed() {
             idle.sessions.push((now, session));
         }
-        idle.sessions
-            .retain(|(used_at, session)| session.channel().is_some() || now.since(*used_at) < KEPT_UNUSED);
+        idle.sessions.retain(|(used_at, session)| session.is_listener() || now.since(*used_at) < KEPT_UNUSED);
     }
 }
 
 impl<S: Server> Drop for Borrower<'_, S> {
     fn drop(&mut self) {
         let mut idle = self.connections.idle();
-        idle.listener_is_out &= !self.has_listener;
-        // The one that waits for notifications has the connection again, or learns that it has ended.
-        if let Some(waker) = idle.waker.take() {
-            waker.wake();
+        idle.lent -= 1;
+        if self.has_listener && idle.listener().is_none() {
+            idle.channels.clear();
         }
+        // Those that wait for notifications have the connection again, or learn that it has ended.
+        idle.waiters.wake_all();
     }
 }
 

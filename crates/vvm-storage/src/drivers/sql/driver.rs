@@ -209,7 +209,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         let alone = statement(Compared { history, alone: true });
         let answer = S::alone(&self.connections, &alone, history, lock_timeout).await?;
         if answer.is_some_and(|answer| answer.affected(0) > 0) {
-            return Ok(Some(Done::Applied));
+            return Ok(Some(self.applied(at, step)));
         }
         // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't
         // be locked, and no row ever goes away.
@@ -221,7 +221,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         };
         let answer = self.transaction(lock_timeout, &text).await?;
         if written.is_some_and(|written| answer.affected(written) > 0) {
-            return Ok(Some(Done::Applied));
+            return Ok(Some(self.applied(at, step)));
         }
         let stands = rows::slot(answer.row(shown))?;
         match unwritten(step, stands, self.is_same_history(&answer)?) {
@@ -229,6 +229,15 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             Unwritten::OtherHistory => Ok(None),
             Unwritten::NotShown => Err(Damaged::not_shown().into()),
         }
+    }
+
+    fn applied(&self, at: &Partition, step: &Step) -> Done {
+        if let Step::Claim { to, .. } | Step::Renew { to, .. } = step
+            && rows::is_led(at)
+        {
+            self.connections.leads_for(to.ttl);
+        }
+        Done::Applied
     }
 
     /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first,
@@ -329,6 +338,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
             Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, Damaged>>()?)
         });
         let slots = slots.map_err(DriverError::of_read)?;
+        self.connections.make_room().await;
         let vacant = || Slot::Vacant(Vacant { last_epoch: None });
         Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
     }

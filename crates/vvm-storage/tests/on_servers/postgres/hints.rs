@@ -37,6 +37,20 @@ async fn standby_that_looks_and_listens_has_one_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn candidate_that_begins_to_look_and_to_listen_at_once_has_one_connection() {
+    let database = fresh_database().await;
+    let (scene, client) = (Scene::without_hints(&url(&database)).await, client(&database).await);
+    let looks = async {
+        for _ in 0..20 {
+            scene.standby.scan(&[scene.key()]).await.unwrap();
+        }
+    };
+    assert!(tokio::join!(looks, scene.is_hinted()).1);
+    let connections = client.query_one(&format!("SELECT count(*) {OURS}"), &[]).await.unwrap();
+    assert_eq!(connections.get::<_, i64>(0), 2, "one of the leader, one of the candidate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn end_of_the_connection_is_a_hint_and_listening_begins_anew() {
     let (scene, client) = alone().await;
     let listening = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";

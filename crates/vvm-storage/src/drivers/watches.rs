@@ -1,0 +1,125 @@
+//! [`Watches`]: streams of changes, one for each topic that a handle waits for. No task reads them.
+
+use crate::key::Partition;
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use vvm_clock::{Clock as _, Instant, SystemClock};
+
+/// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
+const WATCHING_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why there is no stream.
+pub(super) enum NotWatched {
+    /// For a while.
+    Failed,
+    /// As long as the handle lives: it is closed, or may not watch.
+    Never,
+}
+
+/// A server that tells changes.
+pub(super) trait Watcher: Sync {
+    type Stream: Send;
+
+    fn clock(&self) -> &SystemClock;
+
+    /// Returns once the server watches what concerns `topic`.
+    fn watch(&self, topic: &Partition) -> impl Future<Output = Result<Self::Stream, NotWatched>> + Send;
+
+    /// Waits for the next change, and tells whether it is a hint about `topic`. `None` if the stream has ended.
+    fn next(&self, stream: &mut Self::Stream, topic: &Partition)
+    -> impl Future<Output = Option<bool>> + Send;
+}
+
+/// The streams of one handle.
+#[derive(Debug)]
+pub(super) struct Watches<T>(Mutex<HashMap<Partition, Arc<TopicWatch<T>>>>);
+
+#[derive(Debug)]
+struct TopicWatch<T> {
+    /// Held by the one call that waits. A call that is dropped leaves the stream for the next one.
+    state: tokio::sync::Mutex<WatchState<T>>,
+    is_live: AtomicBool,
+}
+
+#[derive(Debug)]
+struct WatchState<T> {
+    stream: Option<T>,
+    /// When watching may begin again. An instant, so that calls that are dropped don't put it off.
+    again_at: Option<Instant>,
+}
+
+impl<T> Watches<T> {
+    /// As [`SysVvmHints::hinted`](crate::SysVvmHints::hinted).
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(super) async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
+        let watch = self.of(topic);
+        let mut state = watch.state.lock().await;
+        loop {
+            let Some(stream) = &mut state.stream else {
+                if let Some(again_at) = state.again_at {
+                    watcher.clock().sleep_until(again_at).await;
+                }
+                match watcher.watch(topic).await {
+                    Ok(stream) => {
+                        state.stream = Some(stream);
+                        watch.is_live.store(true, Ordering::Relaxed);
+                        // What changed before the server watched is not told: a look finds it.
+                        return;
+                    }
+                    Err(NotWatched::Never) => return pending().await,
+                    Err(NotWatched::Failed) => {
+                        state.again_at = Some(watcher.clock().now().after(WATCHING_AGAIN));
+                        continue;
+                    }
+                }
+            };
+            match watcher.next(stream, topic).await {
+                Some(true) => return,
+                Some(false) => {}
+                None => {
+                    state.stream = None;
+                    watch.is_live.store(false, Ordering::Relaxed);
+                    state.again_at = Some(watcher.clock().now().after(WATCHING_AGAIN));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// As [`SysVvmHints::listens`](crate::SysVvmHints::listens).
+    pub(super) fn listens(&self, topic: &Partition) -> bool {
+        self.of(topic).is_live.load(Ordering::Relaxed)
+    }
+
+    /// Ends the streams for which no call waits. A call that waits keeps its stream until it is dropped.
+    pub(super) fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn of(&self, topic: &Partition) -> Arc<TopicWatch<T>> {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(watches.entry(topic.clone()).or_default())
+    }
+}
+
+impl<T> Default for Watches<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Default for TopicWatch<T> {
+    fn default() -> Self {
+        let state = WatchState { stream: None, again_at: None };
+        Self { state: tokio::sync::Mutex::new(state), is_live: AtomicBool::new(false) }
+    }
+}
