@@ -106,7 +106,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("test-drivers --faults --only etcd", Small("faults --faults --only=etcd --duration=20"), GO),
     ("test-drivers --faults --only s3", Small("faults --faults --only=s3 --duration=20"), GO),
     ("test-drivers --faults --only kubernetes", Small("faults --faults --only=kubernetes --duration=20"), API),
-    ("test-drivers --histories", Small("faults --histories --only=mem,sqlite,s3 --duration=5"), GO),
+    ("test-drivers --histories", Small("faults --histories --only=mem,sqlite,sled,s3 --duration=5"), GO),
     ("test-timed --repeat 12 --test guardian --test pidns --only cases::warm", OwnStep("tests"), None),
     ("test-timed --repeat 3 --test recipes --only gunicorn_replaces", OwnStep("recipes"), None),
     ("test-surroundings", OwnStep("tests"), None),

@@ -130,6 +130,7 @@ impl Passed {
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
         let scylla = asked_for("scylla") || self.names("--cassandra");
         let drivers = [
+            ("sled", asked_for("sled")),
             ("scylla", scylla),
             ("dynamodb", asked_for("dynamodb")),
             ("postgres", asked_for("postgres") || self.has("--postgres")),

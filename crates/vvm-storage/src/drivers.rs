@@ -9,6 +9,8 @@
 pub(crate) mod address;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 mod connections;
+#[cfg(any(feature = "sled", feature = "sqlite"))]
+mod database_thread;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod errors;
@@ -31,6 +33,8 @@ pub mod postgres;
 mod scripted;
 #[cfg(feature = "scylla")]
 pub mod scylla;
+#[cfg(feature = "sled")]
+pub mod sled;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
 #[cfg(feature = "sqlite")]

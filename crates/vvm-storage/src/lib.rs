@@ -8,7 +8,8 @@
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: requests of operators to leaders and candidates, stored beside the leader records.
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
-//! - Drivers, each a feature: [`mem`] (memory of this process), [`sqlite`] (a file that processes share),
+//! - Drivers, each a feature: [`mem`] (memory of this process), `sled` (a folder of one process), [`sqlite`] (a file that
+//!   processes share),
 //!   `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL), `mysql` (MariaDB and MySQL), `etcd` (etcd),
 //!   `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store` (buckets of Amazon S3, Google
 //!   Cloud Storage, Azure).
@@ -49,6 +50,8 @@ pub use drivers::objects;
 pub use drivers::postgres;
 #[cfg(feature = "scylla")]
 pub use drivers::scylla;
+#[cfg(feature = "sled")]
+pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
 pub use elections::{BeyondLimits, ElectionsTtlStorage, LateEnd, SettingCorrupt, SettleError};

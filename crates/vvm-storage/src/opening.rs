@@ -71,7 +71,7 @@ impl fmt::Display for StorageUrl {
         // The name of a file or folder may contain an `@`; everywhere else a user and a password end there.
         // The last `@` counts, and before the options are split off: a password may contain `@` and `?`.
         let has_host = place.starts_with("//") && !place.starts_with("///");
-        let is_path = scheme == Some("sqlite") && !has_host;
+        let is_path = matches!(scheme, Some("sled" | "sqlite")) && !has_host;
         let place = match place.rsplit_once('@') {
             Some((_secret, rest)) if !is_path => {
                 let slashes = if place.starts_with("//") { "//" } else { "" };
@@ -212,6 +212,7 @@ mod tests {
             ("me:secret@h/db", "me:…@h/db"),
             ("//me:secret@h/db", "//…@h/db"),
             ("sqlite:/a@b.db?mode=0660&key=secret", "sqlite:/a@b.db?mode=0660&key=…"),
+            ("sled:/a@b", "sled:/a@b"),
             ("/var/lib/a:b.db", "/var/lib/a:b.db"),
             ("mem:", "mem:"),
         ];

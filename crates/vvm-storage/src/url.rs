@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mem:` | the memory of this process; empty at first, lost at its end |
 //! | `sqlite:/var/lib/vvm/elections.db` | a file, created on first use; a relative path means another file in each folder |
+//! | `sled:/var/lib/vvm/elections` | a folder of one process, created on first use: module `sled` |
 //! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
 //! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
 //! | `mysql://user@host1,host2:3306/database` | tables in a database of MariaDB or MySQL: module `mysql` |
@@ -12,7 +13,7 @@
 //! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
 //! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket: module `objects` |
 //!
-//! After `sqlite:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
+//! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
 //! absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
 //!
 //! | option | meaning |
@@ -46,9 +47,10 @@ struct Scheme {
 }
 
 /// All of them. `postgresql` means `postgres`, and `mariadb` means `mysql`.
-static SCHEMES: [Scheme; 11] = [
+static SCHEMES: [Scheme; 12] = [
     kind("sqlite", "sqlite:PATH", "sqlite", cfg!(feature = "sqlite"), &[]),
     kind("mem", "mem:", "mem", cfg!(feature = "mem"), &[]),
+    kind("sled", "sled:PATH", "sled", cfg!(feature = "sled"), &[]),
     kind("postgres", "postgres://USER@HOST/DATABASE", "postgres", cfg!(feature = "postgres"), PASSWORD),
     kind("mysql", "mysql://USER@HOST/DATABASE", "mysql", cfg!(feature = "mysql"), PASSWORD),
     kind("etcd", "etcd://HOST/PREFIX", "etcd", cfg!(feature = "etcd"), PASSWORD),
@@ -95,7 +97,7 @@ const fn kind(
 /// The place that a URL names.
 struct Place<'url> {
     scheme: &'static Scheme,
-    /// After `sqlite:`; empty for others.
+    /// After `sqlite:` and `sled:`; empty for others.
     path: &'url str,
     /// `allow=overlay`: all candidates see the overlay that the file is on.
     allows_overlay: bool,
@@ -106,7 +108,7 @@ struct Place<'url> {
 impl Place<'_> {
     /// Whether it is on a server, which opening does not create.
     fn is_server(&self) -> bool {
-        !matches!(self.scheme.feature, "mem" | "sqlite")
+        !matches!(self.scheme.feature, "mem" | "sled" | "sqlite")
     }
 
     fn not_in_this_build(&self) -> OpenError {
@@ -139,6 +141,11 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             Ok(Arc::new(crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?))
+        }
+        #[cfg(feature = "sled")]
+        "sled" => {
+            let cells = crate::sled::SledCells::open(place.path.as_ref()).await?;
+            Ok(Arc::new(crate::cells::Cells::new(cells)))
         }
         #[cfg(feature = "scylla")]
         "scylla" => Ok(Arc::new(crate::scylla::ScyllaStorage::open(url).await?)),
@@ -184,6 +191,11 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
             let leases = crate::kubernetes::LeaseStorage::open(url).await?;
             Ok(Arc::new(crate::cells::Cells::to_look(leases)))
         }
+        #[cfg(feature = "sled")]
+        "sled" => {
+            let cells = crate::sled::SledCells::open(place.path.as_ref()).await?;
+            Ok(Arc::new(crate::cells::Cells::to_look(cells)))
+        }
         _ => open(url, clock).await,
     }
 }
@@ -206,6 +218,12 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             crate::sqlite::SqliteStorage::open(place.path.as_ref(), place.options()).await?.close().await;
+            Ok(())
+        }
+        #[cfg(feature = "sled")]
+        "sled" => {
+            use crate::cells::CellStorage as _;
+            crate::sled::SledCells::open(place.path.as_ref()).await?.close().await;
             Ok(())
         }
         #[cfg(feature = "scylla")]
@@ -281,7 +299,9 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
     if place.is_server() || place.scheme.feature == "mem" {
         return Ok(place.is_server());
     }
-    match fs::metadata(place.path) {
+    // sled's data file.
+    let data = (place.scheme.feature == "sled").then(|| PathBuf::from(place.path).join("db"));
+    match fs::metadata(data.as_deref().unwrap_or(place.path.as_ref())) {
         // Opening makes an empty file a database.
         Ok(metadata) => Ok(!metadata.is_file() || metadata.len() > 0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -385,6 +405,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     let mut place = Place { scheme, path: "", allows_overlay: false, for_group: false };
     let parsed = match scheme.feature {
         "mem" if !rest.is_empty() => Err("memory has no name: write `mem:`".into()),
+        "sled" => place.parse_folder(rest),
         "sqlite" => place.parse_file(rest),
         _ => Ok(()),
     };
@@ -401,6 +422,18 @@ fn without_slashes(place: &str) -> Option<&str> {
 }
 
 impl<'url> Place<'url> {
+    /// Parses the part of the URL after `sled:`. Fails with the mistake, and how to write it.
+    fn parse_folder(&mut self, rest: &'url str) -> Result<(), String> {
+        self.path = without_slashes(rest).ok_or("a path has no host: write `sled:/var/lib/vvm/elections`")?;
+        match self.path {
+            "" => Err("the path is missing: write `sled:/var/lib/vvm/elections`".into()),
+            path if path.contains('?') => {
+                Err("`sled:` takes no options, and its path can't contain a `?`".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Parses the part of the URL after `sqlite:`. Fails with the mistake, and how to write it.
     fn parse_file(&mut self, rest: &'url str) -> Result<(), String> {
         let (path, text) = rest.split_once('?').unwrap_or((rest, ""));

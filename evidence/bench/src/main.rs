@@ -29,7 +29,7 @@ struct CommandLine {
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
     /// Only this storage: each verb, beside its bare statement on most of them, and 64 leaders that renew at once.
-    /// `sqlite:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
+    /// `sqlite:PATH`, `sled:PATH`, `scylla://HOSTS/KEYSPACE`, `postgres://USER@HOST/DATABASE`,
     /// `mysql://USER@HOST/DATABASE`, `etcd://HOSTS/PREFIX`, `k8s://NAMESPACE`, `s3://BUCKET/PREFIX?endpoint=…`, `dynamodb://REGION/TABLE`;
     /// initialises the storage.
     #[arg(long, value_name = "URL", conflicts_with = "only")]

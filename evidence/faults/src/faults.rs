@@ -132,7 +132,7 @@ fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
         Storage::S3 => Box::new(Servers::s3()?),
         Storage::Postgres => Box::new(Replicas::<Postgres>::start()?),
         Storage::Mysql => Box::new(Replicas::<MariaDb>::start()?),
-        Storage::Mem | Storage::Sqlite => return Err("it is no server".into()),
+        Storage::Mem | Storage::Sqlite | Storage::Sled => return Err("it is no server".into()),
     })
 }
 

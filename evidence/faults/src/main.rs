@@ -45,6 +45,8 @@ pub(crate) enum Storage {
     Mem,
     /// A file; has histories only.
     Sqlite,
+    /// A folder; has histories only.
+    Sled,
     /// Apache Cassandra.
     Scylla,
     /// DynamoDB Local.
@@ -108,7 +110,7 @@ fn with_local_credentials() -> io::Error {
 impl Storage {
     /// Whether it is a server, on which candidates can contend under faults.
     fn is_server(self) -> bool {
-        !matches!(self, Self::Mem | Self::Sqlite)
+        !matches!(self, Self::Mem | Self::Sqlite | Self::Sled)
     }
 
     fn name(self) -> String {

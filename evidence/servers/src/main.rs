@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The drivers whose suites need a server. The others run with the tests.
+/// The drivers whose suites need a server, and one without. All others run with the tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Driver {
     /// On Apache Cassandra, or the cluster at `VVM_TEST_SCYLLA=host:port`.
@@ -76,6 +76,8 @@ enum Driver {
     Dynamodb,
     /// On versitygw, which is built once, or the bucket at `VVM_TEST_S3=s3://bucket/prefix?region=…`.
     S3,
+    /// In folders. Runs with the tests, too.
+    Sled,
 }
 
 // The variables with the places of servers that run already.
@@ -153,8 +155,10 @@ impl Driver {
     }
 
     /// Returns the variable that names a server that runs already, the modules of tests for it, and what is not run there.
-    fn named(self) -> (&'static str, &'static [&'static str], &'static str) {
-        match self {
+    /// `None` if there is no server.
+    fn named(self) -> Option<(&'static str, &'static [&'static str], &'static str)> {
+        Some(match self {
+            Self::Sled => return None,
             Self::Scylla => (SCYLLA, &["scylla"], "passwords and TLS, on a cluster of our own alone"),
             Self::Postgres => {
                 let modules = &["postgres::suites", "postgres::handles", "postgres::hints"];
@@ -173,13 +177,14 @@ impl Driver {
                 (S3, &["objects::suites", "objects::handles"], not_run)
             }
             Self::Dynamodb => (DYNAMODB, &["dynamodb"], ""),
-        }
+        })
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, cluster: &Plan, all_servers: bool) -> Result<Outcome, String> {
-        let (variable, modules, not_run) = self.named();
-        if let Ok(place) = env::var(variable) {
+        if let Some((variable, modules, not_run)) = self.named()
+            && let Ok(place) = env::var(variable)
+        {
             let cases = suites(modules, &[(variable, &place)])?;
             let left_out = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
             return Ok(Outcome::of_suites(cases, place + &left_out));
@@ -192,6 +197,7 @@ impl Driver {
             Self::Kubernetes => on_kubernetes(all_servers),
             Self::S3 => on_object_stores(all_servers),
             Self::Dynamodb => on_dynamodb(),
+            Self::Sled => on_sled(),
         }
     }
 }
@@ -203,6 +209,13 @@ fn text(error: impl Display) -> String {
 /// Returns what adds the way out to an error: a server that runs already.
 fn or_set<E: Display>(example: &str) -> impl Fn(E) -> String {
     move |error| format!("{error}\nOr set {example} to a server that runs already.")
+}
+
+/// `vvm run` refuses it.
+fn on_sled() -> Result<Outcome, String> {
+    let only = &["sled", "processes"];
+    let suites = Suite { tests: &["storage"], only, threads: 4, environment: &[] }.run()?;
+    Ok(Outcome::of_suites(suites, "sled 0.34.7, in temporary folders".into()))
 }
 
 fn on_dynamodb() -> Result<Outcome, String> {

@@ -35,7 +35,10 @@ const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
 /// Dependencies that only one crate may have. Every other crate compiles without a database, and a library has no command
 /// line, no settings file and no log.
 const RESERVED: [(&str, &[&str]); 2] = [
-    ("vvm-storage", &["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "tokio-postgres"]),
+    (
+        "vvm-storage",
+        &["aws-config", "aws-sdk-dynamodb", "prost", "rusqlite", "scylla", "sled", "tokio-postgres"],
+    ),
     ("vvm-cli", &["clap", "clap_complete", "clap_mangen", "toml", "tracing-subscriber"]),
 ];
 

@@ -10,9 +10,11 @@ fn scheme_and_place_are_parsed() {
     };
     for path in ["elections.db", "/var/lib/a b.db", "../x:y", "./a", "C:", " ", "ä%20#"] {
         assert_eq!(file(&format!("sqlite:{path}")), ("sqlite", path.into(), false, false));
+        assert_eq!(file(&format!("sled:{path}")), ("sled", path.into(), false, false));
         let both = format!("sqlite:{path}?allow=overlay&mode=0660");
         assert_eq!(file(&both), ("sqlite", path.into(), true, true));
     }
+    assert_eq!(file("sled:///var/lib/a").1, "/var/lib/a");
     let slashes = file("sqlite:///var/lib/a.db?mode=0660");
     assert_eq!(slashes, ("sqlite", "/var/lib/a.db".into(), false, true));
     for (url, feature) in [
@@ -37,7 +39,7 @@ fn scheme_and_place_are_parsed() {
 #[tokio::test]
 async fn driver_of_this_build_is_found() {
     let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());
-    for scheme in SCHEMES.iter().filter(|scheme| !matches!(scheme.feature, "mem" | "sqlite")) {
+    for scheme in SCHEMES.iter().filter(|scheme| !matches!(scheme.feature, "mem" | "sled" | "sqlite")) {
         // No driver takes a URL with nothing behind the scheme.
         let error = open(&format!("{}://", scheme.name), Arc::clone(&clock)).await.expect_err(scheme.name);
         let is_left_out = error.to_string().contains("this build has no driver");
@@ -70,6 +72,10 @@ fn only_a_file_with_content_exists() {
     std::fs::write(&path, "not a database, which opening reports").unwrap();
     assert!(exists(&url).unwrap());
     assert!(exists("elections.db").is_err());
+    let folder = format!("sled:{}", folder.path().display());
+    assert!(!exists(&folder).unwrap());
+    std::fs::write(path.with_file_name("db"), "sled's").unwrap();
+    assert!(exists(&folder).unwrap());
 }
 
 #[test]
@@ -77,7 +83,9 @@ fn sharing_is_known_before_opening() {
     assert!(shared_between_processes("sqlite:elections.db").unwrap());
     assert!(shared_between_processes("scylla://host/keyspace").unwrap());
     assert!(shared_between_processes("dynamodb://eu-west-1/table").unwrap());
-    assert!(!shared_between_processes("mem:").unwrap());
+    for alone in ["mem:", "sled:folder"] {
+        assert!(!shared_between_processes(alone).unwrap(), "{alone}");
+    }
     assert!(shared_between_processes("elections.db").is_err());
 }
 
@@ -95,6 +103,9 @@ fn refusal_names_the_mistake_and_the_way_out() {
         ("sqlite:?allow=overlay", "the path is missing"),
         ("sqlite:a.db?cache=shared", "no option `cache`; there are allow and mode"),
         ("sqlite:a.db?allow", "write allow=VALUE"),
+        ("sled:", "the path is missing"),
+        ("sled://host/elections", "write `sled:/var/lib/vvm/elections`"),
+        ("sled:elections?mode=rw", "takes no options"),
         ("sqlite://host/elections.db", "write `sqlite:/var/lib/vvm/elections.db`"),
         ("sqlite:a.db?mode=0644", "mode=0600 or mode=0660"),
         ("sqlite:a.db?allow=nfs", "write allow=overlay"),
@@ -166,6 +177,8 @@ async fn no_refusal_shows_a_secret() {
         "me:hunter2@host/db",
         "//me:hunter2@host/db",
         "mem://me:hunter2@x",
+        "sled:a?key=hunter2",
+        "sled://me:hunter2@host/a",
         "sqlite:a.db?key=hunter2",
         "sqlite://me:hunter2@host/a.db",
     ];

@@ -15,13 +15,17 @@ mod cells;
 mod driver;
 #[cfg(feature = "mem")]
 mod elections_storage;
+#[cfg(feature = "sqlite")]
+mod processes;
 #[cfg(feature = "mem")]
 mod random_operations;
 #[cfg(feature = "mem")]
 mod requests;
 #[cfg(feature = "scylla")]
 mod scylla_strangers;
+#[cfg(all(feature = "sled", feature = "sqlite"))]
+mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(any(feature = "mem", feature = "sqlite"))]
+#[cfg(any(feature = "mem", feature = "sled", feature = "sqlite"))]
 mod suites;

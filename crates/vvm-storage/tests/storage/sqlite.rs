@@ -1,12 +1,18 @@
-//! Driver `sqlite` beyond the contract: what opening refuses, what goes wrong in use, and several processes.
+//! Driver `sqlite` beyond the contract: what opening refuses, and what goes wrong in use.
 
 mod faults;
 mod opening;
-mod processes;
 
+use crate::processes::{STORAGE, run_alone, threads};
 use ielections::{Entry, Epoch, ReadError, Slot, Vacant};
 use rusqlite::Connection;
-use std::{future::poll_fn, path::PathBuf, pin::Pin, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    path::PathBuf,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
 use tempfile::TempDir;
 use vvm_storage::{
     Done, OpenError, Partition, Step, SysVvmStorage,
@@ -99,4 +105,34 @@ async fn description_has_library_journal_syncs_and_file_system() {
 /// Polls once; `true` if the future is pending.
 async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+}
+
+/// Every thread of the driver ends (I9).
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn every_thread_ends_with_its_handle() {
+    let file = File::fresh();
+    if std::env::var_os(STORAGE).is_none() {
+        // Other tests have threads, too.
+        return run_alone("sqlite::every_thread_ends_with_its_handle", "");
+    }
+    let threads = || threads("vvm-sqlite");
+    let (first, second) = (file.open().await.unwrap(), file.open().await.unwrap());
+    assert_eq!(threads(), 2);
+
+    tokio::join!(biased; first.close(), first.close());
+    assert_eq!(threads(), 1, "after close");
+    assert!(first.read(slot()).await.is_err());
+    drop(first);
+    drop(second);
+    assert_eq!(threads(), 0, "after drop");
+
+    SqliteStorage::open(file.folder.path(), ANYWHERE).await.unwrap_err();
+    assert_eq!(threads(), 0, "after a refusal");
+
+    {
+        let mut opening = pin!(file.open());
+        assert!(is_pending(opening.as_mut()).await);
+    }
+    assert_eq!(threads(), 0, "after a dropped opening");
 }

@@ -35,3 +35,11 @@ mod sqlite {
 
     all_suites!(file());
 }
+
+/// Handles share the one database that a process can have open.
+#[cfg(feature = "sled")]
+mod sled {
+    use crate::driver::{Driver, all_suites};
+
+    all_suites!(Driver::in_a_folder(|folder| format!("sled:{}", folder.join("elections").display())));
+}

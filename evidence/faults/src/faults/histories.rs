@@ -122,21 +122,29 @@ enum What {
     Mem(Arc<MemDatabase>),
     /// SQLite.
     File(PathBuf),
+    /// sled.
+    Folder(PathBuf),
     Servers(Box<dyn FaultyServers>, Network),
 }
 
 impl Place {
     fn start(storage: Storage, runtime: &Runtime, clock: &SystemClock) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
+        let folder = || TempDir::with_prefix("histories").map_err(|error| error.to_string());
         let place = match storage {
             Storage::Mem => {
                 let what = What::Mem(MemDatabase::new(Arc::new(clock.clone())));
                 return Ok(Self { name: "memory".into(), what, counts, _folder: None });
             }
             Storage::Sqlite => {
-                let folder = TempDir::with_prefix("histories").map_err(|error| error.to_string())?;
+                let folder = folder()?;
                 let what = What::File(folder.path().join("histories.db"));
                 Self { name: "SQLite".into(), what, counts, _folder: Some(folder) }
+            }
+            Storage::Sled => {
+                let folder = folder()?;
+                let what = What::Folder(folder.path().join("histories"));
+                Self { name: "sled".into(), what, counts, _folder: Some(folder) }
             }
             _ => {
                 let servers = super::start(storage)?;
@@ -159,6 +167,7 @@ impl Place {
         match &self.what {
             What::Servers(servers, _) => Some(servers.site().url(client)),
             What::File(path) => Some(format!("sqlite:{}", path.display())),
+            What::Folder(path) => Some(format!("sled:{}", path.display())),
             What::Mem(_) => None,
         }
     }
@@ -174,7 +183,7 @@ impl Place {
                     Box::pin(async move { Some(opened) })
                 })
             }
-            What::File(_) | What::Servers(..) => {
+            What::File(_) | What::Folder(_) | What::Servers(..) => {
                 let url = self.url(client).unwrap_or_default();
                 Box::new(move || {
                     let (url, clock) = (url.clone(), clock.clone());
@@ -210,7 +219,7 @@ impl Place {
             passes(0.2, 1.2, rng)?;
             match &mut self.what {
                 // Calls are dropped and handles closed all the time, which is all that can happen here.
-                What::Mem(_) => continue,
+                What::Mem(_) | What::Folder(_) => continue,
                 What::File(path) => {
                     let lock = Connection::open(path).map_err(|error| error.to_string())?;
                     let locked = lock.execute_batch("BEGIN IMMEDIATE");

@@ -10,8 +10,11 @@ use super::{
     rows::Rows,
 };
 use crate::{
-    drivers::errors::{Closed, Unanswered},
-    opening::{OpenError, OpenErrorKind},
+    drivers::{
+        database_thread::DatabaseThread,
+        errors::{Closed, Unanswered},
+    },
+    opening::OpenError,
     step::Done,
 };
 use ielections::{ReadError, WriteError};
@@ -20,22 +23,15 @@ use std::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use vvm_clock::{Instant, SystemClock};
 
 /// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
 /// burst of a thousand slots fits.
 const ROOM: usize = 1024;
-
-/// How long a drop waits for the thread, which waits for locks for a second at most. It takes longer only if it
-/// hangs in the kernel, as on a failing disk.
-const DROP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The pause before a drop looks at the thread again.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// The thread that owns the connection, and the bounded queue of its jobs.
 #[derive(Debug)]
@@ -43,26 +39,21 @@ pub(super) struct Queue {
     room: Arc<Semaphore>,
     /// `None` once closed.
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    /// Its sender is dropped as the thread's last act.
-    ended: watch::Receiver<()>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: DatabaseThread,
 }
 
 impl Queue {
     /// Starts the thread, which opens and closes the database. Also returns the database's location.
     ///
     /// # Cancel safety
-    /// Dropped, it joins the thread, or leaves it behind after [`DROP_TIMEOUT`]. So waiting for a locked database ends
+    /// Dropped, it joins the thread, or leaves behind one that hangs. So waiting for a locked database ends
     /// when no caller is left (I10).
     pub(super) async fn start(
         open: impl Fn() -> Result<Database, Obstacle> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
         let (sender, jobs) = mpsc::channel();
         let (opened, outcome) = oneshot::channel();
-        let (ending, ended) = watch::channel(());
-        let run = move || {
-            // Dropped last, after all that this thread owns.
-            let _ending = ending;
+        let thread = DatabaseThread::start("vvm-sqlite", move || {
             match wait_for_lock(open, &|| opened.is_closed()) {
                 Err(error) => drop(opened.send(Err(error))),
                 Ok(database) => {
@@ -72,18 +63,8 @@ impl Queue {
                     }
                 }
             }
-        };
-        let thread = thread::Builder::new().name("vvm-sqlite".into()).spawn(run).map_err(|cause| {
-            let way_out = "allow more (ulimit -u, TasksMax=, pids.max)";
-            let why = format!("the system refuses a thread for the database: {cause}: {way_out}");
-            OpenError::new(OpenErrorKind::System, why)
         })?;
-        let queue = Self {
-            room: Arc::new(Semaphore::new(ROOM)),
-            jobs: Mutex::new(Some(sender)),
-            ended,
-            thread: Mutex::new(Some(thread)),
-        };
+        let queue = Self { room: Arc::new(Semaphore::new(ROOM)), jobs: Mutex::new(Some(sender)), thread };
         let panicked = |_| OpenError::refused("the thread that opened the database panicked");
         let location = outcome.await.map_err(panicked)??;
         Ok((queue, location))
@@ -131,43 +112,19 @@ impl Queue {
     /// May be dropped. Closing goes on; dropping the queue joins the thread.
     pub(super) async fn close(&self) {
         self.hang_up();
-        // Fails when the thread has dropped the sender, and only then.
-        while self.ended.clone().changed().await.is_ok() {}
-        self.join();
+        self.thread.ended().await;
     }
 
     fn hang_up(&self) {
         self.room.close();
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
-
-    fn join(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Err(_panic)) = thread.map(JoinHandle::join) {
-            // The panic was printed where it happened, and its callers got `Unknown`.
-            tracing::error!("the thread that owned the database had panicked");
-        }
-    }
 }
 
 impl Drop for Queue {
-    /// Joins the thread (I9). That takes as long as the jobs in the queue: without [`close`](Queue::close), up to a
-    /// second if the database is locked. A thread that hangs is left behind, and ends with its system call or the
-    /// process: this one has signals and renewals to handle (I10).
+    /// Dropping the thread then joins it.
     fn drop(&mut self) {
         self.hang_up();
-        let give_up_at = SystemClock::read().after(DROP_TIMEOUT);
-        let has_ended = |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
-        while !has_ended(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner)) {
-            if SystemClock::read() >= give_up_at {
-                tracing::error!(
-                    "the thread that owns the database hangs, and is left behind: check its disk"
-                );
-                return;
-            }
-            SystemClock::block_for(LOOK);
-        }
-        self.join();
     }
 }
 

@@ -1,0 +1,271 @@
+//! Driver `sled`: a folder that one process uses, for several VVMs in one process, or for one that must keep its epochs
+//! over a restart. Processes of one machine share a file of [`sqlite`](crate::url) instead.
+//!
+//! **Calls.** A cell is one value, replaced by sled's `compare_and_swap`; its tag is the value itself. One thread,
+//! `vvm-sled`, owns the database, and all handles of this process on one folder share it. It carries out all waiting
+//! calls, flushes sled's log and syncs its file, and only then answers them, reads included. So every answer survives a
+//! power cut. sled itself, on Linux, syncs neither the disk's cache nor the file's length. A call whose caller has gone
+//! before its turn is skipped.
+//!
+//! **Sizes.** sled moves a page that is larger than a quarter of a segment into a file that it never syncs. A page has up
+//! to 17 values. So segments have 16 MiB, and cells at most 96 KiB.
+//!
+//! **Errors.**
+//!
+//! | error of sled | of a write | of a read |
+//! |---|---|---|
+//! | any while it swaps, flushes or syncs | `Unknown`, and the folder is closed | `Unavailable`, of those answered with it |
+//! | `Io` | – | `Unavailable` |
+//! | `Corruption`, `CollectionNotFound`, `Unsupported`, `ReportableBug` | – | `Fatal` |
+//! | a call after the folder was closed | `Fatal` | `Fatal` |
+//!
+//! After a failed flush sled shows what may not be on the disk. So the thread ends, which closes the folder: it must be
+//! opened again.
+//!
+//! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local disk. The
+//! library keeps idle threads, `sled-io`, until the process ends (I9 names them).
+
+mod open;
+
+use crate::{
+    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag},
+    drivers::{
+        database_thread::DatabaseThread,
+        errors::{Closed, Unanswered},
+    },
+    key::Partition,
+    opening::OpenError,
+    sysvvm::{Description, Opened},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use ielections::{ReadError, WriteError};
+use open::Database;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
+/// thousand slots fits.
+const ROOM: usize = 1024;
+
+/// The largest that sled takes. Stored in the folder: another one can't open it.
+const SEGMENT_BYTES: usize = 16 << 20;
+
+const MAX_CELL_BYTES: usize = 96 << 10;
+
+const MAX_KEY_BYTES: usize = 2 << 10;
+
+/// sled splits a leaf with more than 16 values and an index with more than 256 keys, after it has written them. What is
+/// larger than a quarter of a segment goes into a file that is never synced. Half of that is for what surrounds them.
+const _: () = assert!(2 * 17 * (MAX_CELL_BYTES + MAX_KEY_BYTES) < SEGMENT_BYTES / 4);
+const _: () = assert!(2 * 257 * MAX_KEY_BYTES < SEGMENT_BYTES / 4);
+
+/// A handle of a database folder. [`Cells`](crate::cells::Cells) make a storage of it. Handles of one process on one
+/// folder share a thread, which ends with the last of them.
+#[derive(Debug)]
+pub struct SledCells {
+    /// `None` once closed.
+    shared: Mutex<Option<Arc<Shared>>>,
+    opened: Opened,
+}
+
+/// An open folder.
+#[derive(Debug)]
+struct Shared {
+    /// Dropped before the thread, which then ends and is joined.
+    jobs: mpsc::Sender<Job>,
+    thread: DatabaseThread,
+}
+
+/// One call. A caller that has gone has dropped the receiver.
+enum Job {
+    Read {
+        key: Partition,
+        answer: oneshot::Sender<Result<Option<Cell>, ReadError>>,
+    },
+    Write {
+        key: Partition,
+        value: Bytes,
+        expected: Expected,
+        answer: oneshot::Sender<CellWrite>,
+    },
+    /// Answered when all earlier jobs are.
+    Wait {
+        answer: oneshot::Sender<()>,
+    },
+}
+
+/// The thread ended at a write that failed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the folder of the database is closed, because a write to it failed: see the log, and start the program again"
+)]
+struct Failed;
+
+impl SledCells {
+    /// Opens the database folder, and creates it on first use. Does not create the folder above.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Existing files are not changed.
+    ///
+    /// # Cancel safety
+    /// Dropped, it opens nothing. It may leave a new folder, which is complete and has no records.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        let (shared, opened) = open::open(path).await?;
+        Ok(Self { shared: Mutex::new(Some(shared)), opened })
+    }
+
+    /// Queues a job, and waits for its answer. `None` if the thread ended before it answered.
+    ///
+    /// # Errors
+    /// The job was not queued: the handle is closed, or the folder. `Fatal`.
+    ///
+    /// # Cancel safety
+    /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
+    async fn call<T, E: From<Closed>>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<T>) -> Job,
+        failed: impl FnOnce(Failed) -> E,
+    ) -> Result<Option<T>, E> {
+        let (answer, answered) = oneshot::channel();
+        // No call keeps the folder open while it waits, so that a close ends the thread.
+        let jobs = self.lock().as_ref().map(|shared| shared.jobs.clone()).ok_or(Closed)?;
+        jobs.send(job(answer)).await.map_err(|_| failed(Failed))?;
+        drop(jobs);
+        Ok(answered.await.ok())
+    }
+
+    /// One assignment, so a panic elsewhere leaves it whole.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Shared>>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl CellStorage for SledCells {
+    fn limits(&self) -> CellLimits {
+        CellLimits {
+            // An attempt may take a tenth of it: enough for a few syncs of a slow disk (10 to 20 ms each).
+            min_ttl: Duration::from_millis(500),
+            max_key_bytes: MAX_KEY_BYTES,
+            max_cell_bytes: MAX_CELL_BYTES,
+        }
+    }
+
+    async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        let job = |answer| Job::Read { key: key.clone(), answer };
+        let read = self.call(job, |failed| ReadError::Fatal(failed.into())).await?;
+        read.unwrap_or_else(|| Err(ReadError::Unavailable(Unanswered.into())))
+    }
+
+    async fn write(
+        &self,
+        key: &Partition,
+        value: Bytes,
+        expected: Expected,
+    ) -> Result<CellWrite, WriteError> {
+        let job = |answer| Job::Write { key: key.clone(), value, expected, answer };
+        let written = self.call(job, |failed| WriteError::Fatal(failed.into())).await?;
+        written.ok_or_else(|| WriteError::Unknown(Unanswered.into()))
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        Some(self.opened.clone())
+    }
+
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.lock().as_ref().ok_or(Closed)?;
+        Ok(Description::of("sled 0.34"))
+    }
+
+    /// # Cancel safety
+    /// May be dropped, and then joins the thread if this is the last handle.
+    async fn close(&self) {
+        let Some(shared) = self.lock().take() else { return };
+        let (answer, answered) = oneshot::channel();
+        if shared.jobs.send(Job::Wait { answer }).await.is_ok() {
+            // Without an answer the thread has ended.
+            let _all_are_answered = answered.await;
+        }
+        if let Some(Shared { jobs, thread }) = Arc::into_inner(shared) {
+            drop(jobs);
+            thread.ended().await;
+        }
+    }
+}
+
+impl Job {
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Read { answer, .. } => answer.is_closed(),
+            Self::Write { answer, .. } => answer.is_closed(),
+            Self::Wait { answer } => answer.is_closed(),
+        }
+    }
+}
+
+impl Database {
+    /// Runs until all handles are closed, or a write fails.
+    fn run(self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(first) = jobs.blocking_recv() {
+            let batch = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok()));
+            if let Err(cause) = self.carry_out(batch.take(ROOM)) {
+                tracing::error!(
+                    folder = %self.folder.display(), %cause,
+                    "a write to the database failed, and the folder is closed: look at its disk, and start the \
+                     program again"
+                );
+                return;
+            }
+        }
+    }
+
+    /// Carries out the jobs, and answers them when their writes are on the disk. If that fails it answers none, because
+    /// sled shows what may not be there (I7).
+    fn carry_out(&self, batch: impl Iterator<Item = Job>) -> sled::Result<()> {
+        let mut answers: Vec<Box<dyn FnOnce()>> = Vec::new();
+        let mut is_changed = false;
+        for job in batch.filter(|job| !job.is_abandoned()) {
+            match job {
+                Job::Read { key, answer } => {
+                    let read = self.read(&key);
+                    answers.push(Box::new(move || _ = answer.send(read)));
+                }
+                Job::Write { key, value, expected, answer } => {
+                    let written = self.write(&key, &value, &expected)?;
+                    is_changed |= written != CellWrite::Refused;
+                    answers.push(Box::new(move || _ = answer.send(written)));
+                }
+                Job::Wait { answer } => answers.push(Box::new(move || _ = answer.send(()))),
+            }
+        }
+        if is_changed {
+            self.sync()?;
+        }
+        answers.into_iter().for_each(|answer| answer());
+        Ok(())
+    }
+
+    fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
+        let value = self.cells.get(key.as_bytes()).map_err(|error| match error {
+            sled::Error::Io(_) => ReadError::Unavailable(error.into()),
+            _ => ReadError::Fatal(error.into()),
+        })?;
+        Ok(value.map(|value| Cell { value: Bytes::copy_from_slice(&value), tag: Tag::new(&*value) }))
+    }
+
+    fn write(&self, key: &Partition, value: &Bytes, expected: &Expected) -> sled::Result<CellWrite> {
+        let expected = match expected {
+            Expected::Absent => None,
+            Expected::Tag(tag) => Some(tag.as_bytes()),
+        };
+        Ok(match self.cells.compare_and_swap(key.as_bytes(), expected, Some(&value[..]))? {
+            Ok(()) => CellWrite::Written(Some(Tag::new(&value[..]))),
+            Err(_stands) => CellWrite::Refused,
+        })
+    }
+}

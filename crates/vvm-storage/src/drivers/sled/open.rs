@@ -1,0 +1,192 @@
+//! Opens a database folder, and refuses folders of other programs and processes.
+
+use super::{Job, ROOM, SEGMENT_BYTES, Shared};
+use crate::{
+    drivers::database_thread::DatabaseThread,
+    opening::OpenError,
+    sysvvm::{Opened, Provenance},
+};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use vvm_clock::SystemClock;
+
+/// How long opening waits for the folder's lock, which a handle of this process may just be giving up.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The interval at which the lock is tried.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Enough for some ten thousand slots; sled's default is 1 GB.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// sled's data file, which sled locks.
+pub(crate) const DATA: &str = "db";
+
+/// sled's configuration file.
+const CONFIGURATION: &str = "conf";
+
+/// The key of the format of the cells. Keys of the library begin with 1 to 4.
+const FORMAT_KEY: &[u8] = b"\0vvm format";
+
+/// A change that an older version would misread raises it.
+const FORMAT: &[u8] = b"1";
+
+/// The open folders of this process: sled can't open one twice, so handles share it.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<Shared>>> = Mutex::const_new(BTreeMap::new());
+
+/// An open database, which its thread owns.
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) cells: sled::Db,
+    data: File,
+    pub(super) folder: PathBuf,
+}
+
+impl Database {
+    /// Writes all changes to the disk. Blocking: `flush_async` can wait for its own threads for ever (sled#1241).
+    pub(super) fn sync(&self) -> sled::Result<()> {
+        self.cells.flush()?;
+        Ok(self.data.sync_all()?)
+    }
+}
+
+/// Opens the folder at `path`, or returns it as this process has it open.
+pub(super) async fn open(path: &Path) -> Result<(Arc<Shared>, Opened), OpenError> {
+    let mut open = OPEN.lock().await;
+    let (folder, provenance) = prepare(path)?;
+    let opened = Opened::at(folder.display().to_string(), provenance);
+    open.retain(|_, shared| shared.strong_count() > 0);
+    if let Some(shared) = open.get(&folder).and_then(Weak::upgrade).filter(|shared| !shared.jobs.is_closed())
+    {
+        return Ok((shared, opened));
+    }
+    let (jobs, received) = mpsc::channel::<Job>(ROOM);
+    let (outcome, is_open) = oneshot::channel();
+    let thread = DatabaseThread::start("vvm-sled", {
+        let folder = folder.clone();
+        move || match open_folder(folder, &|| outcome.is_closed()) {
+            Err(error) => drop(outcome.send(Err(error))),
+            // Otherwise opening was cancelled.
+            Ok(database) if outcome.send(Ok(())).is_ok() => database.run(received),
+            Ok(_) => {}
+        }
+    })?;
+    let shared = Arc::new(Shared { jobs, thread });
+    is_open.await.map_err(|_| OpenError::refused("the thread that opened the database panicked"))??;
+    open.insert(folder, Arc::downgrade(&shared));
+    Ok((shared, opened))
+}
+
+/// Creates the folder if it is missing, and returns its canonical path. Refuses a folder with other files.
+fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
+    match fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().unwrap_or(path).display();
+            let why = format!("there is no folder {above}: create it (mkdir -p), or correct the path");
+            return Err(OpenError::refused(why));
+        }
+        Err(cause) => return Err(of_system(path, &cause)),
+    }
+    let folder = path.canonicalize().map_err(|cause| of_system(path, &cause))?;
+    if !folder.is_dir() {
+        let why = format!("{} is not a folder: name the folder of the database", folder.display());
+        return Err(OpenError::refused(why));
+    }
+    let is_empty = fs::read_dir(&folder).map_err(|cause| of_system(path, &cause))?.next().is_none();
+    if !is_empty && !folder.join(CONFIGURATION).exists() && !folder.join(DATA).exists() {
+        return Err(of_another_program(&folder));
+    }
+    Ok((folder, if is_empty { Provenance::Created } else { Provenance::Existing }))
+}
+
+/// Waits for the lock while a caller is left.
+fn open_folder(folder: PathBuf, is_cancelled: &dyn Fn() -> bool) -> Result<Database, OpenError> {
+    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
+    let configuration = sled::Config::new()
+        .path(&folder)
+        .segment_size(SEGMENT_BYTES)
+        .cache_capacity(CACHE_BYTES)
+        .flush_every_ms(None);
+    let cells = loop {
+        match configuration.open() {
+            Ok(cells) => break cells,
+            Err(_) if is_held(&folder) => {
+                if SystemClock::read() >= give_up_at || is_cancelled() {
+                    return Err(OpenError::passing(format!(
+                        "another process uses {}, and only one at a time can: end it, or let them share a file \
+                         (`sqlite:/var/lib/vvm/elections.db`)",
+                        folder.display()
+                    )));
+                }
+                thread::park_timeout(POLL);
+            }
+            Err(cause) => return Err(of_sled(&folder, cause)),
+        }
+    };
+    check_format(&folder, &cells)?;
+    let data = File::open(folder.join(DATA)).map_err(|cause| of_system(&folder, &cause))?;
+    let database = Database { cells, data, folder };
+    let folder = &database.folder;
+    // Also what a killed process has written and not synced: a read shows it from now on.
+    database.sync().map_err(|cause| of_sled(folder, cause))?;
+    for created in [&*folder.join(CONFIGURATION), folder, folder.parent().unwrap_or(folder)] {
+        let synced = File::open(created).and_then(|created| created.sync_all());
+        synced.map_err(|cause| of_system(created, &cause))?;
+    }
+    Ok(database)
+}
+
+/// Whether another process or handle has locked the data file. sled's error tells it only as text.
+fn is_held(folder: &Path) -> bool {
+    let tried = File::open(folder.join(DATA)).map(|data| data.try_lock());
+    matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
+}
+
+/// Checks the format, and writes it into a new database.
+fn check_format(folder: &Path, cells: &sled::Db) -> Result<(), OpenError> {
+    match cells.get(FORMAT_KEY).map_err(|cause| of_sled(folder, cause))? {
+        Some(format) if *format == *FORMAT => Ok(()),
+        Some(found) => Err(OpenError::refused(format!(
+            "{} has format {}, and this version knows format {}: use the other version",
+            folder.display(),
+            String::from_utf8_lossy(&found),
+            String::from_utf8_lossy(FORMAT)
+        ))),
+        // Every database has the default tree.
+        None if cells.tree_names().len() > 1 || !cells.is_empty() => Err(of_another_program(folder)),
+        None => cells.insert(FORMAT_KEY, FORMAT).map(drop).map_err(|cause| of_sled(folder, cause)),
+    }
+}
+
+fn of_another_program(folder: &Path) -> OpenError {
+    OpenError::refused(format!(
+        "{} has files of another program: name a folder that is empty or does not exist",
+        folder.display()
+    ))
+}
+
+fn of_system(path: &Path, cause: &io::Error) -> OpenError {
+    OpenError::refused(format!("{} can't be opened: {cause}", path.display()))
+}
+
+fn of_sled(folder: &Path, cause: sled::Error) -> OpenError {
+    match cause {
+        sled::Error::Io(cause) => of_system(folder, &cause),
+        sled::Error::Corruption { .. } => {
+            OpenError::refused(format!("{} is damaged: restore it from a backup ({cause})", folder.display()))
+        }
+        // Other settings, or another version of sled.
+        sled::Error::Unsupported(_) => of_another_program(folder),
+        cause => OpenError::refused(format!("{} can't be opened: {cause}", folder.display())),
+    }
+}
