@@ -9,6 +9,7 @@ use crate::{
     launch::{self, Accepted, HelperLines, StageError},
     link::{self, Link, Received},
     messages::{FromKeeper, ToKeeper},
+    processes::{PARENT, field_in, pid},
     refusal::{NamespaceRefusal, Step},
     signals::{self, Signals},
 };
@@ -24,7 +25,7 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    fs, io,
+    fs, io, iter,
     os::{
         fd::OwnedFd,
         unix::process::{CommandExt as _, ExitStatusExt as _},
@@ -92,7 +93,9 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
     separate()?;
     // The link is its standard input, too.
-    let init = launch::pass_on(INIT_STAGE, arguments.iter().cloned()).spawn().map_err(at(Step::Process))?;
+    let own_number = OsString::from(getpid().as_raw_pid().to_string());
+    let arguments = iter::once(own_number).chain(arguments.iter().cloned());
+    let init = launch::pass_on(INIT_STAGE, arguments).spawn().map_err(at(Step::Process))?;
     // Process 1 has inherited the terminal's group, if the command is to have it. This process leaves it. The
     // kernel refuses that to a group's leader, which is in a group of its own.
     let _ = setpgid(None, None);
@@ -152,8 +155,10 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
         return Err(StageError::NotAStage);
     }
     let Accepted { link, first, descriptors } = launch::accept()?;
+    let (outside, arguments) = arguments.split_first().ok_or(StageError::NotAStage)?;
+    let outside = outside.to_str().and_then(pid).ok_or(StageError::NotAStage)?;
     let command = launch::command_of(arguments).ok_or(StageError::NotAStage)?;
-    match serve(&HelperLines::of_environment(), command, &link, first, descriptors) {
+    match serve(outside, command, &link, first, descriptors) {
         Ok(()) => Ok(0),
         Err(refusal) => {
             // A supervisor that is gone needs no answer.
@@ -163,14 +168,18 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     }
 }
 
-/// Keeps the command. Fails only before anything is started.
+/// Keeps the command. Fails only before anything is started. `outside` is the process that made the namespace, by its
+/// number there.
 fn serve(
-    lines: &HelperLines,
+    outside: Pid,
     command: &[OsString],
     link: &Link<FromKeeper, ToKeeper>,
     first: ToKeeper,
     descriptors: Vec<OwnedFd>,
 ) -> Result<(), NamespaceRefusal> {
+    // Opened before `/proc` shows this namespace, in which a parent outside has no number.
+    let own_stat =
+        fs::File::open("/proc/self/stat").map_err(|cause| NamespaceRefusal::of_system(Step::Proc, &cause))?;
     furnish()?;
     let ToKeeper::Begin { group, deadline, before_the_deadline } = first else {
         let _ = link.send(&FromKeeper::Ready);
@@ -178,14 +187,31 @@ fn serve(
     };
     // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything
     // here.
+    //
+    // The supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has ended
+    // before the call, this process has another parent now, and starts nothing. If it ends after, the kernel queues KILL
+    // here before the supervisor can see the end (exit_notify). This process then finishes the system call that it is
+    // in, which may be that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
+    let stat =
+        io::read_to_string(own_stat).map_err(|cause| NamespaceRefusal::of_system(Step::Proc, &cause))?;
+    if field_in(&stat, PARENT) != Some(outside) {
+        return Ok(());
+    }
     let signals = Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
     // The group has no number in here, and this process was started in it.
     let group = group.map_or(Group::Own, |_| Group::Terminal(None));
     keeper::keep(
         link,
-        KeeperTask { lines, command, group, deadline, before_the_deadline, descriptors },
+        KeeperTask {
+            lines: &HelperLines::of_environment(),
+            command,
+            group,
+            deadline,
+            before_the_deadline,
+            descriptors,
+        },
         signals,
         Scope::Namespace,
     );

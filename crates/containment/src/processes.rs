@@ -81,6 +81,15 @@ impl Family {
         self.descendants().into_iter().filter(within).collect()
     }
 
+    /// Returns whether `process` descends from `top`. It looks at the processes above it alone, whatever else runs, and at
+    /// few of them: any user may ask by connecting to a socket.
+    ///
+    /// The caller makes sure, by a pidfd that was opened before and is not at its end afterwards, that the number still names
+    /// the process that was meant.
+    pub fn is_below(&self, top: Pid, process: Pid) -> bool {
+        (0..WALKS).find_map(|_| walk_up(top, process)).unwrap_or(false)
+    }
+
     /// Kills the process group of each child that leads one, which mostly is a whole tree at once.
     ///
     /// By number, because kernels before 6.9 have no other way. Only this process can free the number by
@@ -139,6 +148,30 @@ impl Family {
     }
 }
 
+/// How many processes above one are looked at. A chain that is longer may have been made so to keep this process busy.
+const DEEPEST: usize = 64;
+
+/// How often a process is looked for whose parents end meanwhile.
+const WALKS: usize = 3;
+
+/// Looks for `top` above `process`. `None` if the processes above have changed meanwhile.
+fn walk_up(top: Pid, process: Pid) -> Option<bool> {
+    let mut chain = vec![process];
+    while chain.len() <= DEEPEST {
+        // Process 1 has no parent, nor has one whose parent is in a namespace above.
+        let Some(parent) = field(&stat_of(*chain.last()?), PARENT).ok()? else { return Some(false) };
+        chain.push(parent);
+        if parent == top {
+            // A number may have got to another process between two look-ups. From the top down, a process that has the
+            // same parent again has had it since the first look-up. So that parent has lived since, and what was read
+            // by its number was its own.
+            let is_same = |link: &[Pid]| parent_of(link[0]).is_ok_and(|parent| parent == link[1]);
+            return chain.windows(2).rev().all(is_same).then_some(true);
+        }
+    }
+    Some(false)
+}
+
 /// Returns whether the process is a child of ours that was not reaped. Far cheaper than `/proc`.
 fn is_own_child(process: &OwnedFd) -> bool {
     let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -190,7 +223,12 @@ fn all_processes() -> Vec<(Pid, Pid)> {
 /// # Errors
 /// `SRCH` if it is gone or has no parent in this namespace.
 fn parent_of(child: Pid) -> io::Result<Pid> {
-    field(&format!("/proc/{child}/stat"), PARENT)?.ok_or_else(|| Errno::SRCH.into())
+    field(&stat_of(child), PARENT)?.ok_or_else(|| Errno::SRCH.into())
+}
+
+/// The file of the first thread: that of the process adds up the times of all its threads at each read.
+fn stat_of(process: Pid) -> String {
+    format!("/proc/{process}/task/{process}/stat")
 }
 
 /// Returns the process group of this process; `None` if it belongs to another PID namespace.
@@ -210,7 +248,7 @@ pub(crate) fn own_session() -> Option<Pid> {
 }
 
 /// Positions after the name, in the order of proc(5).
-const PARENT: usize = 1;
+pub(crate) const PARENT: usize = 1;
 const GROUP: usize = 2;
 const SESSION: usize = 3;
 
@@ -218,14 +256,14 @@ fn field(stat: &str, place: usize) -> io::Result<Option<Pid>> {
     Ok(field_in(&fs::read_to_string(stat)?, place))
 }
 
-fn field_in(stat: &str, place: usize) -> Option<Pid> {
+pub(crate) fn field_in(stat: &str, place: usize) -> Option<Pid> {
     // The name in parentheses may contain parentheses. The state follows the last one (proc(5)).
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     after_name.split_ascii_whitespace().nth(place).and_then(pid)
 }
 
 /// Parses a process id. The kernel writes -1 for the group of a process that is exiting.
-fn pid(text: &str) -> Option<Pid> {
+pub(crate) fn pid(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok().filter(|raw| *raw > 0)?)
 }
 
@@ -360,12 +398,33 @@ mod tests {
         let top = Pid::from_child(&shell);
         let tree = family.tree_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
         let below = family.children_of(top).iter().map(|member| member.pid).collect::<Vec<_>>();
+        let own = getpid();
+        for child in &below {
+            assert!(family.is_below(top, *child) && family.is_below(own, *child));
+            assert!(!family.is_below(*child, top) && !family.is_below(*child, *child));
+        }
+        assert!(!family.is_below(top, top) && !family.is_below(top, own) && !family.is_below(top, Pid::INIT));
         assert_eq!((tree[0], tree.len(), below.len()), (top, 3, 2));
         assert!(below.iter().all(|pid| tree.contains(pid)));
         let family = Family { root: Pid::from_child(&shell), source: Source::Children };
         for member in family.descendants() {
             family.signal(member, Signal::KILL).unwrap();
         }
+        shell.wait().unwrap();
+    }
+
+    /// A chain of shells, each the child of the one before.
+    #[test]
+    fn process_that_is_too_deep_costs_few_looks_and_is_not_found() {
+        let next = "if test $1 = 0; then echo up; sleep 60; else sh -c \"$2\" sh $(($1 - 1)) \"$2\"; :; fi";
+        let script = format!("exec sh -c '{next}' sh {} '{next}'", DEEPEST + 2);
+        let mut shell = shell(&script, true);
+        let top = Pid::from_child(&shell);
+        let family = Family { root: top, source: Source::Children };
+        let chain = family.descendants();
+        let (near, far) = (chain[DEEPEST - 1], chain[DEEPEST]);
+        assert!(family.is_below(top, near.pid) && !family.is_below(top, far.pid));
+        kill_process_group(top, Signal::KILL).unwrap();
         shell.wait().unwrap();
     }
 

@@ -122,7 +122,8 @@ impl KeeperRules {
 }
 
 /// Whether the end of a keeper proves to its supervisor that nothing is left (I6): it has said so, or was never
-/// ready to start something.
+/// ready to start something. At level pidns the keeper's end is that of the process outside, and process 1 is ready only
+/// once it ends with that one (`namespace`).
 pub fn is_proven(was_ready: bool, said_gone: bool) -> bool {
     said_gone || !was_ready
 }

@@ -1,23 +1,35 @@
-//! Supervisors that are killed or hang, seen by their guardian. A program of its own, because it is guardian
-//! and supervisor.
+//! Supervisors that are killed or hang, seen by their guardian, and a namespace whose maker is killed. A program of its
+//! own, because it is guardian and supervisor.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not a test without a harness")]
 
-use rustix::process::{Signal, WaitOptions, getpid, kill_process, wait};
+use rustix::{
+    net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        sendmsg, socketpair,
+    },
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait},
+};
 use std::{
     env,
     ffi::OsStr,
-    fs, io,
+    fs,
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::{
+        fd::AsFd as _,
+        unix::{net::UnixDatagram, process::CommandExt as _},
+    },
     path::PathBuf,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     sync::Arc,
     thread,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{
-    Containment, Ended, Event, Family, GuardEnded, GuardReport, GuardedTrigger, Level, Note, Supervisor,
-    Wanted, ends_by, guard, stage,
+    Containment, Ended, Event, Family, GuardEnded, GuardReport, GuardedTrigger, Level, Note, OWN_BINARY,
+    Supervisor, Wanted, ends_by, guard, stage,
 };
 use vvm_deadman::{Subject, Trigger};
 
@@ -35,6 +47,7 @@ fn main() -> ExitCode {
             notes_of_a_killed_supervisor_arrive_and_its_end_is_proven();
             supervisor_that_outlives_its_deadline_is_killed();
             supervisor_that_hangs_in_the_kernel_is_left_behind();
+            process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing();
         }
     }
     ExitCode::SUCCESS
@@ -145,4 +158,57 @@ fn supervisor_that_hangs_in_the_kernel_is_left_behind() {
     while wait(WaitOptions::empty()).is_ok() {}
     fs::remove_dir(folder).unwrap();
     println!("a supervisor that hangs in the kernel is left behind");
+}
+
+/// The supervisor takes the end of the maker without `Ready` for the proof that nothing runs. Shows I6.
+fn process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing() {
+    /// Of a frame between the stages.
+    const VERSION: u8 = 4;
+    const BEGIN: u8 = 48;
+    const READY: u8 = 64;
+    let folder = env::temp_dir().join(format!("maker-{}-{}", getpid(), SystemClock::read().as_nanos()));
+    for is_killed in [false, true] {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let script = format!("mkdir '{}'", folder.display());
+        let mut maker = Command::new(OWN_BINARY)
+            .args(["stage-namespace", "--", "sh", "-c", &script])
+            .stdin(Stdio::from(far))
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let number = Pid::from_child(&maker);
+        let process = pidfd_open(number, PidfdFlags::empty()).unwrap();
+        while Family::of_this_process().unwrap().children_of(number).is_empty() {
+            if ends_by(&process, Instant::ORIGIN) {
+                maker.wait().unwrap();
+                println!("process 1 whose maker is killed: left out, since there are no PID namespaces");
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        if is_killed {
+            maker.kill().unwrap();
+            maker.wait().unwrap();
+        }
+        let mut begin = [0; 40];
+        begin[..2].copy_from_slice(&[VERSION, BEGIN]);
+        let input = fs::File::open("/dev/null").unwrap();
+        let guardian = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        let descriptors = [input.as_fd(), guardian.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        sendmsg(&near, &[IoSlice::new(&begin)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+        let (link, mut frame) = (UnixDatagram::from(near), [0; 40]);
+        let mut was_ready = false;
+        link.set_nonblocking(false).unwrap();
+        // Until process 1 has ended.
+        while link.recv(&mut frame).is_ok_and(|length| length > 0) {
+            was_ready |= frame[1] == READY;
+        }
+        assert_eq!((was_ready, folder.exists()), (!is_killed, !is_killed));
+        let _ = (maker.wait(), fs::remove_dir(&folder));
+    }
+    println!("process 1 whose maker is killed before it is ready starts nothing");
 }
