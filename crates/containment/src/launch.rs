@@ -18,7 +18,10 @@ use std::{
     env,
     ffi::{CString, OsStr, OsString},
     io, iter,
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
     path::Path,
     process::{Command, Stdio},
 };
@@ -178,11 +181,17 @@ impl NoteLink {
         self.0.send(&note).is_ok()
     }
 
-    /// Hears all notes, until the program is dead.
-    pub fn hear_until_death(&self, mut hear: impl FnMut(Note)) {
+    /// The same with a descriptor.
+    #[must_use]
+    pub fn tell_with(&self, note: Note, descriptor: BorrowedFd<'_>) -> bool {
+        self.0.send_with(&note, &[descriptor]).is_ok()
+    }
+
+    /// Hears all notes, each with its descriptor if it has one, until the program is dead.
+    pub fn hear_until_death(&self, mut hear: impl FnMut(Note, Option<OwnedFd>)) {
         loop {
             match self.0.receive() {
-                Some(Received::Message(note, _)) => hear(note),
+                Some(Received::Message(note, descriptors)) => hear(note, descriptors.into_iter().next()),
                 Some(Received::End) => return,
                 None => self.0.wait(),
             }

@@ -21,7 +21,10 @@ use std::{
     env,
     ffi::OsString,
     io,
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
     process::{Child, Command, ExitCode, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -80,9 +83,24 @@ impl Demoter {
     /// Sends a message. Waits only for the end of a demoter that missed one, as [`kill`] does: such a demoter might
     /// release the record without a demotion.
     pub(super) fn tell(&self, message: ToDemoter) {
+        self.send(message, |link, note| link.tell(note));
+    }
+
+    /// Sends that a hook runs in this process, a child that was not reaped yet: so the descriptor is of the hook, and of no
+    /// process that gets its number later. Without a descriptor, the hook runs in a process that the demoter does not
+    /// know.
+    pub(super) fn tell_runs(&self, hook: Hook, child: &Child) {
+        let process = Pid::from_child(child);
+        if let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) {
+            let message = ToDemoter::Runs(hook, process);
+            self.send(message, |link, note| link.tell_with(note, descriptor.as_fd()));
+        }
+    }
+
+    fn send(&self, message: ToDemoter, send: impl FnOnce(&NoteLink, Note) -> bool) {
         let mut process = self.process();
         let Process::Runs(child, link) = &mut *process else { return };
-        if link.tell(message.into()) {
+        if send(link, message.into()) {
             return;
         }
         kill(child);
@@ -145,7 +163,7 @@ pub(super) enum ToDemoter {
     Deadline(Option<Instant>),
     /// A hook is about to be started.
     Starts(Hook),
-    /// It runs in this process, which leads a group.
+    /// It runs in this process, which leads a group. It carries a descriptor of the process.
     Runs(Hook, Pid),
     /// It has ended, and whether with success.
     Ended(Hook, bool),
@@ -209,8 +227,10 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     let mut demotion = Demotion::default();
     // An orderly leader ends this process before.
-    link.hear_until_death(|note| {
-        ToDemoter::read(note).into_iter().for_each(|message| demotion.hear(message))
+    link.hear_until_death(|note, process| {
+        if let Some(message) = ToDemoter::read(note) {
+            demotion.hear(message, process);
+        }
     });
     demotion.act(args);
     drop(caught);
@@ -234,8 +254,8 @@ enum Running {
     Nothing,
     /// It may run, in a process that is not known.
     Somewhere,
-    /// Its group, and a descriptor of the group's leader; none if that has ended.
-    Group(Pid, Option<OwnedFd>),
+    /// Its group, and a descriptor of the group's leader.
+    Group(Pid, OwnedFd),
 }
 
 /// Why no record is released.
@@ -250,7 +270,7 @@ enum NotDemoted {
 }
 
 impl Demotion {
-    pub(super) fn hear(&mut self, message: ToDemoter) {
+    pub(super) fn hear(&mut self, message: ToDemoter, process: Option<OwnedFd>) {
         match message {
             ToDemoter::Host(message) => {
                 if matches!(message, ToGuardian::Leading(_)) {
@@ -266,7 +286,7 @@ impl Demotion {
                 }
             }
             ToDemoter::Runs(_, group) => {
-                self.running = Running::Group(group, pidfd_open(group, PidfdFlags::empty()).ok());
+                self.running = process.map_or(Running::Somewhere, |leader| Running::Group(group, leader));
             }
             ToDemoter::Ended(hook, success) => {
                 self.running = Running::Nothing;
@@ -322,8 +342,10 @@ impl Demotion {
 
 /// Ends a hook whose shell still runs. A hook whose shell has ended is over, and its number may be another's.
 /// Returns whether it has ended.
-fn end(group: Pid, leader: Option<OwnedFd>) -> bool {
-    let Some(leader) = leader.filter(|leader| !ends_by(leader, Instant::ORIGIN)) else { return true };
+fn end(group: Pid, leader: OwnedFd) -> bool {
+    if ends_by(&leader, Instant::ORIGIN) {
+        return true;
+    }
     let _ = kill_process_group(group, Signal::KILL);
     ends_by(&leader, SystemClock::read().after(KILLED))
 }
@@ -429,7 +451,7 @@ mod tests {
             ToDemoter::Starts(Hook::OnLead),
             ToDemoter::Ended(Hook::OnLead, true),
         ];
-        begun.iter().chain(messages).for_each(|message| demotion.hear(*message));
+        begun.iter().chain(messages).for_each(|message| demotion.hear(*message, None));
         demotion
     }
 
@@ -457,10 +479,29 @@ mod tests {
     #[test]
     fn hook_of_the_dead_leader_is_ended_before_the_on_loss_hook_runs() {
         let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        let runs = ToDemoter::Runs(Hook::OnLead, Pid::from_child(&hook));
         let line = format!("! test -e /proc/{}/exe", hook.id());
-        assert_eq!(demoted(&line, &[runs]), Ok(()));
+        assert_eq!(while_runs(&hook, &hook).demote(&args(&line)), Ok(()));
         assert!(!hook.wait().unwrap().success());
+    }
+
+    /// The note was read after the end of the hook, when another process has its number.
+    #[test]
+    fn process_with_the_number_of_a_hook_that_has_ended_is_not_killed() {
+        let mut stranger = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let mut hook = Command::new("true").spawn().unwrap();
+        let mut demotion = while_runs(&stranger, &hook);
+        hook.wait().unwrap();
+        assert_eq!(demotion.demote(&args(":")), Ok(()));
+        assert!(stranger.try_wait().unwrap().is_none());
+        assert!(kill(&mut stranger));
+    }
+
+    /// What the demoter knows while a hook runs that has the number of one process, and is the other.
+    fn while_runs(number: &Child, process: &Child) -> Demotion {
+        let mut demotion = after(&[]);
+        let process = pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap();
+        demotion.hear(ToDemoter::Runs(Hook::OnLead, Pid::from_child(number)), Some(process));
+        demotion
     }
 
     /// The leader was stopped until another process led, and then killed.
@@ -479,7 +520,7 @@ mod tests {
     fn hook_that_hangs_in_the_kernel_is_not_waited_for_and_attests_nothing() {
         let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let hangs = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
-        let running = Running::Group(Pid::from_child(&hook), Some(hangs));
+        let running = Running::Group(Pid::from_child(&hook), hangs);
         let mut demotion = Demotion { running, demoted: Some(true), ..Demotion::default() };
         assert_eq!(demotion.demote(&args(":")), Err(NotDemoted::HookUnknown));
         assert!(!hook.wait().unwrap().success());

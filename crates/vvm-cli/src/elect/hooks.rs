@@ -302,7 +302,7 @@ impl HookThread {
             .stdin(Stdio::null())
             .spawn()
             .map_err(|cause| HookError::System(cause.kind()))?;
-        self.demoter.tell(ToDemoter::Runs(hook, Pid::from_child(&child)));
+        self.demoter.tell_runs(hook, &child);
         let limit = SystemClock::read().after(self.args.hook_timeout);
         loop {
             match child.try_wait() {
