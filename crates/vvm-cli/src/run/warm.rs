@@ -158,6 +158,7 @@ pub(super) struct WarmApp {
     requests: mpsc::UnboundedReceiver<Request>,
     requesting: mpsc::UnboundedSender<Request>,
     ready: watch::Sender<bool>,
+    refusals: RefusalLog,
 }
 
 impl WarmApp {
@@ -171,7 +172,8 @@ impl WarmApp {
         let (ready, is_ready) = watch::channel(false);
         host.campaign_while(is_ready);
         let socket = Socket::listen(Arc::clone(&runner.clock))?;
-        Ok(Self { runner: runner.clone(), socket, requests, requesting, ready })
+        let refusals = RefusalLog::default();
+        Ok(Self { runner: runner.clone(), socket, requests, requesting, ready, refusals })
     }
 
     /// Makes the service of each campaign.
@@ -291,6 +293,7 @@ impl WarmApp {
             keeper,
             socket: &mut self.socket,
             ready: &self.ready,
+            refusals: &mut self.refusals,
             runner: &self.runner,
             stop: stop.clone(),
             kill,
@@ -409,6 +412,38 @@ impl WarmApp {
 /// time limit of its own from ending it.
 const MOST_IN_A_ROW: u32 = 64;
 
+/// A line about each kind of refused connection or message is logged so often at most: any user may connect, and without a
+/// pause.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
+
+/// What was refused, by the event that logs it.
+#[derive(Default, Debug)]
+struct RefusalLog(HashMap<&'static str, Refusals>);
+
+#[derive(Debug)]
+struct Refusals {
+    /// When the next line may be logged.
+    due: Instant,
+    /// How many were not logged since the last line.
+    unlogged: u64,
+}
+
+impl RefusalLog {
+    /// Counts a refusal. If a line is due, returns what it says about those that were not logged.
+    fn line(&mut self, event: &'static str, now: Instant) -> Option<String> {
+        let kind = self.0.entry(event).or_insert(Refusals { due: Instant::ORIGIN, unlogged: 0 });
+        if now < kind.due {
+            kind.unlogged += 1;
+            return None;
+        }
+        kind.due = now.after(LOGGED_EVERY);
+        Some(match std::mem::take(&mut kind.unlogged) {
+            0 => String::new(),
+            count => format!(" (and {count} more that were not logged)"),
+        })
+    }
+}
+
 /// How a tree ended.
 struct TreeEnd {
     text: String,
@@ -466,6 +501,7 @@ struct Tree<'a> {
     machine: Machine,
     socket: &'a mut Socket,
     ready: &'a watch::Sender<bool>,
+    refusals: &'a mut RefusalLog,
     runner: &'a CommandRunner,
     /// Stops the tree: TERM, then KILL.
     stop: CancellationToken,
@@ -533,11 +569,12 @@ impl Tree<'_> {
         }
     }
 
-    fn refused(&self, reason: &str) {
+    fn refused(&mut self, reason: &str) {
+        let Some(more) = self.refusals.line("warm_refused", self.runner.clock.now()) else { return };
         let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         tracing::warn!(
             target: "vvm", event = "warm_refused", name, holder, reason,
-            "{name}: a connection of the app is refused: {reason}"
+            "{name}: a connection of the app is refused: {reason}{more}"
         );
     }
 
@@ -596,6 +633,7 @@ impl Tree<'_> {
     /// Returns the event that was heard, if it is one for the machine.
     fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
         let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        let now = self.runner.clock.now();
         Some(match heard.ok()? {
             Heard::Connected(connection, pid) => {
                 self.silent.insert(connection, pid);
@@ -616,24 +654,28 @@ impl Tree<'_> {
             }
             Heard::Closed(connection) => {
                 // A client that refuses to lead can't say so: it has not said `hello`.
-                if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid) {
+                if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid)
+                    && let Some(more) = self.refusals.line("warm_silent", now)
+                {
                     tracing::warn!(
                         target: "vvm", event = "warm_silent", name, holder, pid,
                         "{name}: process {pid} of the app has left without \"hello\". Its own output says why: \
-                         perhaps a client of another release, or a time namespace that is not vvm's"
+                         perhaps a client of another release, or a time namespace that is not vvm's{more}"
                     );
                 }
                 Event::Closed(connection)
             }
             Heard::Uncontained(pid) => {
-                let pid = pid.as_raw_pid();
+                let (pid, more) = (pid.as_raw_pid(), self.refusals.line("warm_uncontained", now)?);
                 tracing::warn!(
                     target: "vvm", event = "warm_uncontained", name, holder, pid,
                     "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
-                     `vvm run --warm -- PROGRAM`, and not through another service"
+                     `vvm run --warm -- PROGRAM`, and not through another service{more}"
                 );
                 return None;
             }
+            // It is not passed on.
+            Heard::Vanished => return None,
             Heard::Refused(reason) => {
                 self.refused(&reason);
                 return None;
@@ -643,14 +685,31 @@ impl Tree<'_> {
                 return None;
             }
             Heard::Foreign(_, pid) => {
-                let pid = pid.as_raw_pid();
+                let (pid, more) = (pid.as_raw_pid(), self.refusals.line("warm_foreign", now)?);
                 tracing::warn!(
                     target: "vvm", event = "warm_foreign", name, holder, pid,
                     "{name}: process {pid} has sent a message over a connection of another process: ignored; \
-                     close the socket in forked children"
+                     close the socket in forked children{more}"
                 );
                 return None;
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_and_logged_once_per_interval() {
+        let mut log = RefusalLog::default();
+        let began = Instant::ORIGIN.after(LOGGED_EVERY);
+        let lines = (0..=60_000)
+            .filter_map(|millis| log.line("warm_uncontained", began.after(Duration::from_millis(millis))));
+        let lines = lines.collect::<Vec<_>>();
+        assert_eq!((lines.len(), lines[0].as_str()), (7, ""));
+        assert_eq!(lines[1], " (and 9999 more that were not logged)");
+        assert_eq!(log.line("warm_foreign", began).as_deref(), Some(""), "another kind");
     }
 }

@@ -9,9 +9,12 @@ use std::{
     env, fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::Shutdown,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt as _, net::UnixStream},
+    },
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -355,6 +358,35 @@ fn term_while_the_storage_opens_reaches_the_app() {
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["up", "got TERM"]);
     assert!(finished.says("stopped while waiting"), "{:#?}", finished.stderr);
+}
+
+/// A write lease keeps the kernel from opening the file (fcntl(2)), as a file server does that does not answer. Shows I10.
+#[test]
+fn app_whose_execution_hangs_is_stopped_before_it_is_executed() {
+    const LEASE: &str = "import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_WRONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
+sys.stdin.read()";
+    let trial = VVM.trial();
+    let app = trial.folder().join("app");
+    fs::write(&app, "#!/bin/sh\necho up\n").unwrap();
+    fs::set_permissions(&app, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut lease = Command::new("python3");
+    lease.args(["-c", LEASE]).arg(&app).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut lease) = lease.spawn() else { return println!("left out: there is no python3") };
+    lease.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let running = trial.run([app.to_str().unwrap()]).with(["--warm"]).start();
+    let is_executing = |process: &Pid| {
+        let wait = fs::read_to_string(format!("/proc/{process}/wchan")).unwrap_or_default();
+        wait.contains("break_lease")
+    };
+    eventually("the execution hangs", || trial.processes().with("stage-worker").iter().any(is_executing));
+    let finished = running.stop();
+    assert_eq!(finished.stdout, [""; 0], "the lease is broken after 45 s, and the app executed");
+    assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
+    drop(lease.stdin.take());
+    lease.wait().unwrap();
 }
 
 #[test]

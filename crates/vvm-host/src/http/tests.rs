@@ -157,6 +157,38 @@ fn slow_clients_do_not_keep_a_probe_waiting() {
     });
 }
 
+/// What the thread of the host does besides has its turn after few answers. Shows I11.
+#[test]
+fn clients_without_a_pause_leave_other_work_its_turns() {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpStream,
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    };
+    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+    const ENOUGH: usize = 1000;
+    beside(async |address, _| {
+        let flood = move || {
+            while ANSWERED.load(SeqCst) < ENOUGH {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+                let _ = stream.read_to_end(&mut Vec::new());
+                ANSWERED.fetch_add(1, SeqCst);
+            }
+        };
+        let clients = [(); 4].map(|()| std::thread::spawn(flood));
+        let mut before = 0;
+        while clients.iter().any(|client| !client.is_finished()) {
+            tokio::task::yield_now().await;
+            let answered = ANSWERED.load(SeqCst);
+            // So many calls a task has in one turn (`tokio::task::coop`), and an answer takes several.
+            assert!(answered - before <= 128, "{before} {answered}");
+            before = answered;
+        }
+        clients.map(|client| client.join().unwrap());
+    });
+}
+
 #[test]
 fn metrics_of_the_work_are_counted() {
     beside(async |address, status| {

@@ -7,17 +7,21 @@
 //! sends over an inherited socket is dropped. If the process ends while a child of it still has the
 //! socket, the pidfd reports the end that the stream does not.
 //!
+//! Any user may connect, and again at once. So a connection costs little (one look-up for each process above its peer), and
+//! after one that is not of the app no other is accepted for [`AFTER_STRANGER`]: the thread that renews has all the time
+//! between. A connection of the app waits as well then, behind at most [`BACKLOG`] others.
+//!
 //! One epoll descriptor stands for all of them, so that the host waits for one.
 
 use rustix::{
     event::epoll::{self, CreateFlags, EventData, EventFlags},
-    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, rmdir, unlinkat},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, open, rmdir, unlinkat},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-        SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with, sockopt,
+        SocketFlags, SocketType, UCred, accept_with, bind, listen, recvmsg, send, socket_with, sockopt,
     },
-    process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open},
     time::Timespec,
 };
 use std::{
@@ -26,8 +30,8 @@ use std::{
     io::{self, IoSliceMut},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::fs::PermissionsExt as _,
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -49,6 +53,12 @@ const LONGEST_PATH: usize = 107;
 /// meanwhile: without a pause, the host would do nothing else.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The pause after a connection that is not of the app. So at most a hundred a second are looked at.
+const AFTER_STRANGER: Duration = Duration::from_millis(10);
+
+/// How many connections wait to be accepted. Those of the app wait among them.
+const BACKLOG: i32 = 64;
+
 /// A connection takes two of the host's descriptors. Half of them are left for the storage and the rest.
 const LIMIT_PER_CONNECTION: u64 = 4;
 
@@ -63,6 +73,16 @@ pub(in crate::run) enum NoSocket {
     TooLong(PathBuf),
     #[error("--warm: no socket in {path}: {cause}; set TMPDIR to another folder")]
     Refused { path: PathBuf, cause: io::Error },
+    #[error(
+        "--warm: no socket in {path}: user {owner} could replace it by one that says \"lead\"; set TMPDIR to a folder of user \
+         {us} or root"
+    )]
+    Foreign { path: PathBuf, owner: u32, us: u32 },
+    #[error(
+        "--warm: no socket in {path}: others may write there (mode {mode:o}), and could replace it by one that says \"lead\"; \
+         set TMPDIR to a folder of one user, or to one with the sticky bit (chmod +t)"
+    )]
+    Open { path: PathBuf, mode: u32 },
 }
 
 /// What happened on the socket.
@@ -77,6 +97,8 @@ pub(super) enum Heard {
     Closed(Connection),
     /// A process that is no descendant of the keeper has connected, and got an answer.
     Uncontained(Pid),
+    /// A process has connected, and has ended or is of a namespace above.
+    Vanished,
     /// A process that did not connect has sent something over an inherited socket. It was dropped.
     Foreign(Connection, Pid),
     /// A descendant of the keeper was refused for this reason, and got it as an answer.
@@ -95,6 +117,7 @@ pub(super) struct Socket {
     listener: OwnedFd,
     epoll: OwnedFd,
     readable: Readable,
+    family: Family,
     peers: BTreeMap<Connection, Peer>,
     next: Connection,
     /// How many connections there may be.
@@ -129,17 +152,28 @@ const PREFIX: &str = "vvm-warm-";
 const NAME: &str = "socket";
 
 impl Socket {
-    /// Listens in a new folder. Must be called in the context of a runtime.
+    /// Listens in a new folder below TMPDIR, or below [`SHARED_MEMORY`] if others could replace it there. Must be called in
+    /// the context of a runtime.
     ///
     /// # Errors
     /// [`NoSocket`].
     pub(super) fn listen(clock: Arc<dyn Clock>) -> Result<Self, NoSocket> {
-        Self::listen_below(&std::env::temp_dir(), clock)
+        let parent = std::env::temp_dir();
+        match Self::listen_below(&parent, Arc::clone(&clock)) {
+            Err(refusal @ (NoSocket::Open { .. } | NoSocket::Foreign { .. })) => {
+                Self::listen_below(Path::new(SHARED_MEMORY), clock).map_err(|_| refusal)
+            }
+            listens => listens,
+        }
     }
 
     fn listen_below(parent: &Path, clock: Arc<dyn Clock>) -> Result<Self, NoSocket> {
         let refused = |cause: io::Error| NoSocket::Refused { path: parent.into(), cause };
-        // Others may pass, because processes of the app may have changed their user, and may not list it.
+        // Without links, so that what is checked is what is used.
+        let parent = &parent.canonicalize().map_err(refused)?;
+        check_ancestors(parent)?;
+        let family = Family::of_this_process().map_err(|cause| refused(io::Error::other(cause)))?;
+        // Others may pass, because processes of the app may have changed their user. They may not list or change it.
         let mode = Permissions::from_mode(0o711);
         remove_abandoned(parent);
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(parent);
@@ -159,7 +193,7 @@ impl Socket {
         sockopt::set_socket_passcred(&listener, true).map_err(refused)?;
         bind(&listener, &address).map_err(refused)?;
         rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).map_err(refused)?;
-        listen(&listener, 64).map_err(refused)?;
+        listen(&listener, BACKLOG).map_err(refused)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(refused)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN).map_err(refused)?;
         let readable =
@@ -175,6 +209,7 @@ impl Socket {
             listener,
             epoll,
             readable,
+            family,
             peers,
             next,
             most,
@@ -209,13 +244,17 @@ impl Socket {
                     continue;
                 }
             };
+            let pause = match heard {
+                Heard::NotAccepted(_) => PAUSE,
+                Heard::Uncontained(_) | Heard::Vanished => AFTER_STRANGER,
+                _ => Duration::ZERO,
+            };
+            if !pause.is_zero() {
+                self.watch_listener(EventFlags::empty(), clock.now().after(pause));
+            }
             match heard {
-                Heard::NotAccepted(_) => {
-                    self.watch_listener(EventFlags::empty(), clock.now().after(PAUSE));
-                    if std::mem::replace(&mut self.is_short, true) {
-                        continue;
-                    }
-                }
+                Heard::NotAccepted(_) if std::mem::replace(&mut self.is_short, true) => continue,
+                Heard::Vanished => continue,
                 Heard::Connected(..) => self.is_short = false,
                 _ => {}
             }
@@ -226,7 +265,7 @@ impl Socket {
     /// Waits until something happens, and handles little at a time: what a peer sends without a pause must not keep this
     /// process from renewing.
     async fn find(&mut self, keeper: Pid) -> io::Result<Heard> {
-        let Self { readable, epoll, listener, peers, next, most, heard, .. } = self;
+        let Self { readable, family, epoll, listener, peers, next, most, heard, .. } = self;
         readable
             .find(|| {
                 while heard.is_empty() {
@@ -239,7 +278,10 @@ impl Socket {
                     for event in ready {
                         let (data, flags) = (event.data, event.flags);
                         match data.u64() {
-                            LISTENER => heard.extend(accept(listener, epoll, peers, next, *most, keeper)),
+                            LISTENER => {
+                                let is_ours = |pid| family.is_below(keeper, pid);
+                                heard.extend(accept(listener, epoll, peers, next, *most, is_ours));
+                            }
                             number => serve(epoll, peers, number / 2, flags, heard),
                         }
                     }
@@ -285,7 +327,31 @@ fn folder_at(path: &Path) -> rustix::io::Result<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Removes what hosts that were killed have left behind. What can't be removed is of another user.
+/// A folder of root's with the sticky bit, for where TMPDIR is open to all, as an `emptyDir` of Kubernetes is.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Fails if another user could rename `folder`, or one above it, and put a socket of its own there.
+fn check_ancestors(folder: &Path) -> Result<(), NoSocket> {
+    let found = |path: &Path| {
+        let refused = |cause| NoSocket::Refused { path: path.into(), cause };
+        std::fs::symlink_metadata(path).map_err(refused)
+    };
+    // Of an unknown number in a user namespace that does not map root.
+    let (us, of_the_root) = (geteuid().as_raw(), found(Path::new("/"))?.uid());
+    for path in folder.ancestors() {
+        let (metadata, path) = (found(path)?, path.to_owned());
+        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+        if ![us, 0, of_the_root].contains(&owner) {
+            return Err(NoSocket::Foreign { path, owner, us });
+        }
+        if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            return Err(NoSocket::Open { path, mode });
+        }
+    }
+    Ok(())
+}
+
+/// Removes what hosts of this user that were killed have left behind.
 fn remove_abandoned(parent: &Path) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -297,6 +363,9 @@ fn remove_abandoned(parent: &Path) {
 /// lock it.
 fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
     let folder = folder_at(path)?;
+    if fstat(&folder)?.st_uid != geteuid().as_raw() {
+        return Err(Errno::PERM);
+    }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     unlinkat(&folder, NAME, AtFlags::empty())?;
     rmdir(path)
@@ -309,7 +378,7 @@ fn accept(
     peers: &mut BTreeMap<Connection, Peer>,
     next: &mut Connection,
     most: usize,
-    keeper: Pid,
+    is_ours: impl FnOnce(Pid) -> bool,
 ) -> Option<Heard> {
     let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => socket,
@@ -318,7 +387,7 @@ fn accept(
         Err(errno) => return Some(Heard::NotAccepted(errno)),
     };
     // Without a number in this namespace the process can't be a descendant.
-    let pid = sockopt::socket_peercred(&socket).ok()?.pid;
+    let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else { return Some(Heard::Vanished) };
     let refuse = |reason: String| {
         let answer = ToApp::Refused { reason: reason.clone() }.to_line();
         // A peer that does not read it gets the end of the stream.
@@ -328,10 +397,15 @@ fn accept(
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
         // A process that has ended leads nothing.
-        Err(Errno::SRCH) => return None,
+        Err(Errno::SRCH) => return Some(Heard::Vanished),
         Err(errno) => return refuse(ResourceLimit::from(errno).to_string()),
     };
-    if !is_below(keeper, pid) {
+    let is_ours = is_ours(pid);
+    // The number named the process that connected all the while, unless that was reaped meanwhile.
+    if !is_number_of(&process, pid) {
+        return Some(Heard::Vanished);
+    }
+    if !is_ours {
         let _ = refuse(
             "this process was not started by vvm run --warm, or has left its containment: only descendants of the app \
              may connect to VVM_SOCKET. Start it by `vvm run --warm -- PROGRAM`, and not through another service"
@@ -358,14 +432,10 @@ fn accept(
     Some(Heard::Connected(number, pid))
 }
 
-/// How often a process is looked for. A walk of a tree that changes may miss some.
-const LOOKS: usize = 3;
-
-/// Whether `pid` is a descendant of `keeper`.
-fn is_below(keeper: Pid, pid: Pid) -> bool {
-    let Ok(family) = Family::of_this_process() else { return false };
-    let is_found = || family.tree_of(keeper).iter().any(|member| member.pid == pid);
-    pid != keeper && (0..LOOKS).any(|_| is_found())
+/// Whether the process, which may have ended, is not reaped: no other has its number (proc(5), fdinfo).
+fn is_number_of(process: &OwnedFd, pid: Pid) -> bool {
+    let described = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()));
+    described.is_ok_and(|text| text.contains(&format!("\nPid:\t{pid}\n")))
 }
 
 /// Handles what epoll reports about a connection.

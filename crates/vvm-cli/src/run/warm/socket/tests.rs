@@ -8,9 +8,10 @@ use rustix::{
 };
 use std::{
     io::{Read as _, Write as _},
-    os::{fd::AsRawFd as _, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
 };
+use testing_time::MockClock;
 use vvm_clock::SystemClock;
 
 /// Set in a process that connects: the path of the socket.
@@ -41,6 +42,8 @@ fn connector() {
             stream.read_exact(&mut [0]).unwrap();
             assert!(child.try_wait().unwrap().is_none());
         }
+        // Until this process is killed.
+        "waits" => drop(stream.read(&mut [0])),
         mode => panic!("{mode}"),
     }
 }
@@ -216,6 +219,18 @@ fn little_is_read_at_a_time_and_all_after_the_end_of_the_process() {
     assert!(peers.is_empty());
 }
 
+/// The peer of a connection is known by its number, which another process may get.
+#[test]
+fn number_of_a_process_is_its_own_until_it_is_reaped() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    while !has_ended(&process) {}
+    assert!(is_number_of(&process, pid) && !is_number_of(&process, Pid::INIT));
+    child.wait().unwrap();
+    assert!(!is_number_of(&process, pid));
+}
+
 #[test]
 fn only_the_newest_replaceable_line_waits_for_a_peer_that_does_not_read() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -257,6 +272,56 @@ fn path_that_is_too_long_for_a_socket_is_refused_with_the_way_out() {
         let refusal = Socket::listen_below(&deep, clock()).unwrap_err().to_string();
         assert!(refusal.contains("at most 107") && refusal.contains("TMPDIR"), "{refusal}");
         assert!(std::fs::read_dir(&deep).unwrap().next().is_none(), "it leaves nothing behind");
+    });
+}
+
+/// This process is not of the app, and connects as often as the system lets it. Shows I10.
+#[test]
+fn stranger_that_floods_is_looked_at_once_in_a_pause_and_delays_the_app_no_longer() {
+    let clock = Arc::new(MockClock::new());
+    run(async || {
+        let mut socket = Socket::listen(Arc::clone(&clock) as _).unwrap();
+        for _ in 0..20 {
+            drop(UnixStream::connect(socket.path()).unwrap());
+        }
+        let keeper = keeper(&socket, "waits");
+        let own = Heard::Uncontained(rustix::process::getpid());
+        for _ in 0..20 {
+            assert_eq!(socket.next(keeper.pid()).await.unwrap(), own);
+            assert!(socket.next(keeper.pid()).now_or_never().is_none());
+            clock.advance(AFTER_STRANGER);
+        }
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+    });
+}
+
+#[test]
+fn folder_in_which_another_user_could_replace_the_socket_is_refused() {
+    run(async || {
+        let folder = tempfile::tempdir().unwrap();
+        let [open, below] = ["open", "open/below"].map(|name| folder.path().join(name));
+        std::fs::create_dir_all(&below).unwrap();
+        let set = |mode| std::fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
+        for mode in [0o777, 0o775, 0o757] {
+            set(mode);
+            let refusal = Socket::listen_below(&below, clock()).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("mode {mode:o}")) && refusal.contains("chmod +t"), "{refusal}");
+        }
+        // A link is not what is checked.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&below, &link).unwrap();
+        assert!(matches!(Socket::listen_below(&link, clock()), Err(NoSocket::Open { .. })));
+        for mode in [0o1777, 0o755, 0o700] {
+            set(mode);
+            let socket = Socket::listen_below(&link, clock()).unwrap();
+            assert_eq!(socket.path().metadata().unwrap().uid(), geteuid().as_raw());
+        }
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&open, Some(12345), None).unwrap();
+            let refusal = Socket::listen_below(&below, clock()).unwrap_err().to_string();
+            assert!(refusal.contains("user 12345 could replace it"), "{refusal}");
+        }
+        assert_eq!(std::fs::read_dir(&below).unwrap().count(), 0);
     });
 }
 
