@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -322,5 +323,27 @@ func TestAnotherClockVersionOrParentIsRefused(t *testing.T) {
 		if !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), says) {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestListenerOfAnotherUserIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	socket, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	t.Setenv("VVM_SOCKET", path)
+	real := listener
+	defer func() { listener = real }()
+	listener = func(socket *net.UnixConn) (int, error) {
+		if user, err := real(socket); user != os.Geteuid() || err != nil {
+			t.Error(user, err)
+		}
+		return os.Geteuid() + 1, nil
+	}
+	says := fmt.Sprintf("user %d listens", os.Geteuid()+1)
+	if err := Run(context.Background(), nil, nil); !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), says) {
+		t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@
 
 import fs from "node:fs";
 import net from "node:net";
+import path from "node:path";
 
 const VERSION = 1;
 const LONGEST_LINE = 4096;
@@ -38,6 +39,26 @@ function number(value) {
     throw new TypeError(`${JSON.stringify(value)} is no number`);
   }
   return value;
+}
+
+// Fails unless the socket is of this user or root, and no other user can replace it: Node can't ask who listens. Those
+// who own the root folder could replace anything, and have another number in a user namespace.
+function checkListener(socket) {
+  const users = [process.geteuid(), 0, fs.lstatSync("/").uid];
+  const refuse = (what) => {
+    throw new NotStarted(`VVM_SOCKET (${socket}) may not be of \`vvm\`: ${what}. Set TMPDIR to a folder of one user`);
+  };
+  const real = fs.realpathSync(socket);
+  for (let at = real; ; at = path.dirname(at)) {
+    const { uid, mode } = fs.lstatSync(at);
+    if (!users.includes(uid)) {
+      refuse(`${at} is of user ${uid}, and this is user ${users[0]}`);
+    } else if (at !== real && mode & 0o022 && !(mode & 0o1000)) {
+      refuse(`others may write to ${at}`);
+    } else if (at === "/") {
+      return;
+    }
+  }
 }
 
 // One leadership. `term` is what the work gets of it.
@@ -115,12 +136,20 @@ class Host {
   #wake = () => {};
 
   constructor(path) {
+    const notStarted = (error) => {
+      const text = `no host at VVM_SOCKET (${path}): ${error.message}. Has the \`vvm\` that set it ended?`;
+      return new NotStarted(text, { cause: error });
+    };
+    try {
+      checkListener(path);
+    } catch (error) {
+      throw error instanceof Named ? error : notStarted(error);
+    }
     this.#socket = net.connect(path, () => (this.#isOpen = true));
     this.#socket.on("data", (bytes) => this.#receive(bytes));
     this.#socket.on("close", () => this.#ends(new Closed("the host has closed the connection")));
     this.#socket.on("error", (error) => {
-      const text = `no host at VVM_SOCKET (${path}): ${error.message}. Has the \`vvm\` that set it ended?`;
-      this.#ends(this.#isOpen ? new Closed(error.message, { cause: error }) : new NotStarted(text, { cause: error }));
+      this.#ends(this.#isOpen ? new Closed(error.message, { cause: error }) : notStarted(error));
     });
   }
 

@@ -239,3 +239,19 @@ test("another clock, version or parent is refused", limits, async (t) => {
     });
   }
 });
+
+test("a socket that another user could replace is refused", limits, async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "warm-"));
+  const server = net.createServer((socket) => socket.destroy()).listen(path.join(folder, "s"));
+  await once(server, "listening");
+  t.after(() => (server.close(), fs.rmSync(folder, { recursive: true })));
+  process.env.VVM_SOCKET = path.join(folder, "s");
+  for (const [mode, is] of [[0o777, NotStarted], [0o775, NotStarted], [0o1777, Closed], [0o755, Closed]]) {
+    fs.chmodSync(folder, mode);
+    await assert.rejects(run({}, () => {}), is, mode.toString(8));
+  }
+  if (process.geteuid() === 0) {
+    fs.chownSync(folder, 12345, 0);
+    await assert.rejects(run({}, () => {}), { name: "NotStarted", message: /is of user 12345/ });
+  }
+});

@@ -6,9 +6,11 @@ import io
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import vvm_warm
 
@@ -182,6 +184,17 @@ class ClientTest(unittest.TestCase):
         for path, cause in (("/nowhere/socket", "No such file"), ("/" + "x" * 107, "path too long")):
             with self.assertRaisesRegex(vvm_warm.NotStarted, f"no host at VVM_SOCKET.*{cause}.*ended"):
                 vvm_warm.connect(path)
+
+    def test_listener_of_another_user_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path := os.path.join(folder, "s"))
+            listener.listen()
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path)
+                self.assertEqual(vvm_warm._user_of(connection), os.geteuid())
+            with unittest.mock.patch("vvm_warm._user_of", lambda _: os.geteuid() + 1):
+                with self.assertRaisesRegex(vvm_warm.NotStarted, f"user {os.geteuid() + 1} listens"):
+                    vvm_warm.connect(path)
 
 
 class AsyncTest(unittest.TestCase):

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import threading
 import time
 import traceback
@@ -50,6 +51,13 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _user_of(connection: socket.socket) -> int:
+    """The user of the process that listens. A folder that others may write to can have a socket of theirs."""
+    size = struct.calcsize("iII")
+    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(user)
+
+
 def connect(path: Optional[str] = None) -> Host:
     """Connect to the host that started this program. Raises NotStarted, Refused or OtherClock."""
     if not (path := path or os.environ.get("VVM_SOCKET")):
@@ -57,6 +65,11 @@ def connect(path: Optional[str] = None) -> Host:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
+        if (user := _user_of(connection)) not in (os.geteuid(), 0):
+            raise NotStarted(
+                f"user {user} listens at VVM_SOCKET ({path}), and not user {os.geteuid()} or root: "
+                "start `vvm` as the user of this program or as root"
+            )
         return Host(connection)
     except BaseException as cause:
         connection.close()
