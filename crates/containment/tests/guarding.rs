@@ -185,7 +185,7 @@ fn process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing() {
                 println!("process 1 whose maker is killed: left out, since there are no PID namespaces");
                 return;
             }
-            thread::sleep(Duration::from_millis(1));
+            thread::yield_now();
         }
         if is_killed {
             maker.kill().unwrap();

@@ -176,7 +176,8 @@ fn clients_without_a_pause_leave_other_work_its_turns() {
                 ANSWERED.fetch_add(1, SeqCst);
             }
         };
-        let clients = [(); 4].map(|()| std::thread::spawn(flood));
+        let clients =
+            [(); 4].map(|()| std::thread::Builder::new().name("client".into()).spawn(flood).unwrap());
         let mut before = 0;
         while clients.iter().any(|client| !client.is_finished()) {
             tokio::task::yield_now().await;
@@ -185,7 +186,7 @@ fn clients_without_a_pause_leave_other_work_its_turns() {
             assert!(answered - before <= 128, "{before} {answered}");
             before = answered;
         }
-        clients.map(|client| client.join().unwrap());
+        clients.into_iter().for_each(|client| client.join().unwrap());
     });
 }
 
