@@ -37,8 +37,9 @@ pub enum SignalMeaning {
 }
 
 /// The signals that can be caught (signal(7)), but for CHLD, which is the guardian's own, and for those of faults: ABRT,
-/// BUS, FPE, ILL, SEGV, SYS and TRAP. A handler would return into the fault.
-const NAMED: [(&str, Signal, SignalMeaning); 21] = {
+/// BUS, FPE, ILL, SEGV, SYS and TRAP. A handler would return into the fault. And but for PIPE, which Rust ignores: once the
+/// pipe between a handler and its reader is closed, a handler of PIPE would be called by its own write, without end.
+const NAMED: [(&str, Signal, SignalMeaning); 20] = {
     use SignalMeaning::{Command, CommandOrEnd, JobControl, Stop};
     [
         ("SIGTERM", Signal::TERM, Stop),
@@ -49,7 +50,6 @@ const NAMED: [(&str, Signal, SignalMeaning); 21] = {
         ("SIGUSR2", Signal::USR2, Command),
         ("SIGALRM", Signal::ALARM, Stop),
         ("SIGIO", Signal::IO, Stop),
-        ("SIGPIPE", Signal::PIPE, Stop),
         ("SIGPROF", Signal::PROF, Stop),
         ("SIGPWR", Signal::POWER, Stop),
         ("SIGSTKFLT", Signal::STKFLT, Stop),
@@ -214,8 +214,7 @@ impl Signals {
     fn catch_some(signals: impl Iterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored_mask();
         let stays_ignored = |signal: &Signal| {
-            // Rust ignores PIPE at the start of each program, and undoes that in those that it starts.
-            !matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2 | Signal::PIPE)
+            !matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2)
                 && ignored & (1 << (signal.as_raw() - 1)) != 0
         };
         let wanted = signals.filter(|signal| !stays_ignored(signal)).chain([Signal::CHILD]);
@@ -251,8 +250,8 @@ impl Caught {
     fn of(origin: Origin) -> Option<Self> {
         let signal = Signal::from_raw(origin.signal)?;
         let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
-        // The kernel's, for a write to a closed pipe or beyond the limit of a file. The error of that write says the same.
-        if matches!(signal, Signal::PIPE | Signal::XFSZ) && sender == Some(getpid()) {
+        // The kernel's, for a write beyond the limit of a file. The error of that write says the same.
+        if signal == Signal::XFSZ && sender == Some(getpid()) {
             return None;
         }
         Some(Self { signal, from_kernel: origin.cause == Cause::Kernel, sender })
