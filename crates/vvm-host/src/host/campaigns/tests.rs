@@ -48,7 +48,12 @@ impl Scene {
         };
         let storage = Arc::new(host_storage(&faulty, &status));
         let scene = Self { clock, status, faulty, other };
-        let work = || vec![service_fn("work", async |cx: ServiceContext<_>| Ok(cx.stop.cancelled().await))];
+        let work = || {
+            vec![service_fn("work", async |cx: ServiceContext<_>| {
+                cx.stop.cancelled().await;
+                Ok(())
+            })]
+        };
         let running = campaigns.run(&storage, work, |_| Next::CampaignAfter(Duration::ZERO));
         let testing = async {
             test(&scene).await;
