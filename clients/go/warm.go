@@ -48,22 +48,6 @@ var clock = func() (time.Duration, error) {
 	return time.Duration(now.Nano()), nil
 }
 
-// Returns the user of the process that listens. Replaced by tests.
-var listener = func(socket *net.UnixConn) (user int, err error) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var peer *syscall.Ucred
-	failed := raw.Control(func(fd uintptr) {
-		peer, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err = errors.Join(failed, err); err != nil {
-		return 0, err
-	}
-	return int(peer.Uid), nil
-}
-
 // Term is one leadership. Its methods may be called from any goroutine.
 type Term struct{ *term }
 
@@ -169,16 +153,9 @@ func Run(ctx context.Context, build func(context.Context) error, lead func(conte
 	if path == "" {
 		return fmt.Errorf("%w: VVM_SOCKET is not set: use `vvm run --warm … -- PROGRAM`", ErrNotStarted)
 	}
-	socket, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), err)
-	} else if err != nil {
-		return fmt.Errorf("%w: no host at VVM_SOCKET (%s): %w. Has the `vvm` that set it ended?", ErrNotStarted, path, err)
-	}
-	// A folder that others may write to can have a socket of theirs.
-	if user, err := listener(socket.(*net.UnixConn)); err != nil || user != os.Geteuid() && user != 0 {
-		socket.Close()
-		return errors.Join(fmt.Errorf("%w: user %d listens at VVM_SOCKET (%s), and not user %d or root: start `vvm` as the user of this program or as root", ErrNotStarted, user, path, os.Geteuid()), err)
+	socket, err := connect(ctx, path)
+	if err != nil {
+		return err
 	}
 	c := &client{socket: socket, lines: bufio.NewReaderSize(socket, longestLine)}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, (*client)(nil), c))

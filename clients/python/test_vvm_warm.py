@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import struct
 import tempfile
 import threading
 import time
@@ -189,11 +190,9 @@ class ClientTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path := os.path.join(folder, "s"))
             listener.listen()
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(path)
-                self.assertEqual(vvm_warm._user_of(connection), os.geteuid())
-            with unittest.mock.patch("vvm_warm._user_of", lambda _: os.geteuid() + 1):
-                with self.assertRaisesRegex(vvm_warm.NotStarted, f"user {os.geteuid() + 1} listens"):
+            other = os.geteuid() + 1
+            with unittest.mock.patch.object(socket.socket, "getsockopt", lambda *_: struct.pack("iII", 1, other, 1)):
+                with self.assertRaisesRegex(vvm_warm.NotStarted, f"user {other} listens"):
                     vvm_warm.connect(path)
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import socket
-import struct
 import threading
 import time
 import traceback
@@ -41,7 +40,6 @@ class OtherClock(Exception):
 
 class TermOver(Exception):
     """The leadership ends: begin nothing more. The block of the term ends by it, and does not raise it."""
-
     def __init__(self, term: Term) -> None:
         super().__init__(f"epoch {term.epoch}: {term.reason}")
         self.term = term
@@ -51,13 +49,6 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _user_of(connection: socket.socket) -> int:
-    """The user of the process that listens. A folder that others may write to can have a socket of theirs."""
-    size = struct.calcsize("iII")
-    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return int(user)
-
-
 def connect(path: Optional[str] = None) -> Host:
     """Connect to the host that started this program. Raises NotStarted, Refused or OtherClock."""
     if not (path := path or os.environ.get("VVM_SOCKET")):
@@ -65,11 +56,9 @@ def connect(path: Optional[str] = None) -> Host:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
-        if (user := _user_of(connection)) not in (os.geteuid(), 0):
-            raise NotStarted(
-                f"user {user} listens at VVM_SOCKET ({path}), and not user {os.geteuid()} or root: "
-                "start `vvm` as the user of this program or as root"
-            )
+        user = memoryview(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)).cast("I")[1]  # Its uid.
+        if user not in (os.geteuid(), 0):  # In a folder that others may write to, it may be their socket.
+            raise NotStarted(f"user {user} listens at VVM_SOCKET ({path}): start `vvm` as this program's user or root")
         return Host(connection)
     except BaseException as cause:
         connection.close()
@@ -80,7 +69,6 @@ def connect(path: Optional[str] = None) -> Host:
 
 class Host:
     """The connection to the host. `connect` makes it."""
-
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lines = connection.makefile("rb")
@@ -227,7 +215,6 @@ class Host:
 
 class Term:
     """One leadership. Leave the `with` block when the work has stopped: then the host says it is over."""
-
     def __init__(self, host: Host, lead: dict[str, Any]) -> None:
         self._host = host
         self._stop_by: float = lead["stop_by"] / 1000
