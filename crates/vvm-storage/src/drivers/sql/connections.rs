@@ -1,4 +1,4 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a minute are closed: a
+//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are closed: a
 //! candidate that waits has one request at a time, and so one connection. It has none between its looks while the server has
 //! few left for other programs: see [`Connections::make_room`]. No task runs between requests.
 
@@ -23,8 +23,10 @@ use std::{
 use tokio::sync::SemaphorePermit;
 use vvm_clock::{Clock as _, Instant, SystemClock};
 
-/// How long a connection stays open that no request needs.
+/// How long a connection stays open that no request needs: of a leader, and of a candidate, which begins with two
+/// requests at once and then has one at a time.
 const KEPT_UNUSED: Duration = Duration::from_secs(60);
+const KEPT_BY_CANDIDATES: Duration = Duration::from_secs(5);
 
 /// The part of a request's time that one host has for connecting, so that a silent host leaves time for another.
 const CONNECTING: u32 = 2;
@@ -397,7 +399,8 @@ impl<S: Server> Lent<'_, S> {
         if !of.connections.room.is_closed() {
             idle.sessions.push((now, session));
         }
-        idle.sessions.retain(|(used_at, session)| session.is_listener() || now.since(*used_at) < KEPT_UNUSED);
+        let kept = if now < idle.leads_until { KEPT_UNUSED } else { KEPT_BY_CANDIDATES };
+        idle.sessions.retain(|(used_at, session)| session.is_listener() || now.since(*used_at) < kept);
     }
 }
 
