@@ -251,7 +251,7 @@ pub enum HelperError {
     TooLong,
     /// The system refused the process.
     #[error("could not be started: {0}")]
-    System(io::ErrorKind),
+    System(Errno),
 }
 
 /// The variables by which a keeper gets the lines, and a shell its own: every user can read arguments of

@@ -2,7 +2,9 @@
 
 use crate::{announce::say, exit};
 use std::{fmt, io, process::ExitCode};
-use vvm_containment::{Event, Killed, NamespaceRefusal, Refusal, SpawnError, StageError, Step, Supervised};
+use vvm_containment::{
+    Event, HelperError, Killed, NamespaceRefusal, Refusal, SpawnError, StageError, Step, Supervised,
+};
 use vvm_host::operate::ResourceLimit;
 
 /// The level of `--containment` is not available here.
@@ -75,6 +77,10 @@ pub(crate) fn say_event(event: &Event) {
         Event::NoTimeForPreStop => say!("--pre-stop is skipped: the kill deadline is too near"),
         Event::PreStopFailed(Ok(ended)) => {
             say!("--pre-stop {ended}; the command gets its signal nevertheless")
+        }
+        Event::PreStopFailed(Err(HelperError::System(errno))) => {
+            let limit = ResourceLimit::from(*errno);
+            say!("--pre-stop could not be started: {limit}; the command gets its signal nevertheless")
         }
         Event::PreStopFailed(Err(refusal)) => {
             say!("--pre-stop {refusal}; the command gets its signal nevertheless")

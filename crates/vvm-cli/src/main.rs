@@ -28,7 +28,8 @@ mod status;
 mod step_down;
 mod watch;
 
-use std::process::ExitCode;
+use rustix::process::Signal;
+use std::{process::ExitCode, sync::Arc};
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("vvm needs Linux: containment uses parent-death signals and process descriptors");
@@ -36,5 +37,8 @@ compile_error!("vvm needs Linux: containment uses parent-death signals and proce
 /// Starts no thread before the command is known: the guardian stays single-threaded for its whole life, and a
 /// parent-death signal is bound to the thread that spawned the child.
 fn main() -> ExitCode {
+    // A write beyond `ulimit -f` is then an error, as on a full disk, and does not end this process. Caught, not ignored:
+    // the command would inherit that. Fails only for want of memory.
+    let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
     cli::main()
 }

@@ -215,6 +215,7 @@ impl Cause {
             Self::System(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
                 "make room on its disk"
             }
+            Self::System(io::ErrorKind::FileTooLarge) => "let files be larger (ulimit -f, LimitFSIZE=)",
             Self::System(io::ErrorKind::PermissionDenied) => "let this user write to its folder",
             Self::System(io::ErrorKind::ReadOnlyFilesystem) => {
                 "name a file on a disk that is mounted to be written"
@@ -405,6 +406,7 @@ mod tests {
         let table = [
             (io::ErrorKind::StorageFull, "make room"),
             (io::ErrorKind::QuotaExceeded, "make room"),
+            (io::ErrorKind::FileTooLarge, "ulimit -f"),
             (io::ErrorKind::PermissionDenied, "let this user write"),
             (io::ErrorKind::ReadOnlyFilesystem, "mounted to be written"),
             (io::ErrorKind::NotFound, "a folder that exists"),

@@ -177,6 +177,7 @@ pub fn way_out(cause: &io::Error) -> &'static str {
             ": let this user, or this container, have more processes and threads \
              (ulimit -u, TasksMax=, pids.max)"
         }
+        Some(Errno::FBIG) => ": let files be larger (ulimit -f, LimitFSIZE=)",
         Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
         _ => "",
     }
@@ -199,6 +200,7 @@ mod tests {
             (Errno::NFILE, "fs.file-max"),
             (Errno::AGAIN, "ulimit -u"),
             (Errno::NOMEM, "memory.max"),
+            (Errno::FBIG, "ulimit -f"),
         ];
         for (errno, way_out) in table {
             let text = ResourceLimit::from(errno).to_string();

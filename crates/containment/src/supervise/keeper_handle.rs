@@ -218,7 +218,7 @@ impl KeeperHandle {
             FromKeeper::Ended(ended) => state.ended = Some(ended),
             FromKeeper::HelperEnded(helper, ended) => self.helpers.has_ended(helper, Ok(ended)),
             FromKeeper::HelperNotStarted(helper, errno) => {
-                let refusal = HelperError::System(io::Error::from(errno).kind());
+                let refusal = HelperError::System(errno);
                 self.helpers.has_ended(helper, Err(refusal));
             }
             FromKeeper::NotPassedOn(signal, errno) => {
@@ -409,7 +409,7 @@ impl Helpers {
             // Before the message, because another thread may receive the answer.
             state.send_replace(State::Running);
             if let Err(errno) = self.keeper.send(&ToKeeper::Helper(helper)) {
-                let refusal = HelperError::System(io::Error::from(errno).kind());
+                let refusal = HelperError::System(errno);
                 state.send_replace(State::Ended(Err(refusal)));
             }
             loop {

@@ -32,7 +32,7 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{Note, NoteLink, Signals, ends_by};
 use vvm_deadman::KernelTimer;
-use vvm_host::operate::HostEnd;
+use vvm_host::operate::{HostEnd, ResourceLimit, way_out};
 
 /// A handle of the process. It notices the end of this one by the end of the link.
 #[derive(Debug)]
@@ -137,8 +137,9 @@ impl Demoter {
         let said = match &started {
             Ok(_) => "the demoter had ended; another one was started".to_owned(),
             Err(cause) => format!(
-                "the demoter has ended, and another one can't be started ({cause}): nothing demotes this \
-                 machine if vvm elect dies"
+                "the demoter has ended, and another one can't be started ({cause}{}): nothing demotes this \
+                 machine if vvm elect dies",
+                way_out(cause)
             ),
         };
         *process = started.unwrap_or(Process::Lost);
@@ -367,7 +368,8 @@ fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
     let mut command = Command::new("sh");
     command.args(["-c", on_loss]).env_clear().envs(leadership.environment(env::vars_os(), withheld));
     let started = command.process_group(0).stdin(Stdio::null()).spawn();
-    let mut child = started.map_err(|cause| format!("could not be started: {cause}"))?;
+    let mut child =
+        started.map_err(|cause| format!("could not be started: {}", ResourceLimit::from(cause)))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
     if !ends_by(&process, SystemClock::read().after(*hook_timeout)) {

@@ -1,7 +1,7 @@
 //! [`Control`]: receives signals and messages of the guardian, and turns them into stop requests.
 
 use crate::{
-    announce,
+    announce::{self, say},
     contained::NotStarted,
     leadership::{Activity, HostState, ToGuardian},
     runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
@@ -94,7 +94,13 @@ impl Control {
             tokio::select! {
                 biased;
                 caught = signals_socket.find(|| signals.pending()) => {
-                    for Caught { signal, .. } in caught? {
+                    for Caught { signal, from_kernel, .. } in caught? {
+                        // The soft limit of this process. At the hard one the kernel kills.
+                        let is_limit = from_kernel && signal == Signal::XCPU;
+                        let signal = if is_limit { Signal::TERM } else { signal };
+                        if is_limit {
+                            say!("stopping: the host has used the CPU time that it may use: allow more (ulimit -t, LimitCPU=)");
+                        }
                         // Signals for the command go to the guardian.
                         if self.asks_to_stop(signal) {
                             let now = clock.now();

@@ -1,10 +1,11 @@
 //! Runs the checks of `--check`, and counts failures.
 
 use super::args::WorkArgs;
-use std::{fmt, io, sync::Arc, time::Duration};
+use rustix::io::Errno;
+use std::{fmt, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Span};
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
-use vvm_host::status::HostStatus;
+use vvm_host::{operate::ResourceLimit, status::HostStatus};
 
 /// A check has failed too often in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,8 +22,8 @@ enum Failure {
     TimedOut(Duration),
     #[error("it {0}")]
     Ended(Ended),
-    #[error("it could not be started: {0}")]
-    System(io::ErrorKind),
+    #[error("it could not be started: {}", ResourceLimit::from(*.0))]
+    System(Errno),
 }
 
 /// For people.

@@ -207,3 +207,13 @@ mod timed {
         });
     }
 }
+
+/// A file that may not grow is like a full disk: an error that names the limit, and no end by SIGXFSZ.
+#[test]
+fn limit_of_a_file_is_named_and_ends_no_process() {
+    let trial = VVM.trial();
+    let limited = ["sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"];
+    let finished = trial.run(["true"]).through(limited).with(["--acquire-timeout", "1s"]).finish();
+    assert_ne!(finished.code(), 0, "{:#?}", finished.stderr);
+    assert!(finished.says("ulimit -f"), "{:#?}", finished.stderr);
+}

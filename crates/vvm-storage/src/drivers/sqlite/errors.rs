@@ -2,6 +2,7 @@
 
 use ielections::{ReadError, WriteError};
 use rusqlite::ErrorCode;
+use rustix::process::{Resource, getrlimit};
 
 /// An error of a database in use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -51,9 +52,19 @@ impl From<rusqlite::Error> for DriverError {
             | ErrorCode::ConstraintViolation
             | ErrorCode::ApiMisuse
             | ErrorCode::TooBig => Self::Foreign(text),
+            ErrorCode::SystemIoFailure => Self::Failed(text + &file_limit()),
             _ => Self::Failed(text),
         }
     }
+}
+
+/// Returns the end of a message about a failed write, if a limit of this process may be its cause: SQLite keeps the error
+/// of the system (EFBIG) to itself. A process that does not survive SIGXFSZ prints nothing.
+pub(super) fn file_limit() -> String {
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.map_or_else(String::new, |bytes| {
+        format!("; a file of this process may have {bytes} bytes: if that is the cause, let it have more (ulimit -f, LimitFSIZE=)")
+    })
 }
 
 impl DriverError {

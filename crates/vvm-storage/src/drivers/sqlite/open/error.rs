@@ -1,5 +1,6 @@
 //! [`Obstacle`]: why a database file can't be opened; who owns it, and what a user can do who may not use it.
 
+use super::super::errors::file_limit;
 use crate::opening::{OpenError, OpenErrorKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::{
@@ -83,7 +84,12 @@ fn way_out(path: &Path, cause: &io::Error) -> &'static str {
 /// system.
 pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
     let at = path.display();
-    let no_room = || Obstacle::Other(OpenError::passing(format!("the disk has no room for {at}: make room")));
+    let no_room = || {
+        Obstacle::Other(OpenError::passing(format!(
+            "the disk has no room for {at}: make room{}",
+            file_limit()
+        )))
+    };
     let failed = || refused(format!("{at} can't be opened: {cause}"));
     match cause.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
@@ -96,6 +102,10 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
             "the log beside {at} (its -wal) was deleted or truncated while the database is in use: stop all \
              programs that use it, start them again, and leave these files alone"
         )),
+        // A limit of this process is like a disk without room: nothing else is wrong.
+        Some(ErrorCode::SystemIoFailure) if !file_limit().is_empty() => {
+            Obstacle::Other(OpenError::passing(format!("{at} can't be written: {cause}{}", file_limit())))
+        }
         Some(ErrorCode::NotADatabase) => not_a_database(path),
         Some(ErrorCode::DatabaseCorrupt) => {
             refused(format!("{at} is damaged: restore it from a backup ({cause})"))
