@@ -4,7 +4,7 @@
 //!
 //! With `--log-format json` each line is one object. Changes of state are then events of `tracing`
 //! (`vvm_host`), and [`say_text`] prints nothing. Events of `vvm` itself have the target `vvm`: text shows
-//! their message, if they have one; JSON all fields. `VVM_LOG` selects events of the libraries.
+//! their message, except for changes of state; JSON all fields. `VVM_LOG` selects events of the libraries.
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -28,6 +28,7 @@ use tracing_subscriber::{
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_containment::{Level, own_group};
+use vvm_host::status::Role;
 
 /// What standard error contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -235,13 +236,15 @@ impl io::Write for Droppable {
     }
 }
 
-/// Writes the message of each event of ours. An event without a message is for programs alone.
+/// Writes the message of each event of ours, except changes of the role: [`say_text`] says them in other words.
 struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let members = members(event);
-        if let Some(line) = members.get("message").and_then(Value::as_str).filter(|_| is_wanted(&members)) {
+        let word = members.get("event").and_then(Value::as_str).unwrap_or_default();
+        let is_written = is_wanted(&members) && !Role::WORDS.contains(&word);
+        if let Some(line) = members.get("message").and_then(Value::as_str).filter(|_| is_written) {
             say!("{line}");
         }
     }

@@ -74,10 +74,6 @@ async fn campaign(
     let (ready, is_ready) = watch::channel(false);
     host.campaign_while(is_ready);
     let stop = host.stop();
-    if let Some(address) = host.http() {
-        let (event, name) = ("status_page", name.as_str());
-        tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
-    }
     let status = host.status();
     let service = HookService {
         name: name.clone(),

@@ -173,11 +173,7 @@ async fn lead_and_listen(
     guardian: Guardian,
     signals: Signals,
 ) -> io::Result<Farewell> {
-    let CommandRunner { control, status, clock, args, .. } = runner;
-    if let Some(address) = host.http() {
-        let (event, name) = ("status_page", args.candidate.name.as_str());
-        tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
-    }
+    let CommandRunner { control, status, clock, .. } = runner;
     tokio::select! {
         biased;
         never = control.listen(guardian.clone(), signals, Arc::clone(clock)) => match never? {},

@@ -121,19 +121,19 @@ impl Host {
     }
 
     /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
-    /// parts of `env` it needs no async runtime.
+    /// parts of `env` it needs no async runtime. [`HostSettings::storage`] has no effect.
     ///
     /// # Errors
     /// If this machine has no name for a holder.
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "testing")]
     pub fn on_storage(
         settings: HostSettings,
         env: Env,
-        storage: Arc<ElectionsTtlStorage>,
+        storage: Arc<dyn vvm_storage::SysVvmStorage>,
     ) -> Result<Self, HostError> {
         let settings = HostSettings { http: None, local_dir: crate::LocalDir::None, ..settings };
         let mut host = Self::with_env(settings, env, Signals::Ignored)?;
-        host.storage = Some(storage);
+        host.storage = Some(Arc::new(ElectionsTtlStorage::new(storage)));
         Ok(host)
     }
 
@@ -227,6 +227,11 @@ impl Host {
         mut after: impl FnMut(&Ended) -> Next + Send,
     ) -> Ended {
         let Self { campaigns, storage, wakeups, http, shown, signals, on_claim } = self;
+        if let Some(HttpServer { address, .. }) = &http {
+            // With port 0, nothing else says where it answers.
+            let (event, name) = ("status_page", campaigns.settings.name.as_str());
+            tracing::info!(target: "vvm", event, name, %address, "{name}: status page: http://{address}/");
+        }
         let answers = Answers::new(Arc::clone(&campaigns.status), shown);
         let answering = async {
             match http {

@@ -57,6 +57,7 @@ pub(crate) struct HttpServer {
 #[error("can't listen at {address} ({}){}", .cause.kind(), self.way_out())]
 pub struct CantListen {
     address: SocketAddr,
+    #[source]
     cause: io::Error,
 }
 

@@ -3,6 +3,7 @@
 //! [`Host`] opens a storage, campaigns for a slot, runs its services while it leads, and campaigns again or
 //! ends with a typed reason. `vvm run` and `vvm elect` are hosts, too.
 //!
+//! # Run it
 //! ```no_run
 //! use std::process::ExitCode;
 //! use vvm_host::{Host, HostError, HostSettings, service_fn};
@@ -24,12 +25,68 @@
 //! }
 //! ```
 //!
+//! # Stop it
+//! A stop signal stops it, and so does [`Host::stop`]. [`HostSettings`] lists the settings and their defaults.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), vvm_host::HostError> {
+//! use vvm_host::{Ended, Host, HostSettings, service_fn};
+//!
+//! let host = Host::open(HostSettings::new("mem:", "payroll")).await?;
+//! let stop = host.stop();
+//! let ended = host.run(|| {
+//!     let stop = stop.clone();
+//!     vec![service_fn("payroll", async move |cx| {
+//!         stop.cancel(); // from anywhere in the program
+//!         cx.stop.cancelled().await;
+//!         Ok(())
+//!     })]
+//! });
+//! assert!(matches!(ended.await, Ended::Stopped));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Read why it ended
+//! [`Ended`] is a value to match, a text for people, an exit status, and an error with its sources.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), vvm_host::HostError> {
+//! use std::error::Error as _;
+//! use vvm_host::{Ended, Host, HostSettings, Problem, service_fn};
+//!
+//! let host = Host::open(HostSettings::new("mem:", "payroll")).await?;
+//! let ended = host.run(|| vec![service_fn("payroll", async |_| Err("out of paper".into()))]).await;
+//! match &ended {
+//!     Ended::Stopped => println!("stopped by a signal, or by Host::stop"),
+//!     Ended::Problem(Problem::Lost(loss)) => println!("another process may lead: {loss}"),
+//!     Ended::Problem(Problem::Ended { service, failure: Some(failure) }) => {
+//!         println!("{service} failed: {failure}");
+//!     }
+//!     other => println!("{other}"),
+//! }
+//! assert_eq!(ended.to_string(), "service payroll ended by itself: out of paper");
+//! assert_eq!(ended.source().unwrap().to_string(), "out of paper");
+//! assert_eq!(ended.exit_status(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Test it in mock time
+//! The module `testing` (feature `testing`, for development dependencies) has a clock that moves when nothing can run,
+//! storages whose answers the test writes, and an example. The folder `examples/embedded` of the repository has a
+//! program with its tests, whose only dependency of the project is this crate.
+//!
+//! # Where is what
 //! - [`Host`], [`HostSettings`]: the host. [`Ended`], [`Next`]: how a campaign ended, and what follows.
 //! - [`status`]: what a host does at the moment, as HTTP shows it.
 //! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the
 //!   history.
 //! - [`once`]: work that is done once per period, as by `vvm once`.
 //! - [`exit_status`]: the statuses of a process that ends with its host.
+//! - [`clock`], [`documents`], [`primary_only`]: time, fenced documents, and work that survives fail-over.
 #![forbid(unsafe_code)]
 
 mod history;
@@ -46,9 +103,49 @@ mod storage_inspector;
 
 pub use host::{Ended, Host, HostError, HostSettings, Next, NotReady, Services, Signals, StopRequested};
 pub use http::CantListen;
-pub use ielections::{Holder, Ttl};
 pub use local_wakeups::{LocalDir, UnfitFolder};
-pub use vvm_orch::service_fn;
+
+// What the types above name: a program on a host needs no other crate of the project.
+pub use ielections::{
+    AcquireError, Env, Epoch, Holder, Loss, Standing, Ttl, documents, record::HolderTooLong,
+};
+pub use primary_only;
+pub use tokio_util::sync::CancellationToken;
+pub use vvm_clock as clock;
+pub use vvm_deadman::{ArmError, Deadman};
+pub use vvm_orch::{AcquireTimeout, BoxError, Failure, Problem, Service, ServiceContext, Work, service_fn};
+pub use vvm_storage::{ElectionKey, OpenError, SettleError};
+
+/// For tests of programs on a host: mock time, and storages. No time passes: [`in_mock_time`](testing::in_mock_time)
+/// moves the clock when nothing can run. A [`MemDatabase`](testing::MemDatabase) remembers what was written; the test
+/// writes the answers of a [`MockSysVvmStorage`](testing::MockSysVvmStorage).
+///
+/// ```
+/// use std::sync::Arc;
+/// use vvm_host::{Ended, Host, HostSettings, Loss, Problem, service_fn, testing::*};
+///
+/// let mut storage = MockSysVvmStorage::vacant();
+/// storage.expect_commit().returning(|_, step| match step {
+///     Step::Renew { .. } => Err(WriteError::NotApplied("the disk is full".into())),
+///     _ => Ok(Done::Applied),
+/// });
+/// let clock = MockClock::new();
+/// in_mock_time(&clock, async {
+///     let settings = HostSettings::new("not opened", "payroll");
+///     let host = Host::on_storage(settings, env(&clock), Arc::new(storage)).unwrap();
+///     let ended = host.run(|| vec![service_fn("payroll", async |cx| Ok(cx.stop.cancelled().await))]).await;
+///     let Ended::Problem(Problem::Lost(Loss::StorageUnreachable { .. })) = ended else { panic!("{ended}") };
+/// });
+/// ```
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use ielections::{
+        ReadError, Slot, Vacant, WriteError,
+        testing::{env, in_mock_time},
+    };
+    pub use testing_time::{MockClock, MockWallClock};
+    pub use vvm_storage::{Done, Step, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
+}
 
 /// For operator commands: reading a host's storage, waking candidates, and the history.
 pub mod operate {

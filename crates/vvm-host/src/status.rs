@@ -401,7 +401,8 @@ impl HostStatus {
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
-        log!(debug, event = "renewed", latency_ms = latency.as_secs_f64() * 1e3);
+        let (name, latency_ms) = (self.candidate.name.as_str(), latency.as_secs_f64() * 1e3);
+        log!(debug, event = "renewed", latency_ms, "{name}: renewed in {latency:?}");
     }
 
     /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more.
@@ -509,28 +510,47 @@ impl fmt::Debug for HostStatus {
     }
 }
 
-/// Logs a new role, except the last one: the program logs its own outcome.
+/// Logs a new role, except the last one: the program logs its own outcome. Its message is for subscribers that print
+/// messages.
 fn log_role(candidate: &Candidate, role: &Role) {
     let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
     let event = role.word();
     let slot = role.leadership().map(|leading| leading.slot);
     let epoch = role.leadership().map(|leading| leading.standing.epoch().get());
     let incarnation = role.leadership().map(|leading| leading.standing.incarnation().to_string());
+    let says = format!("{name}{}: {event}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
     match role {
         Role::Ended { .. } => {}
         Role::Stopping { why: WhyStopping::Lost(loss), .. } => {
-            let (loss, reason) = (loss_word(loss), loss.to_string());
-            log!(warn, event, name, holder, slot, epoch, incarnation, why = "lost", loss, reason);
+            let (loss, reason, why) = (loss_word(loss), loss.to_string(), "lost");
+            let says = format!("{says}: {why}: {reason}");
+            log!(warn, event, name, holder, slot, epoch, incarnation, why, loss, reason, "{says}");
         }
         Role::Stopping { why, .. } => {
-            log!(info, event, name, holder, slot, epoch, incarnation, why = why.word());
+            let why = why.word();
+            let says = format!("{says}: {}", why.replace('_', " "));
+            log!(info, event, name, holder, slot, epoch, incarnation, why, "{says}");
         }
         Role::Idling { idle, .. } => {
             let Idle { number: restart, limit, pause, ref ended } = *idle;
             let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
-            log!(info, event, name, holder, slot, epoch, incarnation, restart, limit, in_ms, reason);
+            let says = format!("{says}: {reason}");
+            log!(
+                info,
+                event,
+                name,
+                holder,
+                slot,
+                epoch,
+                incarnation,
+                restart,
+                limit,
+                in_ms,
+                reason,
+                "{says}"
+            );
         }
-        _ => log!(info, event, name, holder, slot, epoch, incarnation),
+        _ => log!(info, event, name, holder, slot, epoch, incarnation, "{says}"),
     }
 }
 

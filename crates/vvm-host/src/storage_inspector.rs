@@ -110,7 +110,7 @@ impl StorageInspector {
     }
 
     /// Wraps a storage that is open already, for a simulation.
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "testing")]
     pub fn on_storage(storage: ElectionsTtlStorage, name: &str, clock: Arc<dyn Clock>) -> Self {
         let (name, cluster) = (name.to_owned(), ClusterName::from(name));
         Self { storage, name, cluster, clock, url: StorageUrl::from("") }

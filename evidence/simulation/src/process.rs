@@ -46,7 +46,11 @@ struct Started {
 
 /// Returns the storage as `process` reaches it.
 pub(crate) fn storage_of(world: &Arc<World>, process: Process) -> ElectionsTtlStorage {
-    ElectionsTtlStorage::new(Arc::new(RemoteStorage { world: Arc::clone(world), process }))
+    ElectionsTtlStorage::new(remote_storage(world, process))
+}
+
+fn remote_storage(world: &Arc<World>, process: Process) -> Arc<RemoteStorage> {
+    Arc::new(RemoteStorage { world: Arc::clone(world), process })
 }
 
 /// Returns the slots of the name.
@@ -175,12 +179,12 @@ async fn hints(
 
 /// Returns the host of a process, which reports its claims to its guardian.
 fn host_of(started: &Started) -> Option<Host> {
-    let Started { world, process, profile, env, storage, .. } = started;
+    let Started { world, process, profile, env, .. } = started;
     let mut settings = HostSettings::new("simulated", NAME);
     settings.slots = profile.slots;
     settings.ttl = profile.ttl;
     settings.holder = Holder::new("10.0.0.9").ok();
-    let mut host = Host::on_storage(settings, env.clone(), Arc::clone(storage)).ok()?;
+    let mut host = Host::on_storage(settings, env.clone(), remote_storage(world, *process)).ok()?;
     let (told, claimant) = (Arc::clone(world), *process);
     host.report_claims(move |claim| send_ticket(&told, claimant, claim));
     Some(host)

@@ -28,9 +28,8 @@ const MAP: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// Dependencies that exist only behind a feature: the public suites of `ielections` need the clocks that
-/// tests move.
-const OPTIONAL: [(&str, &str); 1] = [("ielections", "testing-time")];
+/// Dependencies that exist only behind the feature `testing`: the clocks that tests move.
+const OPTIONAL: [(&str, &str); 2] = [("ielections", "testing-time"), ("vvm-host", "testing-time")];
 
 /// Dependencies that only one crate may have. Every other crate compiles without a database, and a library has no command
 /// line, no settings file and no log.

@@ -15,7 +15,7 @@ pub enum HostError {
     Storage(#[source] OpenError),
     /// The storage stayed unusable for as long as the host would have waited for leadership.
     #[error("the storage could not be opened in time: {0}")]
-    StorageTimedOut(String),
+    StorageTimedOut(#[source] Box<HostError>),
     /// The storage needs a longer [`HostSettings::ttl`](super::HostSettings).
     #[error(transparent)]
     TtlTooShort(AcquireError),
@@ -52,13 +52,16 @@ impl HostError {
 
 /// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that
 /// one has not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Ended {
     /// By a signal, or by [`Host::stop`](super::Host::stop).
+    #[error("stopped")]
     Stopped,
     /// The storage could not be opened.
+    #[error(transparent)]
     NotOpened(Arc<HostError>),
     /// A loss, a service that ended or failed, or a campaign without success.
+    #[error(transparent)]
     Problem(Problem),
 }
 
@@ -84,16 +87,6 @@ impl Ended {
 impl From<Ended> for ExitCode {
     fn from(ended: Ended) -> Self {
         ended.exit_status().into()
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped => out.write_str("stopped"),
-            Self::NotOpened(error) => error.fmt(out),
-            Self::Problem(problem) => problem.fmt(out),
-        }
     }
 }
 

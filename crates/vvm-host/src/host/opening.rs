@@ -67,7 +67,7 @@ pub(super) async fn open(
             }
         };
         if clock.now() >= give_up_at {
-            return Err(HostError::StorageTimedOut(error.to_string()));
+            return Err(HostError::StorageTimedOut(Box::new(error)));
         }
         status.storage_not_opened(&error);
         clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;

@@ -5,13 +5,23 @@ use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{AcquireTimeout, VvmConfig};
 
-/// The settings of a [`Host`](super::Host).
+/// The settings of a [`Host`](super::Host): [`HostSettings::new`], and then what shall not be the default.
 ///
 /// ```
 /// use std::time::Duration;
-/// use vvm_host::{HostSettings, Ttl};
+/// use vvm_host::{AcquireTimeout, HostSettings, LocalDir, Ttl};
 ///
 /// let mut settings = HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll");
+/// // The defaults:
+/// assert_eq!(settings.slots.get(), 1);
+/// assert_eq!(settings.ttl.get(), Duration::from_secs(20));
+/// assert_eq!(settings.holder, None); // HOSTNAME:PID
+/// assert_eq!(settings.acquisition, AcquireTimeout::Forever);
+/// assert_eq!(settings.stop_timeout, Duration::from_secs(8));
+/// assert_eq!(settings.http, None);
+/// assert_eq!(settings.local_dir, LocalDir::None);
+/// assert!(settings.stop_on_hup && !settings.stop_on_quit);
+///
 /// settings.ttl = Ttl::new(Duration::from_secs(10)).unwrap();
 /// settings.http = Some(([127, 0, 0, 1], 8080).into());
 /// ```
@@ -25,16 +35,17 @@ pub struct HostSettings {
     /// How many processes may lead at once, each in a slot of its own; the same number in each of them.
     /// Default: one.
     pub slots: NonZeroU32,
-    /// How long others wait before they replace a dead leader. Default: [`Ttl::DEFAULT`].
+    /// How long others wait before they replace a dead leader. Default: 20 s ([`Ttl::DEFAULT`]).
     pub ttl: Ttl,
     /// The name of this process for people. Default: `HOSTNAME:PID`.
     pub holder: Option<Holder>,
     /// How long to campaign. Default: for ever.
     pub acquisition: AcquireTimeout,
-    /// How long all services together may take to stop. Default: [`VvmConfig::STOP_TIMEOUT`].
+    /// How long all services together may take to stop. Default: 8 s ([`VvmConfig::STOP_TIMEOUT`]).
     pub stop_timeout: Duration,
     /// The address of the HTTP server, if there is to be one: `/healthz`, `/readyz`, `/leader`, `/metrics`,
-    /// `/status`, and a page at `/`, as by `vvm run --http`. Port 0 is any free one.
+    /// `/status`, and a page at `/`, as by `vvm run --http`. Port 0 is any free one. The event `status_page` has the
+    /// address. Default: none.
     pub http: Option<SocketAddr>,
     /// The folder through which processes of this machine wake each other, so that a standby leads as soon as
     /// a leader has released, and requests are handled at once. Default: [`LocalDir::None`], because a

@@ -1,0 +1,94 @@
+//! A payroll that runs only while this process leads, with one dependency of the project, and its tests in mock time.
+//!
+//! Run `cargo run -p embedded -- sqlite:/tmp/leader.db` in two terminals, and end one of them with Ctrl-C or `kill -9`.
+#![forbid(unsafe_code)]
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+use vvm_host::{Ended, Host, HostError, HostSettings, Problem, Services, clock::Clock, service_fn};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns the services of one leadership: `pay` is called once a minute, with the fencing token.
+fn services(
+    clock: Arc<dyn Clock>,
+    pay: impl Fn(u64) + Send + Sync + 'static,
+) -> impl FnMut() -> Services + Send {
+    let pay = Arc::new(pay);
+    move || {
+        let (clock, pay) = (Arc::clone(&clock), Arc::clone(&pay));
+        vec![service_fn("payroll", async move |cx| {
+            while cx.stop.run_until_cancelled(clock.sleep(MINUTE)).await.is_some() {
+                pay(cx.standing.epoch().get());
+            }
+            Ok(())
+        })]
+    }
+}
+
+/// Says why the host ended.
+fn explain(ended: &Ended) -> String {
+    match ended {
+        Ended::Stopped => "stopped on request; the record is released".into(),
+        Ended::Problem(Problem::Lost(loss)) => format!("another process may lead now: {loss}"),
+        other => other.to_string(),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, HostError> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let storage = std::env::args().nth(1).unwrap_or_else(|| "mem:".into());
+    let host = Host::open(HostSettings::new(storage, "payroll")).await?;
+    let clock = Arc::clone(&host.env().clock);
+    let ended = host.run(services(clock, |epoch| println!("pays, with the token {epoch}"))).await;
+    println!("{}", explain(&ended));
+    Ok(ended.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use vvm_host::testing::{
+        Done, MemDatabase, MockClock, MockSysVvmStorage, Step, WriteError, env, in_mock_time,
+    };
+
+    fn settings() -> HostSettings {
+        HostSettings::new("not opened", "payroll")
+    }
+
+    #[test]
+    fn pays_each_minute_until_it_is_stopped() {
+        let clock = MockClock::new();
+        in_mock_time(&clock, async {
+            let database = MemDatabase::new(Arc::new(clock.clone()));
+            let host = Host::on_storage(settings(), env(&clock), database.open()).unwrap();
+            let (stop, paid) = (host.stop(), Arc::new(AtomicU64::new(0)));
+            let counted = Arc::clone(&paid);
+            let pay = move |_| {
+                if counted.fetch_add(1, Relaxed) == 1 {
+                    stop.cancel();
+                }
+            };
+            let ended = host.run(services(Arc::new(clock.clone()), pay)).await;
+            assert_eq!(explain(&ended), "stopped on request; the record is released");
+            assert_eq!((paid.load(Relaxed), ended.exit_status()), (2, 0));
+        });
+    }
+
+    #[test]
+    fn pays_nothing_after_a_loss() {
+        let mut storage = MockSysVvmStorage::vacant();
+        storage.expect_commit().returning(|_, step| match step {
+            Step::Renew { .. } => Err(WriteError::NotApplied("the disk is full".into())),
+            _ => Ok(Done::Applied),
+        });
+        let clock = MockClock::new();
+        in_mock_time(&clock, async {
+            let host = Host::on_storage(settings(), env(&clock), Arc::new(storage)).unwrap();
+            let ended = host.run(services(Arc::new(clock.clone()), |_| panic!("it has paid"))).await;
+            assert!(explain(&ended).starts_with("another process may lead now: no renewal was confirmed"));
+            assert_eq!(ended.exit_status(), 79);
+        });
+    }
+}
