@@ -1,4 +1,4 @@
-//! Checks that every `vvm …` line and settings file in documents, help and packaging is accepted.
+//! Checks that every `vvm …` line and settings file in documents, help, messages and packaging is accepted.
 
 use super::{described, read};
 use crate::settings::Variables;
@@ -99,6 +99,74 @@ fn of_documents() -> Vec<Shown> {
     shown
 }
 
+/// Returns the commands that a text names in backticks, `…` left out.
+fn spans(place: &str, text: &str) -> Vec<Shown> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let commands = text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("vvm "));
+    let shown = commands.map(|span| Shown {
+        place: place.to_owned(),
+        words: words(span).into_iter().filter(|word| word != "…").collect(),
+    });
+    shown.collect()
+}
+
+/// Returns the commands that the prose of documents advises.
+fn of_prose() -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap();
+        // Between the fences of blocks, paragraph by paragraph.
+        let prose = text.split("```").step_by(2).flat_map(|prose| prose.split("\n\n"));
+        shown.extend(prose.flat_map(|text| spans(&path.display().to_string(), text)));
+    }
+    shown
+}
+
+/// Returns the commands that messages and comments of the sources advise, with a URL of the driver that they are in.
+fn of_messages() -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for path in sources(&root().join("crates")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines =
+            text.lines().map(|line| line.trim_start().trim_start_matches('/').trim_start_matches('!'));
+        // A backslash continues a text, and an empty comment ends a paragraph.
+        let text = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
+        let place = path.display().to_string();
+        let driver = DRIVERS.iter().find(|(folder, _)| place.contains(folder));
+        for mut found in text.split("\n\n").flat_map(|text| spans(&place, text)) {
+            let url = found.words.iter_mut().find(|word| *word == "URL");
+            url.into_iter().zip(driver).for_each(|(word, (_, url))| (*url).clone_into(word));
+            shown.push(found);
+        }
+    }
+    shown
+}
+
+/// Drivers of one kind of storage, and a URL of theirs.
+const DRIVERS: [(&str, &str); 7] = [
+    ("drivers/dynamodb", "dynamodb://eu-west-1/t"),
+    ("drivers/etcd", "etcd://h/p"),
+    ("drivers/kubernetes", "k8s://n"),
+    ("drivers/mysql", "mysql://u@h/d"),
+    ("drivers/objects", "s3://b/p?region=r"),
+    ("drivers/postgres", "postgres://u@h/d"),
+    ("drivers/scylla", "scylla://h/k"),
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs")
+            && !path.ends_with("cli/documented.rs")
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
 /// Returns the examples in the help of commands.
 fn of_help() -> Vec<Shown> {
     let mut shown = Vec::new();
@@ -152,6 +220,11 @@ fn of_containers() -> Vec<Shown> {
 /// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no
 /// error.
 fn check(shown: &Shown) -> Result<(), String> {
+    check_line(shown, true)
+}
+
+/// As [`check`]; unless it `is_whole`, what it leaves out is no error.
+fn check_line(shown: &Shown, is_whole: bool) -> Result<(), String> {
     let named = shown.words.iter().position(|word| word == "--config");
     let mut words = shown.words.clone();
     if let Some(place) = named {
@@ -169,7 +242,7 @@ fn check(shown: &Shown) -> Result<(), String> {
             let text = format!("{:?}", misuse.refusal);
             let is_missing = text.contains("MissingRequiredArgument");
             let is_help = text.contains("DisplayHelp") || text.contains("DisplayVersion");
-            if is_help || named.is_some() && is_missing {
+            if is_help || (named.is_some() || !is_whole) && is_missing {
                 Ok(())
             } else {
                 Err(format!("{}: {:?}: {}", shown.place, shown.words, misuse.refusal))
@@ -187,6 +260,18 @@ fn check_all(shown: &[Shown], at_least: usize) {
 #[test]
 fn lines_in_documents_are_accepted() {
     check_all(&of_documents(), 4);
+}
+
+/// Advice leaves out what the operator knows, such as storage and name.
+#[test]
+fn commands_that_messages_and_prose_advise_are_accepted() {
+    for (advised, at_least) in [(of_messages(), 40), (of_prose(), 40)] {
+        assert!(advised.len() >= at_least, "only {} were found", advised.len());
+        let wrong = advised.iter().filter_map(|shown| check_line(shown, false).err()).collect::<Vec<_>>();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+    let [wrong] = &spans("here", "it is not there: `vvm init-storage URL` creates it")[..] else { panic!() };
+    assert!(check_line(wrong, false).is_err());
 }
 
 #[test]

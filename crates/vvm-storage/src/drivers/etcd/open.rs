@@ -42,7 +42,7 @@ pub(super) async fn check(connections: &Connections) -> Result<Keyspace, OpenErr
     match stands {
         Some(value) => accept(&prefix, value).map(|identity| keyspace.known_by(identity)),
         None => Err(OpenError::missing(format!(
-            "there is no storage below {prefix}/ in this etcd: `vvm init-storage URL` creates it"
+            "there is no storage below {prefix}/ in this etcd: `vvm init-storage --storage URL` creates it"
         ))),
     }
 }
