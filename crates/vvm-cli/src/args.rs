@@ -26,6 +26,10 @@ pub(crate) const STAGE_DEMOTE: &str = "stage-demote";
 /// The commands that another one starts, with the options of its own command line.
 pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 
+/// Groups of options in the help. Those of every day come first, and have none.
+const CAMPAIGN: &str = "Campaign";
+pub(crate) const OUTPUT: &str = "What it shows";
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CandidateArgs {
     /// Where leadership is recorded, e.g. sqlite:/var/lib/payroll/leader.db
@@ -36,12 +40,14 @@ pub(crate) struct CandidateArgs {
     pub(crate) name: String,
     /// Number of leaders at a time, each in a slot of its own: the same number on all candidates
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_slots)]
+    #[arg(help_heading = CAMPAIGN)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) slots: NonZeroU32,
     /// Time without renewals after which a standby takes over
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
     pub(crate) ttl: Ttl,
     /// How long to wait for leadership; 0 takes a free slot or exits
+    #[arg(help_heading = CAMPAIGN)]
     #[arg(
         long, value_name = "forever|0|DURATION", default_value = "forever",
         value_parser = parse_acquire_timeout
@@ -49,6 +55,7 @@ pub(crate) struct CandidateArgs {
     pub(crate) acquire_timeout: AcquireTimeout,
     /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4
     /// TTL
+    #[arg(help_heading = CAMPAIGN)]
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
     pub(crate) try_once: bool,
     /// Name of this candidate in the record [default: HOSTNAME:PID]
@@ -59,6 +66,7 @@ pub(crate) struct CandidateArgs {
     ///
     /// A standby that is woken leads as soon as the leader has released. Without the folder it polls the
     /// storage once a second. Safety does not depend on it.
+    #[arg(help_heading = CAMPAIGN)]
     #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
     pub(crate) local_dir: Option<LocalDir>,
     /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
@@ -66,12 +74,14 @@ pub(crate) struct CandidateArgs {
     /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
     /// while it leads with time left. /metrics: OpenMetrics. /status: JSON. /: a page for browsers. All of it
     /// is read-only, but shows names and errors to every client that reaches the address.
+    #[arg(help_heading = OUTPUT)]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) http: Option<SocketAddr>,
     /// Format of standard error: lines of text, or one JSON object a line
     ///
     /// With json, each change of state is an object with event, name, holder, slot, epoch and more. Other
     /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
+    #[arg(help_heading = OUTPUT)]
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     args::{
-        CandidateArgs, InvalidValue, parse_check, parse_duration, parse_failures, parse_interval, parse_line,
+        CandidateArgs, InvalidValue, OUTPUT, parse_check, parse_duration, parse_failures, parse_interval,
+        parse_line,
     },
     exit,
 };
@@ -29,6 +30,7 @@ pub(crate) struct RunArgs {
     /// is told when it leads
     ///
     /// The messages are lines of JSON. docs/warm.md lists them.
+    #[arg(help_heading = WARM)]
     #[arg(long)]
     pub(crate) warm: bool,
     /// With --warm: when the command has said that its work has stopped, kill all of its processes, release, and start it
@@ -36,13 +38,16 @@ pub(crate) struct RunArgs {
     ///
     /// With keep, nothing but the command's word shows that the work has stopped. A process that the work has started
     /// may run beside the next leader.
+    #[arg(help_heading = WARM)]
     #[arg(long, value_enum, default_value = "restart")]
     pub(crate) after_stop: AfterStop,
     /// With --warm: how long the command may take to answer that it leads
+    #[arg(help_heading = WARM)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) start_timeout: Duration,
     /// With --warm: while the command leads, it says "alive" at least this often. Otherwise it is stopped, and the
     /// record is released
+    #[arg(help_heading = WARM)]
     #[arg(long, value_name = "DURATION", value_parser = parse_interval)]
     pub(crate) alive_within: Option<Duration>,
     /// How long the command may take to stop before it is killed
@@ -54,24 +59,34 @@ pub(crate) struct RunArgs {
     pub(crate) stop_signal: Option<Signal>,
     /// After the death of the host process: how long the guardian waits before it releases the record, once
     /// no process is left. For effects that outlive processes, such as statements that a server executes
+    #[arg(help_heading = CONTAINMENT)]
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration)]
     pub(crate) quiet_time: Duration,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// How to contain the processes of the command
+    #[arg(help_heading = CONTAINMENT)]
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
     pub(crate) containment: ContainmentLevel,
     /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its
     /// companions
+    #[arg(help_heading = CONTAINMENT)]
     #[arg(long)]
     pub(crate) keep_credentials: bool,
     /// Write the outcome to this file, as JSON
+    #[arg(help_heading = OUTPUT)]
     #[arg(long, value_name = "FILE")]
     pub(crate) result_file: Option<PathBuf>,
     /// The command and its arguments, after --
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
+
+/// Groups of options in the help.
+const WARM: &str = "Warm standby";
+const RESTARTS: &str = "Restarts, with --on-exit restart";
+const CHECKS: &str = "Health check, and what runs before a stop";
+const CONTAINMENT: &str = "Containment";
 
 const USAGE: &str = "vvm run --storage URL --name NAME [OPTIONS] -- CMD [ARGS…]";
 
@@ -134,38 +149,47 @@ pub(crate) struct WorkArgs {
     pub(crate) on_exit: OnExit,
     /// Delay before the first restart; it doubles with each restart. A run longer than --restart-backoff-max
     /// resets it
+    #[arg(help_heading = RESTARTS)]
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub(crate) restart_backoff: Duration,
     /// Longest delay before a restart
+    #[arg(help_heading = RESTARTS)]
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub(crate) restart_backoff_max: Duration,
     /// Number of restarts in one leadership; when the command ends after the last one, vvm releases and exits
     /// with its status
+    #[arg(help_heading = RESTARTS)]
     #[arg(
         long, value_name = "never|N", default_value = "never", allow_hyphen_values = true,
         value_parser = parse_restart_limit
     )]
     pub(crate) restart_limit: RestartLimit,
     /// Shell line (sh -c) that runs before the command gets TERM or INT
+    #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "LINE", value_parser = parse_line)]
     pub(crate) pre_stop: Option<String>,
     /// How long --pre-stop may take before it is killed; after a loss, half of the time that the command has
     /// to stop
+    #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) pre_stop_timeout: Duration,
     /// Health check of the command: a shell line (sh -c) that must exit with 0. After --check-failures
     /// failures in a row the command is stopped and the leadership released; vvm exits with 81, or with
     /// --on-loss rejoin becomes a candidate again, after the others
+    #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "LINE", value_parser = parse_check)]
     pub(crate) check: Option<String>,
     /// Delay before the first check, and between checks
+    #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
     pub(crate) check_interval: Duration,
     /// How long a check may take before it counts as failed
+    #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) check_timeout: Duration,
     /// Number of failed checks in a row that stop the command
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_failures)]
+    #[arg(help_heading = CHECKS)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) check_failures: NonZeroU32,
 }
