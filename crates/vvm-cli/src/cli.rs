@@ -242,7 +242,7 @@ fn suggest(refusal: &mut clap::Error) {
 }
 
 /// Corrects clap's advice where it is of no use: an option of another command is no misspelling, and an
-/// operator who looks for `vvm stop` needs more than a similar word.
+/// operator who looks for a command `stop` needs more than a similar word.
 fn advise(refusal: &mut clap::Error) {
     const TO_STOP: &str =
         "to stop one: TERM to vvm run; on every machine: vvm pause; to hand over: vvm step-down";

@@ -11,10 +11,11 @@ use vvm_clock::{Clock, SystemClock};
 use vvm_host::operate::InspectError;
 use vvm_storage::{StorageUrl, url::file_and_owner};
 
-/// Create the keyspace and table that a storage on a cluster needs.
+/// Create what a storage needs before its first use: a schema, tables, a keyspace, or a mark of its own.
 ///
 /// Needs to run once per storage, by a user with the permission to create them. May be repeated, also
-/// concurrently: what exists is checked and left unchanged. SQLite files do not need it.
+/// concurrently: what exists is checked and left unchanged. SQLite files do not need it. On etcd and in a bucket it
+/// writes one key or object; on Kubernetes it creates nothing, and checks the rights.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -29,8 +30,8 @@ Example:
 Exit status: 0; 64 wrong arguments; 69 the storage refused; 71 the system
 refused")]
 pub(crate) struct InitStorageArgs {
-    /// The storage, as given to vvm run later; replication=N sets the number of copies, and max_ttl=60s, for
-    /// postgres: and mysql:, the largest TTL of any candidate (20s; run it again to raise it)
+    /// The storage, as given to vvm run later. Also, for scylla: the number of copies (replication=N), and for
+    /// postgres: and mysql: the largest TTL of any candidate (max_ttl=60s; run it again to raise it)
     #[arg(long, value_name = "URL", value_parser = parse_any_storage)]
     pub(crate) storage: String,
 }

@@ -51,6 +51,9 @@ pub(crate) enum Refusal {
     Misuse(String),
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// No candidate has campaigned for the name.
+    #[error("{0}")]
+    Unknown(String),
     /// Nothing was changed.
     #[error("{0}")]
     Refused(String),
@@ -85,6 +88,7 @@ impl Refusal {
         match self {
             Self::Inspect(refusal) => refusal.status(),
             Self::Misuse(_) => exit::MISUSE,
+            Self::Unknown(_) => exit::UNKNOWN,
             Self::Write(_) => exit::STORAGE,
             Self::Refused(_) => exit::NOT_ACQUIRED,
             Self::Unfinished(_) => exit::UNFINISHED,

@@ -15,7 +15,7 @@ use clap::Args;
 use ielections::{Holder, ReadError, TtlStorage, WriteError};
 use std::{process::ExitCode, time::Duration};
 use vvm_clock::{Clock, SystemWallClock, WallClock as _};
-use vvm_host::operate::{Purpose, StorageInspector};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{ElectionKey, Pause};
 
 /// How often a write is sent whose outcome is unknown, and the pause in between.
@@ -33,7 +33,14 @@ pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
     let StorageInspector { name, clock, .. } = inspector;
     let by = by(args)?;
-    inspector.slots().await?;
+    if !args.new {
+        inspector.slots().await.map_err(|refusal| match refusal {
+            unknown @ InspectError::UnknownName { .. } => {
+                Refusal::Unknown(format!("{unknown}, or pause it before its first start with --new"))
+            }
+            refusal => refusal.into(),
+        })?;
+    }
     let (pause, is_ours) = write(inspector, &by).await?;
     inspector.wake_candidates(args.wake.local_dir.as_ref());
     let since = Moment(pause.since_unix_epoch());
@@ -106,9 +113,12 @@ async fn progress(
 }
 
 async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<(), Refusal> {
-    inspector.slots().await?;
     for attempt in 1.. {
         let Some(pause) = inspector.storage.standing_pause(&inspector.cluster).await? else {
+            if attempt == 1 {
+                // A misspelt name is not paused either.
+                inspector.slots().await?;
+            }
             inspector.wake_candidates(args.wake.local_dir.as_ref());
             print(inspector, if attempt == 1 { "not paused" } else { "resumed" });
             return Ok(());
@@ -200,6 +210,9 @@ pub(crate) struct PauseArgs {
     /// The author of the pause, shown to operators [default: USER@HOSTNAME]
     #[arg(long, value_name = "AUTHOR", value_parser = parse_text)]
     pub(crate) by: Option<String>,
+    /// Also if no candidate has ever campaigned for the name: without this, a misspelt name would count as paused
+    #[arg(long)]
+    pub(crate) new: bool,
     /// How long to wait until all commands have stopped, or no
     #[arg(long, value_name = "DURATION|no", default_value = "60s", value_parser = parse_wait)]
     pub(crate) wait: Wait,
@@ -248,7 +261,8 @@ impl Occupied {
         }
         // Read after the pause was written: a candidate that settles the count later sees the pause.
         let (settled, slots) = inspector.keys().await?;
-        if settled.is_none() {
+        // Else no process has ever led it: candidates that settle the number see the pause.
+        if settled.is_none() && !inspector.is_unknown(&inspector.storage.scan(&slots).await?) {
             say!(
                 "{}: the slot count is not settled, so only slot 1 is checked: until now only programs \
                  led it that use elections without a vvm_host::Host, and these ignore a pause",

@@ -67,7 +67,7 @@ async fn look(inspector: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Li
     let StorageInspector { storage, cluster, clock, .. } = inspector;
     let (settled, keys) = inspector.keys().await?;
     let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
-    if settled.is_none() {
+    if settled.is_none() && requests.pause.is_none() {
         inspector.check_known(&slots)?;
     }
     let now = clock.now();
@@ -209,7 +209,7 @@ fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()
             Liveness::Held => (Style::Plain, "held", Some("?".to_owned())),
         };
         let age = line.age_ms.map(span).or(age);
-        let ttl = line.ttl_ms.map(|ttl| format!("{:?}", Duration::from_millis(ttl)));
+        let ttl = line.ttl_ms.map(|ttl| vvm_clock::Span(Duration::from_millis(ttl)).to_string());
         let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
         row(style, [&slot, state, &text(&age), &text(&ttl), &text(&epoch), &text(&line.holder)])?;
     }

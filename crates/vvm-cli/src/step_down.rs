@@ -7,7 +7,7 @@
 use crate::{
     announce::say,
     args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
-    inspection::{INTERVAL, Refusal, new_ask, operate, print},
+    inspection::{INTERVAL, Refusal, new_ask, operate, print, printable},
     runtime::{Signals, ends_a_candidate},
     shown::Span,
 };
@@ -15,13 +15,14 @@ use clap::Args;
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Terms, Timing, Ttl, TtlStorage as _, WriteError};
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     error::Error,
     num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
 use vvm_clock::Instant;
-use vvm_host::operate::{Purpose, StorageInspector};
+use vvm_host::operate::{Purpose, StorageInspector, read};
 use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, SlotNumber, Stage, StepDown};
 
 /// How long other candidates hold back for the named standby: five polls of a standby that polls once a
@@ -30,6 +31,9 @@ const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
 /// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// So many holders are named.
+const SHOWN: usize = 8;
 
 /// Returns how long a standby has to accept a request to a leader with this TTL: as long as the leader, from
 /// its next look. A standby that hears of releases and requests at once reads less often than once a second. If
@@ -134,9 +138,30 @@ async fn progress(
 
 impl Requested<'_> {
     async fn see_through(&self, request: &StepDown) -> Result<(), Refusal> {
+        if let Some(to) = &self.args.to {
+            self.say_standby(to).await;
+        }
         self.until_begun(request).await?;
         say!("{} slot {}: {} stops its work", self.inspector.name, self.key.slot, self.leader.holder);
         self.until_followed().await
+    }
+
+    /// Names the standby that it waits for, and the holders that have led if this one never has: it may be misspelt.
+    async fn say_standby(&self, to: &Holder) {
+        let StorageInspector { storage, name, .. } = self.inspector;
+        let mut led = BTreeSet::from([self.leader.holder.to_string()]);
+        // Without a history, the leader alone is named.
+        let past = read(storage, &self.key).await.unwrap_or_default();
+        led.extend(past.into_iter().map(|past| past.holder));
+        let hint = if led.contains(to.as_str()) {
+            String::new()
+        } else {
+            let shown: Vec<_> = led.iter().take(SHOWN).map(|holder| printable(holder)).collect();
+            let more = if led.len() > SHOWN { " and others" } else { "" };
+            format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
+        };
+        let answer = Span(answer_of_standby(self.leader.ttl).min(self.args.timeout));
+        say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
     }
 
     /// Waits until the leader has begun to stop, or certainly never will.

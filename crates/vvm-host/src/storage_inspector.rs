@@ -156,10 +156,15 @@ impl StorageInspector {
     /// # Errors
     /// [`InspectError::UnknownName`] if none of `slots` was.
     pub fn check_known(&self, slots: &[Slot]) -> Result<(), InspectError> {
-        if slots.iter().any(|slot| slot.last_epoch().is_some()) {
+        if !self.is_unknown(slots) {
             return Ok(());
         }
         Err(InspectError::UnknownName { name: self.name.clone(), storage: self.url.clone() })
+    }
+
+    /// Returns whether none of `slots` was ever led.
+    pub fn is_unknown(&self, slots: &[Slot]) -> bool {
+        slots.iter().all(|slot| slot.last_epoch().is_none())
     }
 }
 

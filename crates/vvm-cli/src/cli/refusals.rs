@@ -74,6 +74,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("local-dir", ("run/vvm", "write an absolute path, or none")),
     ("containment", ("cage", "possible values: auto, guardian, cgroup, pidns")),
     ("keep-credentials", SWITCH),
+    ("new", SWITCH),
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),

@@ -244,7 +244,8 @@ impl WarmApp {
                 () = async {
                     released.await;
                     // Not before: a host that has lost its leadership mostly ends.
-                    say_text!("{name}: {}; starting the app again in {}", ended.text, Span(pause));
+                    let when = if pause.is_zero() { "at once".into() } else { format!("in {}", Span(pause)) };
+                    say_text!("{name}: {}; starting the app again {when}", ended.text);
                     self.runner.clock.sleep(pause).await;
                 } => {}
             }
@@ -308,6 +309,7 @@ impl WarmApp {
         // When the slot that was won last is given up, unless its deadline is in force before.
         let mut armed = (None, Instant::NEVER);
         let mut in_a_row = 0;
+        let mut told_at = clock.now().after(SILENT_START);
         let ended = loop {
             let standing = tree.led.as_ref().map(|led| led.standing.clone());
             let at_risk = async {
@@ -373,6 +375,11 @@ impl WarmApp {
                     in_a_row = 0;
                     continue;
                 }
+                () = clock.sleep_until(told_at) => {
+                    told_at = Instant::NEVER;
+                    tree.tell_what_is_missing();
+                    continue;
+                }
             };
             tree.on(event);
         };
@@ -407,6 +414,9 @@ impl WarmApp {
         Limits { start: args.start_timeout, alive: args.alive_within, stop: args.stop_timeout, least_to_stop }
     }
 }
+
+/// An app that is not ready so long after its start is reported, once.
+const SILENT_START: Duration = Duration::from_secs(2);
 
 /// So many messages are handled before all else is looked at again. An app that sends without a pause must not keep a
 /// time limit of its own from ending it.
@@ -567,6 +577,15 @@ impl Tree<'_> {
             Effect::TermTree => self.stop.cancel(),
             Effect::KillTree => self.kill.cancel(),
         }
+    }
+
+    fn tell_what_is_missing(&self) {
+        let Some(reason) = self.machine.missing() else { return };
+        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        tracing::info!(
+            target: "vvm", event = "warm_waits", name, holder, reason,
+            "{name}: waiting for the app, {} after its start: {reason}", Span(SILENT_START)
+        );
     }
 
     fn refused(&mut self, reason: &str) {

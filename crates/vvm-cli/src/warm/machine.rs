@@ -280,6 +280,18 @@ impl Machine {
         matches!(self.phase, Phase::Leading { .. } | Phase::Expired { .. } | Phase::Stopping { .. })
     }
 
+    /// Returns what keeps a standby from campaigning, if anything of the app does.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.phase {
+            Phase::Standby if !self.ready.is_empty() => None,
+            Phase::Standby if self.connections.is_empty() => {
+                Some("no process of it has connected to VVM_SOCKET")
+            }
+            Phase::Standby => Some("it has connected, and has not said \"ready\""),
+            _ => None,
+        }
+    }
+
     /// Handles an event that happens now.
     pub fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();

@@ -70,6 +70,19 @@ fn unsettled_slot_count_and_programs_that_ignore_a_pause_are_named() {
 }
 
 #[test]
+fn name_is_paused_before_its_first_start() {
+    let trial = VVM.trial();
+    assert_eq!(trial.ask("init-storage", &[]).0, 0);
+    trial.must("pause", &["--new", "--by", "alice"]);
+    let slots = trial.slots();
+    has!(slots[0], "state" == "free", "paused_by" == "alice");
+    let late = trial.run(["echo", "works"]).with(["--acquire-timeout", "0"]).finish();
+    assert_eq!((late.code(), late.stdout.len()), (75, 0));
+    assert!(trial.must("resume", &[]).contains("resumed; had been paused by alice for "));
+    trial.run(["true"]).finish();
+}
+
+#[test]
 fn impossible_pauses_are_refused() {
     let trial = VVM.trial();
     assert_eq!(trial.about("pause", &[]).0, 66);
@@ -79,6 +92,7 @@ fn impossible_pauses_are_refused() {
         let (code, _, error) = trial.ask(command, &["--name", &misspelt]);
         assert_eq!(code, 66);
         assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt} ")), "{error}");
+        assert_eq!(error.contains("--new"), command == "pause", "{error}");
     }
     let (code, _, error) = trial.about("pause", &["--by", "alice", "--reason", &"x".repeat(250)]);
     assert_eq!(code, 64);

@@ -87,6 +87,8 @@ fn leader_is_left_alone_if_no_standby_answers() {
         let (code, out, error) = trial.about("step-down", arguments);
         assert_eq!((code, out.as_str()), (75, ""), "{error}");
         assert!(error.contains(why) && error.contains("a leads on"), "{error}");
+        let says_standby = error.contains("for standby c to accept. It has not led this slot yet, as a did");
+        assert_eq!(says_standby, !arguments.is_empty(), "{error}");
         assert_eq!((trial.slots(), trial.process("sleep 1000")), before);
     }
 }

@@ -304,6 +304,16 @@ fn process_that_is_not_contained_is_refused() {
     assert!(!Path::new(path).exists(), "the socket is removed");
 }
 
+#[test]
+fn app_that_is_silent_is_reported_with_what_is_missing() {
+    let trial = VVM.trial();
+    let mut running = trial.run(["sleep", "1000"]).with(["--warm"]).start();
+    running
+        .stderr
+        .wait_for("waiting for the app, 2s after its start: no process of it has connected to VVM_SOCKET");
+    running.stop();
+}
+
 /// The tree of a standby is older than its leadership: a keeper that hangs must not let it lead. Shows I4.
 #[test]
 fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
@@ -320,7 +330,7 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     first.finish();
     second.stderr.wait_for("does not confirm the kill deadline");
     ptrace::detach(traced, None).unwrap();
-    second.stderr.wait_for("starting the app again in");
+    second.stderr.wait_for("starting the app again");
     assert!(apps(&trial).is_empty());
     eventually("the record is released", || trial.slot_state() == "free");
     let finished = second.stop();

@@ -63,7 +63,7 @@ fn app_that_ends_its_leadership_by_itself_is_ended() {
         let trial = VVM.trial();
         let mut first = leads(warm(&trial, mode));
         first.stderr.wait_for(says);
-        first.stderr.wait_for("starting the app again in");
+        first.stderr.wait_for("starting the app again");
         next_is_alone(&trial, next(&trial));
         end(first);
     }
@@ -122,7 +122,7 @@ fn app_that_is_stopped_when_it_should_lead_is_killed() {
     kill_process(first.host(), Signal::KILL).unwrap();
     first.finish();
     second.stderr.wait_for("did not say \"leading\" within --start-timeout");
-    second.stderr.wait_for("starting the app again in");
+    second.stderr.wait_for("starting the app again");
     assert!(has_ended(app));
     eventually("the record is released", || trial.slot_state() == "free");
     let said = end(second);
