@@ -14,6 +14,7 @@ mod history;
 mod init_storage;
 mod inspection;
 mod leadership;
+mod list;
 mod liveness;
 mod once;
 mod pause;

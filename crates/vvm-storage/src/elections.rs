@@ -14,7 +14,7 @@ pub use late_end::LateEnd;
 use crate::{
     key::{ClusterName, ElectionKey, Partition},
     step::{Done, Step},
-    sysvvm::{Description, NoDocuments, Opened, SysVvmStorage},
+    sysvvm::{Description, MOST_LISTED, NoDocuments, Opened, SysVvmStorage},
 };
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
@@ -435,6 +435,22 @@ impl ElectionsTtlStorage {
             None => Ok(None),
             Some(found) => decode(cluster, found).map(Some).map_err(|e| ReadError::Fatal(e.into())),
         }
+    }
+
+    /// Returns the names with a settled slot count, sorted, and whether there may be more than these; `None` if this
+    /// storage can't list them. May be stale.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn names(&self) -> Result<Option<(Vec<ClusterName>, bool)>, ReadError> {
+        let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
+        let may_have_more = settings.len() >= MOST_LISTED;
+        let mut names = settings.iter().filter_map(ClusterName::of_slot_count).collect::<Vec<_>>();
+        names.sort_unstable();
+        Ok(Some((names, may_have_more)))
     }
 
     fn slot_count_partition(&self, cluster: &ClusterName) -> Result<Partition, BeyondLimits> {

@@ -42,6 +42,11 @@ impl ClusterName {
         self.partition(KEY_PREFIX_SLOT_COUNT)
     }
 
+    /// Returns the name of which `at` has the slot count, if it has one.
+    pub(crate) fn of_slot_count(at: &Partition) -> Option<Self> {
+        at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(Self::new)
+    }
+
     /// Returns the partition of the cluster's pause.
     pub(crate) fn pause_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_PAUSE)
@@ -202,7 +207,7 @@ pub(crate) fn setting_of_slot(at: &Partition) -> Option<Partition> {
 /// Returns the partitions of all slots of a name, from the partition and the value of its slot count.
 #[cfg(feature = "cells")]
 pub(crate) fn slots_of_setting(at: &Partition, value: &[u8]) -> impl Iterator<Item = Partition> {
-    let name = at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(ClusterName::new);
+    let name = ClusterName::of_slot_count(at);
     let count = value.try_into().ok().map(u32::from_be_bytes).and_then(NonZeroU32::new);
     let slots = name.zip(count).map(|(cluster, count)| {
         SlotNumber::all(count).map(move |slot| ElectionKey { cluster: cluster.clone(), slot }.partition())

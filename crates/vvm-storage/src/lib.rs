@@ -62,7 +62,7 @@ pub use key::{
 pub use opening::{OpenError, OpenErrorKind, StorageUrl};
 pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
 pub use step::{Decision, Done, Shown, SlotAlone, State, Step, decide};
-pub use sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage};
+pub use sysvvm::{Description, MOST_LISTED, Opened, Provenance, SysVvmHints, SysVvmStorage};
 pub use url::{init_storage, open};
 
 /// The README's example is a doc test.

@@ -136,9 +136,21 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
         Ok(vec![None; at.len()])
     }
 
+    /// Lists settings: the partitions with a value of [`setting`](Self::setting), for people. May be stale. At most
+    /// [`MOST_LISTED`], the first in the order of bytes if the storage has one. `None` if the driver can't list them.
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        Ok(None)
+    }
+
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);
 }
+
+/// How many settings one call of [`SysVvmStorage::settings`] lists.
+pub const MOST_LISTED: usize = 1000;
+
+/// How many bytes their keys have together, where a key may have more than a name as a rule has.
+pub(crate) const MOST_LISTED_BYTES: usize = 4 << 20;
 
 /// The driver has no documents. Callers find out before they can write one.
 #[derive(Debug, thiserror::Error)]

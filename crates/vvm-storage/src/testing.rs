@@ -29,7 +29,7 @@ use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},
     step::{Columns, Done, RecordColumns, Shown, Step},
-    sysvvm::{Description, Opened, SysVvmStorage},
+    sysvvm::{Description, MOST_LISTED, Opened, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -152,6 +152,10 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
         self.0.beneath().shown_ages(at).await
+    }
+
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.0.beneath().settings().await
     }
 
     async fn close(&self) {
@@ -366,6 +370,12 @@ async fn compare_states(
     }
     let expected = memory.setting(setting.clone()).await.unwrap();
     assert_eq!(driver.setting(setting.clone()).await.unwrap(), expected, "{about}");
+    if let Some(listed) = driver.settings().await.unwrap() {
+        // A full list may end before it.
+        let is_full = listed.len() == MOST_LISTED && !listed.contains(setting);
+        let times = listed.iter().filter(|listed| *listed == setting).count();
+        assert!(is_full || times == usize::from(expected.is_some()), "{about}: listed {times} times");
+    }
 }
 
 /// The former states of a slot.

@@ -70,12 +70,13 @@ fn leader_withdraws_a_step_down_request_that_has_expired() {
 }
 
 #[test]
-fn status_watch_and_doctor_create_no_storage() {
+fn status_list_watch_and_doctor_create_no_storage() {
     let trial = VVM.trial();
     let (code, out, error) = trial.status(&[]);
     assert_eq!((code, out.as_str()), (66, ""));
     assert!(error.contains("no such storage yet"), "{error}");
     assert_eq!(trial.about("watch", &[]).0, 66);
+    assert_eq!(trial.ask("list", &[]).0, 66);
     assert_eq!(doctor(&trial).0, 66);
     assert_eq!(std::fs::read_dir(trial.folder()).unwrap().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! `vvm status`: the state of each slot, and `--exit-status` for monitoring. `vvm history`: past leaderships and their
+//! `vvm status`: the state of each slot, and `--exit-status` for monitoring. `vvm list`. `vvm history`: past leaderships and their
 //! ends, recorded or not. `vvm watch`.
 
 use crate::VVM;
@@ -143,6 +143,30 @@ fn name_led_without_a_host_has_no_history_and_the_command_gives_the_reason() {
     let (code, out, error) = trial.status(&[]);
     assert!(code == 0 && !out.contains("free") && out.contains("usurper"), "{out}{error}");
     foreign.leave();
+}
+
+#[test]
+fn each_name_is_listed_with_its_slots_holders_and_epochs() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_forever().with(["--holder", "db1", "--slots", "2"]).up();
+    let (code, json, said) = trial.ask("list", &["--json"]);
+    if code == 64 {
+        assert!(Trial::is_on_a_server() && said.contains("can't list the names of this kind"), "{said}");
+        return;
+    }
+    // Other trials lead other names on a server.
+    let ours = |line: &Value| line["name"].as_str() == Some(&trial.name());
+    let lines: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let lines: Vec<Value> = lines.into_iter().filter(ours).collect();
+    assert_eq!(lines.len(), 2, "{json}");
+    has!(lines[0], "slots" == 2, "slot" == 1);
+    let held = lines.iter().find(|line| line["holder"] == "db1").unwrap();
+    assert!(held["epoch"].as_u64().is_some() && held["state"] != "free", "{json}");
+    trial.must("pause", &["--by", "alice"]);
+    leader.stderr.wait_for("waiting until it is resumed");
+    let (_, table, _) = trial.ask("list", &[]);
+    let is_ours = |line: &&str| line.starts_with(&trial.name());
+    assert!(table.lines().filter(is_ours).all(|line| line.contains("paused")), "{table}");
 }
 
 /// Without a change, no write would fail.

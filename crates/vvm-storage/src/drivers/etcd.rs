@@ -198,6 +198,10 @@ impl SysVvmStorage for EtcdStorage {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.read_with(self.keyspace.settings(), |answer| self.keyspace.settings_of(answer)).await.map(Some)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 512,

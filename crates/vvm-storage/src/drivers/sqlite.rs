@@ -127,6 +127,10 @@ impl SysVvmStorage for SqliteStorage {
         self.queue.read(move |rows: &Rows<'_>| rows.setting(&at)).await
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.queue.read(|rows: &Rows<'_>| rows.settings()).await.map(Some)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 1 << 10,

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     key::{KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns, Step},
+    sysvvm::MOST_LISTED,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{
@@ -137,6 +138,22 @@ impl Keyspace {
 
     pub(super) fn setting(&self, at: &Partition) -> TxnRequest {
         reads(vec![range(self.own()), range(self.key(SETTING, at))])
+    }
+
+    /// Reads settings in the order of keys.
+    pub(super) fn settings(&self) -> TxnRequest {
+        let key = Bytes::from([&self.prefix, &[SETTING][..]].concat());
+        let range_end = end_of(&key);
+        let limit = MOST_LISTED as i64;
+        let page = read_range(RangeRequest { key, range_end, limit, serializable: false });
+        reads(vec![range(self.own()), page])
+    }
+
+    /// The partitions that an answer to [`settings`](Self::settings) shows.
+    pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<Vec<Partition>, DriverError> {
+        let shown = self.ranges(answer)?.into_iter().flat_map(|range| range.kvs);
+        let before = self.prefix.len() + 1;
+        Ok(shown.filter_map(|shown| shown.key.get(before..).map(Partition::from_bytes)).collect())
     }
 
     pub(super) fn read(&self, at: &Partition) -> TxnRequest {

@@ -348,6 +348,13 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         self.asked(&rows::setting::<S>(&at), value).await
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        let keys = |answer: &Answer| {
+            answer.rows(0).iter().map(|row| row.bytes(0).map(Partition::from_bytes)).collect()
+        };
+        self.asked(&rows::settings::<S>(), keys).await.map(Some)
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
             max_id_bytes: 1 << 10,

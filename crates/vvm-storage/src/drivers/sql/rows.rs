@@ -8,6 +8,7 @@ use super::{
 use crate::{
     key::{KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns},
+    sysvvm::MOST_LISTED,
 };
 use ielections::{
     Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Incarnation,
@@ -127,6 +128,11 @@ pub(crate) fn raise_max_ttl<S: Statements>(max_ttl: Ttl) -> String {
 pub(crate) fn setting<S: Statements>(at: &Partition) -> String {
     let (value, pk) = (S::shown("value"), S::bytes(at.as_bytes()));
     format!("SELECT {value} FROM {}setting WHERE pk = {pk}", S::PREFIX)
+}
+
+/// The keys of settings.
+pub(crate) fn settings<S: Statements>() -> String {
+    format!("SELECT {} FROM {}setting ORDER BY pk LIMIT {MOST_LISTED}", S::shown("pk"), S::PREFIX)
 }
 
 /// That the condition of a write holds, to be appended to others. `pk`: the partition, as it stands in statements.

@@ -14,7 +14,7 @@ use super::errors::DriverError;
 use crate::{
     key::Partition,
     step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
-    sysvvm::Description,
+    sysvvm::{Description, MOST_LISTED, MOST_LISTED_BYTES},
 };
 use bytes::Bytes;
 use ielections::{
@@ -69,6 +69,8 @@ const VACATE: &str = "INSERT OR REPLACE INTO leader (pk, epoch) VALUES (?1, ?2)"
 const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
+
+const SETTINGS: &str = "SELECT pk FROM setting ORDER BY pk LIMIT ?1";
 
 /// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
 /// row in `leader` wherever there is one in `batch`.
@@ -138,6 +140,21 @@ impl<'database> Rows<'database> {
     pub(super) fn setting(&self, at: &Partition) -> Result<Option<Vec<u8>>, DriverError> {
         let mut statement = self.connection.prepare_cached(SETTING)?;
         Ok(statement.query_row(params![at.as_bytes()], |row| row.get(0)).optional()?)
+    }
+
+    pub(super) fn settings(&self) -> Result<Vec<Partition>, DriverError> {
+        let mut statement = self.connection.prepare(SETTINGS)?;
+        let mut rows = statement.query(params![MOST_LISTED as i64])?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            let key: Vec<u8> = row.get(0)?;
+            bytes += key.len();
+            if bytes > MOST_LISTED_BYTES {
+                break;
+            }
+            found.push(Partition::from_bytes(key));
+        }
+        Ok(found)
     }
 
     fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), DriverError> {
