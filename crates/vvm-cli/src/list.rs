@@ -103,7 +103,7 @@ fn show(args: &ListArgs, lines: &[Line]) -> io::Result<()> {
 
 /// Show the names in a storage: their slots, and who leads each.
 ///
-/// sqlite:, postgres:, mysql: and etcd: can list names. A slot is held if the storage can't prove how old its record
+/// sqlite:, postgres:, mysql:, etcd: and buckets can list names. A slot is held if the storage can't prove how old its record
 /// is: vvm status waits for its next renewal. At most 1000 names are shown.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\

@@ -341,6 +341,10 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         Ok(self.setting_cell(&at).await?.map(|(cell, _)| cell.value))
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.storage.settings().await
+    }
+
     fn document_limits(&self) -> Option<DocumentLimits> {
         // A quarter of the cell: the rest is for other documents, and for ids in the line of JSON.
         let batch = (self.storage.limits().max_cell_bytes.saturating_sub(RECORD_ROOM)) / 4;

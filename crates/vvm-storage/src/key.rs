@@ -42,7 +42,7 @@ impl ClusterName {
         self.partition(KEY_PREFIX_SLOT_COUNT)
     }
 
-    /// Returns the name of which `at` has the slot count, if it has one.
+    /// Returns the name of which `at` has the slot count, if it is one.
     pub(crate) fn of_slot_count(at: &Partition) -> Option<Self> {
         at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(Self::new)
     }
@@ -176,6 +176,12 @@ impl Partition {
     #[cfg(feature = "cells")]
     pub fn encoded(&self) -> String {
         data_encoding::BASE32_DNSCURVE.encode(&self.0)
+    }
+
+    /// Returns the partition with these letters and digits.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn decoded(text: &str) -> Option<Self> {
+        data_encoding::BASE32_DNSCURVE.decode(text.as_bytes()).ok().map(Self::from_bytes)
     }
 
     /// Returns the bytes.

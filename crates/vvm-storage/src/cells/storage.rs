@@ -120,6 +120,11 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
         self.write(key, value, expected).await
     }
 
+    /// Lists settings, as [`SysVvmStorage::settings`](crate::SysVvmStorage::settings) does.
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        Ok(None)
+    }
+
     /// Returns the hints of this storage, if it has them.
     fn hints(&self) -> Option<&dyn SysVvmHints> {
         None

@@ -67,9 +67,9 @@ use requests::Requests;
 use crate::{
     cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
     drivers::errors::Closed,
-    key::Partition,
+    key::{ClusterName, Partition},
     opening::OpenError,
-    sysvvm::{Description, Opened, Provenance},
+    sysvvm::{Description, MOST_LISTED, Opened, Provenance},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -180,6 +180,14 @@ impl CellStorage for ObjectCells {
         let requests = self.requests()?;
         let name = requests.names.cell(key);
         requests.put(&name, value, &expected).await.map_err(Failure::into_write_error)
+    }
+
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        let mut found = self.requests()?.list().await.map_err(Failure::into_read_error)?;
+        found.retain(|at| ClusterName::of_slot_count(at).is_some());
+        found.sort_unstable();
+        found.truncate(MOST_LISTED);
+        Ok(Some(found))
     }
 
     fn opened(&self) -> Option<Opened> {

@@ -257,6 +257,17 @@ impl Names {
         Path::from(format!("{name}/{rest}.cell"))
     }
 
+    /// Returns the key of a cell's object; `None` if it is no cell below the prefix.
+    pub(super) fn key(&self, name: &Path) -> Option<Partition> {
+        let below = name.as_ref().strip_prefix(self.folder().as_ref())?.strip_prefix('/')?;
+        Partition::decoded(&below.strip_suffix(".cell")?.replace('/', ""))
+    }
+
+    /// Returns the folder of all cells.
+    pub(super) fn folder(&self) -> Path {
+        Path::from(&*self.prefix)
+    }
+
     /// Returns the name of the object that shows that the prefix was initialised.
     pub(super) fn mark(&self) -> Path {
         Path::from(format!("{}/initialised", self.prefix))

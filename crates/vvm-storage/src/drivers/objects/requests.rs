@@ -14,9 +14,11 @@ use crate::{
         address::is_loopback,
         errors::{chain, never_connected},
     },
+    key::Partition,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{
     Attribute, Attributes, ClientOptions, Extensions, GetOptions, ObjectStore, PutMode, PutOptions,
     UpdateVersion,
@@ -32,6 +34,9 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Clock as _, Span, SystemClock};
+
+/// More objects are not listed: ten requests, for 2,500 names with one slot.
+const MOST_OBJECTS: usize = 10_000;
 
 /// The connections of a handle.
 #[derive(Clone, Debug)]
@@ -70,6 +75,18 @@ impl Requests {
             (Err(said), Fate::Answered(answer)) if answer.is_success() => Err(Failure::Unanswered(said)),
             (_, Fate::Answered(answer)) => Err(answer.failure()),
             (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
+        }
+    }
+
+    /// Lists the keys of all cells, in pages of the server's size.
+    pub(super) async fn list(&self) -> Result<Vec<Partition>, Failure> {
+        let listed = self.store.list(Some(&self.names.folder())).take(MOST_OBJECTS + 1);
+        match self.within_time(listed.try_collect::<Vec<_>>()).await {
+            Ok(found) if found.len() > MOST_OBJECTS => {
+                Err(Failure::Unanswered(format!("the prefix has more than {MOST_OBJECTS} objects to list")))
+            }
+            Ok(found) => Ok(found.iter().filter_map(|object| self.names.key(&object.location)).collect()),
+            Err(said) => Err(Failure::Unanswered(format!("can't list the bucket (s3:ListBucket): {said}"))),
         }
     }
 
@@ -241,8 +258,10 @@ impl HttpService for Traced {
         let is_here = request.uri().host().is_some_and(is_loopback);
         let by_place = |other| if is_here { &self.loopback } else { other };
         let Some(trace) = request.extensions().get::<Trace>().cloned() else {
-            // A request for credentials.
-            return by_place(&self.credentials).execute(request).await;
+            // A list, or a request for credentials.
+            let is_list = |query: &str| query.contains("list-type=2") || query.contains("comp=list");
+            let lists = request.uri().query().is_some_and(is_list);
+            return by_place(if lists { &self.objects } else { &self.credentials }).execute(request).await;
         };
         {
             let mut fate = trace.lock();
@@ -318,6 +337,28 @@ mod tests {
 
     async fn put(requests: &Requests, expected: &Expected) -> Result<CellWrite, Failure> {
         requests.put(&name(), Bytes::from_static(b"value"), expected).await
+    }
+
+    #[tokio::test]
+    async fn cells_are_listed_and_a_denial_names_the_right() {
+        let keys = [&b"\x02payroll"[..], &[b'n'; 200], b"\x01payroll\0\0\0\x01"].map(Partition::from_bytes);
+        let names = requests("http://localhost:1", "").names;
+        let cells = keys.iter().map(|key| names.cell(key).to_string());
+        let objects = cells.chain(["prefix/initialised".into(), "prefix/probe/a".into()]).map(|name| {
+            format!(
+                "<Contents><Key>{name}</Key><LastModified>2026-11-27T00:00:00.000Z</LastModified>\
+                 <ETag>\"e\"</ETag><Size>1</Size></Contents>"
+            )
+        });
+        let body = format!(
+            "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>",
+            objects.collect::<String>()
+        );
+        let lists = server(answer(200, "", &body)).await;
+        assert_eq!(requests(&lists.endpoint, "").list().await.unwrap(), keys);
+        let denies = server(error(403, "AccessDenied")).await;
+        let refusal = requests(&denies.endpoint, "").list().await.unwrap_err().to_string();
+        assert!(refusal.contains("s3:ListBucket"), "{refusal}");
     }
 
     #[tokio::test]
