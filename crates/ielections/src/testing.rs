@@ -3,6 +3,7 @@
 //! - [`contract`]: tests every sentence of the contract of [`TtlStorage`](crate::TtlStorage).
 //! - [`document_contract`]: the same for [`DocumentStorage`](crate::DocumentStorage).
 //! - [`elections_suite`]: tests elections on a storage.
+//! - [`all_suites!`](crate::all_suites): all of them, the documents of elections included, in one line.
 //! - [`MockTtlStorage`]: a storage whose answers a test writes, verb by verb.
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
@@ -35,10 +36,12 @@
 pub mod contract;
 pub mod document_contract;
 pub mod elections_suite;
+mod lateness;
 pub mod mock;
 mod mock_ttl_storage;
 mod model;
 
+pub use lateness::ATTEMPTS;
 pub use mock_ttl_storage::MockTtlStorage;
 pub use model::{Model, ModelStorage};
 
@@ -52,6 +55,37 @@ use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::Handle;
 use vvm_clock::Clock as _;
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
+
+/// Makes the tests of all four suites for a storage: `all_suites!(MyStorage::fresh())`, in the modules `contract`,
+/// `documents` and `elections`. A second expression, if there is one, is for elections.
+///
+/// Time is real, unless the storage has a mock clock. Probes measure how late the machine is meanwhile. A case that
+/// fails, and whose failure this can explain, is *inconclusive*: it says so, and is repeated on another storage of the
+/// expression, up to [`ATTEMPTS`](crate::testing::ATTEMPTS) times. Two leaders at once, a take-over that is too early, and
+/// a broken contract are never explained.
+#[macro_export]
+macro_rules! all_suites {
+    ($factory:expr) => {
+        $crate::all_suites!($factory, $factory);
+    };
+    ($factory:expr, $in_elections:expr) => {
+        mod contract {
+            use super::*;
+            $crate::storage_contract_suite!($factory);
+        }
+
+        mod documents {
+            use super::*;
+            $crate::document_contract_suite!($factory);
+        }
+
+        mod elections {
+            use super::*;
+            $crate::elections_test_suite!($in_elections);
+            $crate::fenced_elections_suite!($in_elections);
+        }
+    };
+}
 
 /// Returns a record under an incarnation of equal bytes.
 ///

@@ -1,11 +1,10 @@
-//! The four suites, each in one line.
+//! The four suites, in one line.
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use async_trait::async_trait;
 use files_storage::FilesStorage;
 use ielections::{
-    Ttl, TtlStorage, document_contract_suite, elections_test_suite, fenced_elections_suite,
-    storage_contract_suite,
+    Ttl, TtlStorage, all_suites,
     testing::{contract::StorageUnderTest, elections_suite::ElectionsTestSuite},
 };
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -31,27 +30,8 @@ impl StorageUnderTest for Files {
 
 impl ElectionsTestSuite for Files {
     fn ttl(&self) -> Ttl {
-        // On the machine's clock: a loaded test machine may stand still for a third of it.
         Ttl::new(Duration::from_secs(4)).unwrap()
     }
 }
 
-mod contract {
-    use super::*;
-    storage_contract_suite!(Files(TempDir::new().unwrap()));
-}
-
-mod elections {
-    use super::*;
-    elections_test_suite!(Files(TempDir::new().unwrap()));
-}
-
-mod documents {
-    use super::*;
-    document_contract_suite!(Files(TempDir::new().unwrap()));
-}
-
-mod fenced_elections {
-    use super::*;
-    fenced_elections_suite!(Files(TempDir::new().unwrap()));
-}
+all_suites!(Files(TempDir::new().unwrap()));

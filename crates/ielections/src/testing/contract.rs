@@ -13,10 +13,12 @@ pub use claims::*;
 pub use contention::*;
 pub use scans::*;
 
+use super::lateness::{Explained, decide, too_late};
 use crate::{Key, TtlStorage};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::runtime::Builder;
 use vvm_clock::{Clock, SystemClock};
 
 /// A storage that the suite can open any number of times.
@@ -33,10 +35,10 @@ pub trait StorageUnderTest: Send + Sync + 'static {
     fn key(&self, name: &[u8]) -> Self::Key;
 }
 
-/// Makes one `#[tokio::test]` per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
+/// Makes one test per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, may `await`, and makes a new [`StorageUnderTest`]. The
-/// crate needs `tokio` with `macros` and `rt-multi-thread`. To run a suite alone, put it into its own module.
+/// The expression is evaluated once in each attempt, on a tokio runtime, may `await`, and makes a new
+/// [`StorageUnderTest`]. To run a suite alone, put it into its own module.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {
@@ -85,10 +87,11 @@ macro_rules! storage_contract_suite {
     };
     (@tests $factory:expr; $suite:ident: $($case:ident)*) => {
         $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let storage = $factory;
-                $crate::testing::contract::bounded($crate::testing::$suite::$case(&storage)).await;
+            #[test]
+            fn $case() {
+                $crate::testing::contract::run(async || $factory, async |storage| {
+                    $crate::testing::$suite::$case(&storage).await;
+                });
             }
         )*
     };
@@ -103,14 +106,23 @@ pub const CASES: &[&str] = storage_contract_suite!(@cases names);
 /// How long a case may take. The longest one writes for 30 s.
 pub const LONGEST_CASE: Duration = Duration::from_secs(300);
 
-/// Runs a case, and fails it if it hangs.
+/// The least lateness that explains a case that was not done in time.
+const EXPLAINS: Duration = Duration::from_secs(1);
+
+/// Runs a case on a new storage and a new runtime, and fails it if it hangs.
 ///
 /// # Panics
-/// If the case fails, or takes longer than [`LONGEST_CASE`].
-pub async fn bounded(case: impl Future<Output = ()>) {
-    let clock = SystemClock::start().unwrap();
-    match select(pin!(case), clock.sleep(LONGEST_CASE)).await {
-        Either::Left(((), _)) => {}
-        Either::Right(_) => panic!("not done after {LONGEST_CASE:?}"),
-    }
+/// If the case fails, or takes longer than [`LONGEST_CASE`] although the machine is punctual.
+pub fn run<S: StorageUnderTest>(factory: impl AsyncFn() -> S, case: impl AsyncFn(S)) {
+    decide(Explained { by: EXPLAINS, is_any: false }, || {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let storage = factory().await;
+            let clock = SystemClock::start().unwrap();
+            match select(pin!(case(storage)), clock.sleep(LONGEST_CASE)).await {
+                Either::Left(((), _)) => {}
+                Either::Right(_) => too_late(format!("not done after {LONGEST_CASE:?}")),
+            }
+        });
+    });
 }

@@ -16,15 +16,16 @@ pub use renewing::*;
 pub use running::*;
 pub use scene::{Process, Scene};
 
+use super::lateness::{Explained, decide, once, too_late};
 use crate::{Ttl, testing::contract::StorageUnderTest};
 use futures_util::future::{Either, select};
 use std::{
+    cell::Cell,
     pin::pin,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 use testing_time::MockClock;
-use vvm_clock::Clock;
+use tokio::runtime::{Builder, Runtime};
 
 /// A storage under test, with the TTL and the clock of its test.
 ///
@@ -32,8 +33,8 @@ use vvm_clock::Clock;
 /// keep leaders apart are exact on both. Bounds of speed have some slack in real time.
 pub trait ElectionsTestSuite: StorageUnderTest {
     /// The TTL of most leaderships of the suite; some have twice as much. At least
-    /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, cases fail if the machine stands still for
-    /// a third of it: use four seconds.
+    /// [`Limits::min_ttl`](crate::Limits::min_ttl). In real time, use four seconds: a case that fails while the
+    /// machine is late by a twentieth of it is inconclusive.
     fn ttl(&self) -> Ttl;
 
     /// The clock of the storage, if it is a mock clock. Only for a storage that waits for nothing else: time
@@ -45,7 +46,7 @@ pub trait ElectionsTestSuite: StorageUnderTest {
 
 /// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`.
 ///
-/// The expression is evaluated once in each test, on a tokio runtime, may `await`, and makes a new
+/// The expression is evaluated once in each attempt, on a tokio runtime, may `await`, and makes a new
 /// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). To run a suite alone, put it
 /// into its own module.
 #[macro_export]
@@ -122,7 +123,7 @@ macro_rules! elections_test_suite {
         $(
             #[test]
             fn $case() {
-                $crate::testing::elections_suite::run(async { $factory }, async |scene| {
+                $crate::testing::elections_suite::run(async || $factory, async |scene| {
                     $crate::testing::elections_suite::$case(&scene).await;
                 });
             }
@@ -139,17 +140,48 @@ pub const CASES: &[&str] = elections_test_suite!(@cases names);
 /// How many TTLs a case may take. The longest one leads eight times in turn.
 const LONGEST_CASE: u32 = 60;
 
-/// Runs one case on a new storage and a new runtime.
+/// The part of a TTL by which a machine that is late explains a failure. A call may take a tenth of the TTL, and a write
+/// may wait for two syncs.
+const EXPLAINS: u32 = 20;
+
+/// Runs one case on a new storage and a new runtime. In real time, an attempt that fails on a machine that was late
+/// meanwhile is inconclusive, and is repeated.
 ///
 /// # Panics
 /// If the case fails or does not end.
-pub fn run<Suite: ElectionsTestSuite>(
-    factory: impl Future<Output = Suite>,
-    case: impl AsyncFnOnce(Scene<Suite>),
-) {
+pub fn run<Suite: ElectionsTestSuite>(factory: impl AsyncFn() -> Suite, case: impl AsyncFn(Scene<Suite>)) {
+    // The first storage tells the TTL, and whether time is real. It is taken by the first attempt.
+    let (runtime, mock) = new_runtime();
+    let first = runtime.block_on(factory());
+    let (ttl, is_real) = (first.ttl().get(), first.mock_clock().is_none());
+    let first = Cell::new(Some((runtime, mock, first)));
+    let attempt = || {
+        let (runtime, mock, suite) = first.take().unwrap_or_else(|| {
+            let (runtime, mock) = new_runtime();
+            let suite = runtime.block_on(factory());
+            (runtime, mock, suite)
+        });
+        runtime.block_on(async {
+            let scene = Scene::on(suite);
+            // Measured from here, since the factory may wait for a server.
+            if let Some(clock) = scene.suite.mock_clock() {
+                mock.set(clock).unwrap();
+            }
+            let (clock, longest) = (Arc::clone(&scene.clock), ttl * LONGEST_CASE);
+            match select(pin!(case(scene)), clock.sleep(longest)).await {
+                Either::Left(((), _)) => {}
+                Either::Right(_) => too_late(format!("not done after {longest:?}")),
+            }
+        });
+    };
+    if is_real { decide(Explained { by: ttl / EXPLAINS, is_any: true }, attempt) } else { once(attempt) }
+}
+
+/// A runtime that advances the mock clock, once it is set, whenever no task can run.
+fn new_runtime() -> (Runtime, Arc<OnceLock<MockClock>>) {
     let mock = Arc::new(OnceLock::<MockClock>::new());
     let idle = Arc::clone(&mock);
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || {
             if let Some(clock) = idle.get() {
@@ -158,17 +190,5 @@ pub fn run<Suite: ElectionsTestSuite>(
         })
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let scene = Scene::on(factory.await);
-        // Measured from here, since the factory may wait for a server.
-        if let Some(clock) = scene.suite.mock_clock() {
-            mock.set(clock).unwrap();
-        }
-        let (clock, longest): (Arc<dyn Clock>, Duration) =
-            (Arc::clone(&scene.clock), scene.ttl.get() * LONGEST_CASE);
-        match select(pin!(case(scene)), clock.sleep(longest)).await {
-            Either::Left(((), _)) => {}
-            Either::Right(_) => panic!("not done after {longest:?}"),
-        }
-    });
+    (runtime, mock)
 }

@@ -2,7 +2,7 @@
 
 mod rules;
 
-use crate::driver::{Driver, all_suites};
+use crate::driver::Driver;
 use async_trait::async_trait;
 use bytes::Bytes;
 use ielections::{ReadError, WriteError};
@@ -193,13 +193,15 @@ async fn random_steps_do_what_decide_says() {
 }
 
 mod honest {
-    use super::{all_suites, honest};
+    use super::honest;
+    use ielections::all_suites;
 
     all_suites!(honest());
 }
 
 mod forging {
-    use super::{all_suites, forging};
+    use super::forging;
+    use ielections::all_suites;
 
     all_suites!(forging());
 }

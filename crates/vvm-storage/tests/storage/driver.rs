@@ -119,37 +119,13 @@ impl ElectionsTestSuite for Driver {
     }
 }
 
-/// Makes a test of each case of the public suites. The second expression is for elections.
-macro_rules! all_suites {
-    ($driver:expr) => {
-        $crate::driver::all_suites!($driver, $driver);
-    };
-    ($driver:expr, $in_elections:expr) => {
-        mod contract {
-            use super::*;
-            ielections::storage_contract_suite!($driver);
-        }
-
-        mod documents {
-            use super::*;
-            ielections::document_contract_suite!($driver);
-        }
-
-        mod elections {
-            use super::*;
-            ielections::elections_test_suite!($in_elections);
-            ielections::fenced_elections_suite!($in_elections);
-        }
-    };
-}
-
-/// The module `suites`: [`all_suites`], and random steps on a server that decides itself.
+/// The module `suites`: `all_suites`, and random steps on a server that decides itself.
 macro_rules! all_suites_on_a_server {
     ($driver:expr) => {
         mod suites {
             use super::*;
 
-            $crate::driver::all_suites!($driver);
+            ielections::all_suites!($driver);
 
             #[tokio::test(flavor = "multi_thread")]
             async fn random_steps_do_what_decide_says() {
@@ -159,7 +135,7 @@ macro_rules! all_suites_on_a_server {
     };
 }
 
-pub(crate) use {all_suites, all_suites_on_a_server};
+pub(crate) use all_suites_on_a_server;
 
 /// A name that no run before had.
 pub(crate) fn fresh(name: &str) -> String {

@@ -2,7 +2,8 @@
 
 #[cfg(feature = "mem")]
 mod mem {
-    use crate::driver::{Driver, all_suites};
+    use crate::driver::Driver;
+    use ielections::all_suites;
     use std::sync::Arc;
     use testing_time::MockClock;
     use vvm_clock::SystemClock;
@@ -25,7 +26,8 @@ mod mem {
 /// Each handle has its own connection.
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    use crate::driver::{Driver, all_suites};
+    use crate::driver::Driver;
+    use ielections::all_suites;
 
     fn file() -> Driver {
         Driver::in_a_folder(|folder| {
@@ -39,7 +41,8 @@ mod sqlite {
 /// Handles share the one database that a process can have open.
 #[cfg(feature = "sled")]
 mod sled {
-    use crate::driver::{Driver, all_suites};
+    use crate::driver::Driver;
+    use ielections::all_suites;
 
     all_suites!(Driver::in_a_folder(|folder| format!("sled:{}", folder.join("elections").display())));
 }

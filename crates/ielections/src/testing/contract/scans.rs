@@ -6,7 +6,7 @@ use super::{
     claims::{Settled, of_swap, settled, standing},
     scene::{Scene, held, next, vacant_slot},
 };
-use crate::{Entry, Key, Slot};
+use crate::{Entry, Key, Slot, testing::lateness::too_late};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
@@ -22,7 +22,9 @@ async fn scans_as<K: Key>(scene: &Scene<K>, keys: &[K], expected: &[Slot]) {
         if slots == expected {
             return;
         }
-        assert!(clock.now().since(begun) < STALEST, "scanned {slots:?} instead of {expected:?}");
+        if clock.now().since(begun) >= STALEST {
+            too_late(format!("scanned {slots:?} instead of {expected:?} for {STALEST:?}"));
+        }
         clock.sleep(Duration::from_millis(10)).await;
     }
 }

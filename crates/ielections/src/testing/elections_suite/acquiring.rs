@@ -31,7 +31,7 @@ pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<i
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
     let mut waiting = pin!(scene.lead(&second, "second"));
-    assert!(scene.waits(&mut waiting, scene.percent(150)).await, "two leaders");
+    scene.leads_alone(&leadership, &mut waiting, scene.percent(150)).await;
     assert_eq!(second.deadman.armed(), 0);
     let epoch = leadership.epoch();
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
@@ -65,7 +65,7 @@ pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>
     let patience = scene.percent(60);
     let outcome = second.elections.acquire(scene.patient("second", AcquireTimeout::Within(patience))).await;
     assert!(matches!(refusal(outcome), AcquireError::TimedOut { .. }));
-    assert!(scene.now() >= began.after(patience));
+    scene.not_before(began.after(patience), "gave up");
     assert!(scene.now() <= began.after(patience + scene.percent(10) + scene.slack));
     leadership.release().await;
 }
@@ -237,7 +237,7 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     first.crash();
     let candidacy = scene.patient("second", AcquireTimeout::UntilLeaderSeen);
     let (_, leadership) = second.elections.acquire(candidacy).await.unwrap();
-    assert!(scene.now() >= sent_at.after(scene.ttl.get()));
+    scene.not_before(sent_at.after(scene.ttl.get()), "took over");
     leadership.release().await;
     drop(dead);
 }

@@ -147,7 +147,7 @@ pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl Elec
     let loss = leadership.lost().await;
     assert!(matches!(loss, Loss::StorageUnreachable { .. }), "{loss:?}");
     let loss_at = scene.timing.loss_at(sent_at);
-    assert!(scene.now() >= loss_at, "lost too early");
+    scene.not_before(loss_at, "lost");
     assert!(scene.now() <= loss_at.after(scene.slack), "lost too late");
     assert_eq!(process.trigger.earliest().unwrap().0, scene.timing.kill_at(sent_at));
     assert!(storage.struck(Fault::Hang) >= 2, "too few attempts");
@@ -237,7 +237,7 @@ pub async fn a_dropped_leadership_stays_armed_and_is_not_renewed(scene: &Scene<i
     assert_eq!(scene.slot().await.entry().cloned(), record, "renewed, or deleted");
     assert_eq!((first.deadman.armed(), first.trigger.earliest().unwrap().0), (1, kill_at));
     let successor = scene.lead(&second, "successor").await;
-    assert!(scene.now() >= scene.sent_at(&standing, scene.ttl).after(scene.ttl.get()));
+    scene.not_before(scene.sent_at(&standing, scene.ttl).after(scene.ttl.get()), "took over");
     assert_eq!(first.deadman.armed(), 1, "disarmed by a drop");
     assert!(first.trigger.check() || !first.trigger.fired().is_empty(), "it would be dead by now");
     successor.release().await;
@@ -320,7 +320,7 @@ pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl Election
     let process = scene.process().await;
     let began = scene.now();
     let successor = scene.lead(&process, "successor").await;
-    assert!(scene.now() >= sent_at.after(scene.ttl.get()), "took over too early");
+    scene.not_before(sent_at.after(scene.ttl.get()), "took over");
     assert!(scene.now() <= began.after(scene.ttl.get() + scene.poll() + scene.slack));
     successor.release().await;
 }
@@ -333,7 +333,7 @@ pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl Election
     let process = scene.process().await;
     let began = scene.now();
     let successor = scene.lead(&process, "impatient").await;
-    assert!(scene.now() >= sent_at.after(long.get()), "took over from a leader that may live");
+    scene.not_before(sent_at.after(long.get()), "took over from a leader that may live");
     assert!(scene.now() <= began.after(long.get() + scene.poll() + scene.slack));
     successor.release().await;
 }
@@ -345,7 +345,7 @@ pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl Elections
     let leadership = scene.lead(&first, "first").await;
     let mut waiting = pin!(scene.lead(&second, "second"));
     for _ in 0..6 {
-        assert!(scene.waits(&mut waiting, scene.percent(50)).await, "two leaders");
+        scene.leads_alone(&leadership, &mut waiting, scene.percent(50)).await;
         assert_eq!(leadership.standing().loss(), None);
         assert!(leadership.remaining() > Duration::ZERO);
     }
@@ -362,9 +362,9 @@ pub async fn one_of_many_candidates_follows(scene: &Scene<impl ElectionsTestSuit
     }
     let campaigns = processes.iter().map(|process| Box::pin(scene.lead(process, "candidate")));
     let (leadership, winner, mut others): (Leadership, _, _) = select_all(campaigns).await;
-    assert!(scene.now() >= sent_at.after(scene.ttl.get()), "took over too early");
+    scene.not_before(sent_at.after(scene.ttl.get()), "took over");
     for waiting in &mut others {
-        assert!(scene.waits(waiting, scene.percent(25)).await, "two leaders");
+        scene.leads_alone(&leadership, waiting, scene.percent(25)).await;
     }
     let armed: Vec<usize> = processes.iter().map(|process| process.deadman.armed()).collect();
     assert_eq!((armed.iter().sum::<usize>(), armed[winner]), (1, 1));

@@ -109,7 +109,8 @@ pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl Electio
         let (leading, epochs) = (&leading, &epochs);
         async move {
             let leadership = scene.lead(process, &format!("candidate {at}")).await;
-            assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders");
+            let others = leading.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(others, 0, "another one leads");
             epochs.lock().unwrap().push(leadership.epoch());
             scene.pass(scene.percent(5)).await;
             leading.fetch_sub(1, Ordering::SeqCst);
@@ -127,7 +128,7 @@ pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl Ele
     let process = scene.process().await;
     let leadership = scene.lead(&process, "same").await;
     let mut waiting = Box::pin(scene.lead(&process, "same"));
-    assert!(scene.waits(&mut waiting, scene.percent(150)).await, "two leaders");
+    scene.leads_alone(&leadership, &mut waiting, scene.percent(150)).await;
     let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
     leadership.release().await;
     let successor = waiting.await;
@@ -227,9 +228,10 @@ pub async fn a_standing_at_risk_is_a_warning(scene: &Scene<impl ElectionsTestSui
     storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
     leadership.standing().at_risk().await;
     let at_risk_at = scene.timing.at_risk_at(sent_at);
-    assert!(scene.now() >= at_risk_at && scene.now() <= at_risk_at.after(scene.slack));
+    scene.not_before(at_risk_at, "at risk");
+    assert!(scene.now() <= at_risk_at.after(scene.slack));
     leadership.lost().await;
-    assert!(scene.now() >= scene.timing.loss_at(sent_at));
+    scene.not_before(scene.timing.loss_at(sent_at), "lost");
     assert_eq!(leadership.standing().at_risk().await, Duration::ZERO);
     storage.heal();
     leadership.release().await;

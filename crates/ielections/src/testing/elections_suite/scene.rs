@@ -5,7 +5,7 @@ use crate::{
     AcquireError, AcquireTimeout, Candidacy, Elections, Entry, Env, Epoch, Holder, Key, Leadership,
     OsEntropy, Slot, Spawn, Standing, Terms, Timing, Ttl, TtlStorage,
     env::Task,
-    testing::{contract::StorageUnderTest, mock::FaultyStorage},
+    testing::{contract::StorageUnderTest, lateness::never_allowed, mock::FaultyStorage},
 };
 use futures_util::future::{Either, select};
 use std::{
@@ -130,6 +130,31 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         while !seen() {
             self.pass(self.ttl.get() / 500).await;
         }
+    }
+
+    /// Checks that it is not earlier than `at`: no late machine explains that.
+    #[track_caller]
+    pub(super) fn not_before(&self, at: Instant, what: &str) {
+        let now = self.now();
+        if now < at {
+            never_allowed(format!("{what}, {:?} too early", now.until(at)));
+        }
+    }
+
+    /// Checks that `next` does not lead within `span`. It may if `leadership` is lost, which only a late machine explains.
+    pub(super) async fn leads_alone(
+        &self,
+        leadership: &Leadership,
+        next: impl Future + Unpin,
+        span: Duration,
+    ) {
+        if self.waits(next, span).await {
+            return;
+        }
+        if leadership.remaining() > Duration::ZERO {
+            never_allowed("two leaders".to_owned());
+        }
+        panic!("the leadership was lost: {:?}", leadership.standing().loss());
     }
 
     /// Whether `future` is still pending after `span`. It is not dropped.
