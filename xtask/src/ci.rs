@@ -6,7 +6,6 @@
 pub(crate) mod limit;
 pub(crate) mod needs;
 mod steps;
-mod test_programs;
 
 use crate::{
     test_timed::Inconclusive,

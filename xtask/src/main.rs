@@ -6,6 +6,7 @@ mod broken;
 mod ci;
 mod evidence;
 mod mutants;
+mod test_programs;
 mod test_timed;
 mod tidy;
 mod workspace;
@@ -29,6 +30,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The tests that need no server and no second language, in at most eight minutes.
+    Test,
     /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all
     /// tests.
     Ci(ci::Options),
@@ -175,6 +178,7 @@ fn become_script(words: &[&str], arguments: &[OsString]) -> bool {
 
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
+        Command::Test => test_programs::main(),
         Command::Ci(options) => ci::run(&options),
         Command::Tidy(options) => tidy::run(options),
         Command::Sim(passed) if passed.arguments.first().is_some_and(|first| first == "--broken") => {

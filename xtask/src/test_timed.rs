@@ -84,6 +84,10 @@ impl Inconclusive {
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// Whether too many tests are inconclusive.
     pub(crate) fn are_too_many(&self) -> bool {
         self.found.len() > MOST

@@ -67,13 +67,25 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Outpu
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     let status = wait(command, within(limit))?;
-    let text = |file: &mut File| {
-        let mut text = Vec::new();
-        file.rewind()?;
-        file.read_to_end(&mut text)?;
-        io::Result::Ok(text)
-    };
     Ok(Output { status, stdout: text(&mut stdout)?, stderr: text(&mut stderr)? })
+}
+
+fn text(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// As [`output`], but what it writes to standard error is shown.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Output> {
+    let mut stdout = tempfile::tempfile()?;
+    command.stdout(stdout.try_clone()?);
+    let status = wait(command, within(limit))?;
+    Ok(Output { status, stdout: text(&mut stdout)?, stderr: Vec::new() })
 }
 
 /// Runs `command` to its end, and shows `see` each line of its output. It is killed if `see` finds nothing new

@@ -6,10 +6,11 @@
 use super::{
     limit,
     needs::{Need, Server, scratch_variable},
-    test_programs,
 };
 use crate::{
-    broken, evidence, tidy,
+    broken, evidence,
+    test_programs::{self, Selection},
+    tidy,
     workspace::{Workspace, cargo},
 };
 use std::{
@@ -31,7 +32,7 @@ pub(super) struct Step {
 pub(super) enum Work {
     Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
     Tidy,
-    Tests,
+    Tests(Selection),
     Broken,
     Evidence,
 }
@@ -40,6 +41,7 @@ pub(super) enum Work {
 pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
     let own = |name: &str, work| Step { name: name.into(), work, need: None };
     let mut steps = vec![
+        own("tests", Work::Tests(Selection::Default)),
         Step::cargo("fmt", "fmt --all -- --check"),
         own("tidy", Work::Tidy),
         Step::cargo("clippy", "clippy --locked --workspace --all-targets --all-features -- -D warnings"),
@@ -48,7 +50,12 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
     steps.extend(single_features(workspace));
-    steps.push(own("tests", Work::Tests));
+    steps.push(own("other tests", Work::Tests(Selection::Rest)));
+    // What is compiled without a feature alone.
+    steps.push(Step::cargo(
+        "tests with no feature",
+        "test --quiet --locked --package ielections --package vvm-storage --no-default-features --lib",
+    ));
     steps.push(Step::cargo(
         "examples in documentation",
         "test --quiet --locked --workspace --all-features --doc",
@@ -141,7 +148,10 @@ impl Work {
     pub(super) fn run(&self, root: &Path, records: &Path, is_alone: bool) -> Result<(), String> {
         match self {
             Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
-            Self::Tests => test_programs::run(root, records),
+            Self::Tests(selection) => {
+                let workspace = Workspace::read().map_err(|error| error.to_string())?;
+                test_programs::run(&workspace, *selection, records).map(|counts| println!("{counts}"))
+            }
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             // A command that this machine can't run is listed as left out.
             Self::Evidence => evidence::smoke(false),
@@ -186,7 +196,10 @@ impl fmt::Display for Work {
             Self::Evidence => {
                 out.write_str("every command of docs/contributing/evidence.md, at a small size")
             }
-            Self::Tests => out.write_str("every test that needs no server"),
+            Self::Tests(Selection::Default) => out.write_str("cargo xtask test"),
+            Self::Tests(Selection::Rest) => {
+                out.write_str("the tests of all features, and of the other containment levels")
+            }
             Self::Broken => out.write_str("the simulation, and that it finds code that is broken on purpose"),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {

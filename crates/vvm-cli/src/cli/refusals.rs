@@ -329,9 +329,3 @@ fn password_is_refused_on_the_command_line() {
         refused(&words, &[], &[hint, "Usage: vvm init-storage"]);
     }
 }
-
-#[cfg(not(feature = "dynamodb"))]
-#[test]
-fn storage_without_its_driver_names_the_feature() {
-    refused(&run(&["--storage", "dynamodb://eu-west-1/elections"]), &[], &["feature `dynamodb`"]);
-}

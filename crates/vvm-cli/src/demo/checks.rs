@@ -36,6 +36,9 @@ pub(super) struct Check {
 pub(super) struct Results {
     pub(super) checks: [Check; 8],
     pub(super) summary: Value,
+    /// Whether a promise is broken that holds on a machine that stalls, too: two workers at once, a host that is dead
+    /// before its deadline, an epoch that fell.
+    pub(super) is_unsafe: bool,
 }
 
 impl Results {
@@ -61,6 +64,8 @@ impl Results {
         let apart = overlaps.is_empty() && !work.is_empty();
         let rise = epochs().is_sorted_by(|earlier, later| earlier < later);
         let [late, later] = [signed_ms(deadline, died), signed_ms(died, next)];
+        let is_negative = |span: Option<f64>| span.is_some_and(|span| span < 0.0);
+        let is_unsafe = !overlaps.is_empty() || !rise || is_negative(late) || is_negative(later);
         let on_time = late.is_some_and(|late| (0.0..=20.0).contains(&late));
         let in_turn = later.is_some_and(|later| later > 0.0);
         let enough = if rise { "at least 4" } else { "an epoch fell" };
@@ -103,7 +108,17 @@ impl Results {
             "kill_after_deadline_ms": late, "next_after_kill_ms": later, "overlaps": overlaps.len(),
             "epochs": epochs().map(|epoch| epoch.get()).collect::<Vec<_>>(),
         });
-        Self { checks, summary }
+        Self { checks, summary, is_unsafe }
+    }
+
+    pub(super) fn hold(&self) -> bool {
+        self.checks.iter().all(|check| check.holds)
+    }
+
+    /// Whether this machine may be the cause that a check failed: it did not run the demo for as long as a leader's
+    /// attempt to renew may take.
+    pub(super) fn are_inconclusive(&self, stall: Duration, ttl: Ttl) -> bool {
+        !self.hold() && !self.is_unsafe && stall >= ttl.get() / 10
     }
 }
 
@@ -217,5 +232,25 @@ mod tests {
         let mut falling = WORKERS;
         falling[2].2 = 2;
         assert_eq!(failing(&results(&moments(), &falling, None)), [7]);
+    }
+
+    #[test]
+    fn stall_excuses_what_is_late_or_missing_and_nothing_unsafe() {
+        let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
+        let excused = |results: &Results, stall| results.are_inconclusive(Duration::from_millis(stall), ttl);
+        let stopped = results(&moments(), &WORKERS, Some("A exited with status 137"));
+        assert_eq!([199, 200].map(|stall| excused(&stopped, stall)), [false, true]);
+        let late = results(&Moments { crashed: Some(at(1_200)), ..moments() }, &WORKERS, None);
+        assert!(excused(&late, 200));
+        assert!(!excused(&results(&moments(), &WORKERS, None), 200), "every check holds");
+
+        let early = results(&Moments { host_died: Some(at(7_687)), ..moments() }, &WORKERS, None);
+        let (mut overlapping, mut falling) = (WORKERS, WORKERS);
+        overlapping[0].4 = overlapping[1].3;
+        falling[2].2 = 2;
+        let [overlapping, falling] = [overlapping, falling].map(|work| results(&moments(), &work, None));
+        for broken in [early, overlapping, falling] {
+            assert!(!excused(&broken, 1_600), "{:?}", broken.checks);
+        }
     }
 }

@@ -23,40 +23,79 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, OpenError, Slot
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) storage: String,
-    pub(super) ttl: Ttl,
-    pub(super) family: Family,
-    pub(super) signals: Signals,
+pub(super) struct Run<'a> {
+    storage: &'a str,
+    ttl: Ttl,
+    family: Family,
+    signals: &'a mut Signals,
     pub(super) record: Record,
     pub(super) candidates: [Candidate; 3],
     pub(super) moments: Moments,
-    pub(super) began: Instant,
+    began: Instant,
+    looked_at: Instant,
+    /// The step that is done now, from 1.
+    step: usize,
+    pub(super) stall: Stall,
     /// Whether lines are printed.
-    pub(super) is_shown: bool,
+    is_shown: bool,
 }
 
-impl Run {
+/// The longest time for which this machine did not run the demo, and in which step that was. It may not have run a leader
+/// for as long either.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Stall {
+    pub(super) length: Duration,
+    pub(super) step: usize,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        storage: &'a str,
+        ttl: Ttl,
+        family: Family,
+        signals: &'a mut Signals,
+        record: Record,
+        candidates: [Candidate; 3],
+        is_shown: bool,
+    ) -> Self {
+        let (moments, began) = (Moments::default(), SystemClock::read());
+        let (looked_at, step, stall) = (began, 1, Stall::default());
+        Self {
+            storage,
+            ttl,
+            family,
+            signals,
+            record,
+            candidates,
+            moments,
+            began,
+            looked_at,
+            step,
+            stall,
+            is_shown,
+        }
+    }
+
     /// Does all steps.
     pub(super) fn play(&mut self) -> Result<(), DemoError> {
-        self.say("1/6  Three candidates, one record: one candidate takes it, and its worker begins.")?;
+        self.begin(1, "Three candidates, one record: one candidate takes it, and its worker begins.")?;
         for place in 0..self.candidates.len() {
             self.start(place)?;
         }
         self.until("a first leader at work", renewed(0))?;
 
-        self.say("2/6  The leader renews its record four times per TTL. The others stand by.")?;
+        self.begin(2, "The leader renews its record four times per TTL. The others stand by.")?;
         let first = self.until("renewals of the first leader", renewed(RENEWALS))?;
 
         // Right after a renewal, when the record has longest to stand.
-        self.say("3/6  kill -9 of all processes of the leader, as if its machine died: a TTL must pass.")?;
+        self.begin(3, "kill -9 of all processes of the leader, as if its machine died: a TTL must pass.")?;
         let crashed = self.act(first, Done::Crashed)?;
         self.moments.crashed = Some(crashed);
         let second = self.until("a leader after the crash", after(crashed))?;
         self.start(first)?;
         self.until("renewals after the crash", renewed(2))?;
 
-        self.say("4/6  The leader is asked to stop: its worker ends first, then the record is released.")?;
+        self.begin(4, "The leader is asked to stop: its worker ends first, then the record is released.")?;
         let asked = self.act(second, Done::AskedToStop)?;
         self.moments.asked_to_stop = Some(asked);
         let third = self.until("a leader after the clean stop", after(asked))?;
@@ -69,8 +108,9 @@ impl Run {
         self.until("the middle between two renewals", |run| {
             (run.record.written.until(SystemClock::read()) >= ttl / 8).then_some(())
         })?;
-        self.say(
-            "5/6  The leader's host is stopped for ever. The kernel kills it before the next one leads.",
+        self.begin(
+            5,
+            "The leader's host is stopped for ever. The kernel kills it before the next one leads.",
         )?;
         let stopped = self.act(third, Done::HostStopped)?;
         self.moments.host_stopped = Some(stopped);
@@ -78,7 +118,7 @@ impl Run {
         self.until("a leader after the hang", after(stopped))?;
         self.until("renewals after the hang", renewed(2))?;
 
-        self.say("6/6  All are asked to stop. Then the workers' own logs are compared.")?;
+        self.begin(6, "All are asked to stop. Then the workers' own logs are compared.")?;
         let rest = (0..self.candidates.len()).filter(|place| *place != third).collect::<Vec<_>>();
         for place in rest.iter().copied() {
             self.act(place, Done::AskedToStop)?;
@@ -86,6 +126,11 @@ impl Run {
         self.until("the end of all", |run| {
             rest.iter().all(|place| ended(*place)(run).is_some()).then_some(())
         })
+    }
+
+    fn begin(&mut self, step: usize, what: &str) -> io::Result<()> {
+        self.step = step;
+        self.say(&format!("{step}/6  {what}"))
     }
 
     fn say(&self, line: &str) -> io::Result<()> {
@@ -98,7 +143,11 @@ impl Run {
     }
 
     /// Waits until `find` returns a value. `awaited` names it in the error.
-    fn until<T>(&mut self, awaited: &'static str, find: impl Fn(&Self) -> Option<T>) -> Result<T, DemoError> {
+    fn until<T>(
+        &mut self,
+        awaited: &'static str,
+        find: impl Fn(&Run<'_>) -> Option<T>,
+    ) -> Result<T, DemoError> {
         // Only ends a hang: checks decide what is late.
         let give_up_at = SystemClock::read().after(self.ttl.get() * 3 + Duration::from_secs(30));
         loop {
@@ -114,7 +163,7 @@ impl Run {
 
     /// Starts a `vvm run`.
     fn start(&mut self, place: usize) -> Result<(), DemoError> {
-        let guardian = self.candidates[place].start(&self.storage, self.ttl)?;
+        let guardian = self.candidates[place].start(self.storage, self.ttl)?;
         Ok(self.tell(self.candidates[place].name, &format!("is started (vvm run, process {guardian})"))?)
     }
 
@@ -138,6 +187,12 @@ impl Run {
     /// Looks at everything once.
     fn look(&mut self) -> Result<(), DemoError> {
         self.wait();
+        let now = SystemClock::read();
+        let length = self.looked_at.until(now);
+        self.looked_at = now;
+        if length > self.stall.length {
+            self.stall = Stall { length, step: self.step };
+        }
         self.record.look()?;
         let moments = &mut self.moments;
         if moments.crashed.is_none() {
@@ -157,7 +212,7 @@ impl Run {
 
     /// Waits until it is time for the next look, or something has happened.
     fn wait(&mut self) {
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&*self.signals, PollFlags::IN)];
         let stopped = self.candidates.iter().position(|candidate| candidate.host.is_some());
         let host = stopped.and_then(|place| self.candidates[place].host.as_ref());
         fds.extend(host.map(|host| PollFd::new(host, PollFlags::IN)));
@@ -203,17 +258,17 @@ impl Run {
 }
 
 /// Finds a leader whose worker is at work and that has renewed so many times.
-fn renewed(times: usize) -> impl Fn(&Run) -> Option<usize> {
+fn renewed(times: usize) -> impl Fn(&Run<'_>) -> Option<usize> {
     move |run| run.leader().filter(|_| run.record.renewals >= times).map(|(place, _)| place)
 }
 
 /// Finds the leader whose worker began after this moment.
-fn after(moment: Instant) -> impl Fn(&Run) -> Option<usize> {
+fn after(moment: Instant) -> impl Fn(&Run<'_>) -> Option<usize> {
     move |run| run.leader().filter(|(_, began)| *began > moment).map(|(place, _)| place)
 }
 
 /// Finds whether the `vvm run` of a candidate has ended.
-fn ended(place: usize) -> impl Fn(&Run) -> Option<()> {
+fn ended(place: usize) -> impl Fn(&Run<'_>) -> Option<()> {
     move |run| run.candidates[place].guardian.is_none().then_some(())
 }
 

@@ -111,6 +111,32 @@ fn vvm_run_that_ends_unasked_fails_a_check_that_names_it() {
     assert!(running.trial.processes().0.is_empty());
 }
 
+#[test]
+fn demo_on_a_machine_that_stalled_begins_again_and_says_so() {
+    let trial = VVM.trial();
+    let mut child = demo(&trial, &["--ttl", "2s"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = Lines::of("stdout", child.stdout.take().unwrap());
+    let mut stderr = Lines::of("stderr", child.stderr.take().unwrap());
+    stdout.wait_for("its worker begins");
+    // Past the kill deadline of the leader, which is 0.8 TTL.
+    let all = trial.processes();
+    for signal in [Signal::STOP, Signal::CONT] {
+        for process in &all.0 {
+            // The leader's processes are gone after the pause.
+            let _gone = kill_process(*process, signal);
+        }
+        if signal == Signal::STOP {
+            SystemClock::block_for(Duration::from_millis(1_700));
+        }
+    }
+    let line = stderr.wait_for("this machine did not run for");
+    assert!(line.contains("in step 1") && line.contains("try 2 of 3"), "{line}");
+    stdout.wait_for("two workers at the same time");
+    child.wait().unwrap();
+    assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
+}
+
 /// Ctrl-C reaches the whole process group of the terminal. A candidate leaves it just after its start.
 #[test]
 fn ctrl_c_while_candidates_start_is_an_interruption() {

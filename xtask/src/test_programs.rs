@@ -1,14 +1,22 @@
-//! The step `tests`: builds every test program, and runs each one with a limit for the time between two cases.
+//! `cargo xtask test`, and the step of `ci` with the rest of the tests: builds test programs, and runs each one with a
+//! limit for the time between two cases.
 //!
 //! `cargo test` waits for ever for a test that hangs. Here such a program is killed, and the cases that it did
 //! not end are named.
 
-use super::{limit, needs::scratch_variable};
-use crate::workspace::cargo;
+mod progress;
+
+use crate::{
+    ci::{limit, needs::scratch_variable},
+    test_timed::Inconclusive,
+    workspace::{Workspace, cargo, holds},
+};
+use progress::Progress;
 use serde_json::Value;
 use std::{
     cmp::Reverse,
     fmt,
+    io::{IsTerminal as _, stderr},
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, PoisonError},
@@ -16,15 +24,14 @@ use std::{
     time::Duration,
 };
 use timed::records;
-use vvm_clock::SystemClock;
 
 /// Several times what the longest case takes while other programs use both cores.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 /// How many programs run side by side, and how many cases of each: most cases wait for a TTL, and take no
-/// processor.
+/// processor. The cases of `vvm` take 95 s of a processor, and 7.5 minutes two at a time.
 const AT_ONCE: usize = 2;
-const CASES_AT_ONCE: &str = "3";
+const CASES_AT_ONCE: &str = "8";
 
 /// Variables of the environment that would change what tests see or print.
 const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
@@ -33,6 +40,54 @@ const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
 const LEFT_OUT: [&str; 2] = ["left out: ", "not tested: "];
 
 const UNIT_TESTS: &str = ", unit tests";
+
+/// The storage beside the default ones whose client needs no server, and is built quickly.
+const SLED: &str = "vvm-storage/sled";
+
+/// Packages with the clients of all storages, whose build takes longer than `cargo xtask test` may.
+const WITH_ALL_CLIENTS: [&str; 5] = ["bench", "decoders", "faults", "servers", "workers"];
+
+/// Programs at the containment levels that some machines lack.
+const OTHER_LEVELS: [&str; 2] = ["vvm-cli, cgroup", "vvm-cli, pidns"];
+
+/// Programs in which each driver has cases of its own.
+const BY_DRIVER: [&str; 4] =
+    ["vvm-storage, unit tests", "vvm-storage, storage", "vvm-host, unit tests", "vvm-cli, unit tests"];
+
+/// Which tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// What a person runs: default features and sled, at the default containment level.
+    Default,
+    /// What the default leaves out, with all features. With the default, these are all tests that need no server.
+    Rest,
+}
+
+impl Selection {
+    fn arguments(self, workspace: &Workspace) -> Vec<String> {
+        if self == Self::Rest {
+            return vec!["--workspace".into(), "--all-features".into()];
+        }
+        let packages = workspace.packages.iter().map(|package| package.name.as_str());
+        let built = packages.filter(|name| !WITH_ALL_CLIENTS.contains(name));
+        let mut arguments: Vec<String> = built.flat_map(|name| ["--package", name]).map(Into::into).collect();
+        arguments.extend(["--features".into(), SLED.into()]);
+        arguments
+    }
+
+    fn has(self, program: &Program) -> bool {
+        let is_at_other_level = OTHER_LEVELS.contains(&&*program.name);
+        match self {
+            Self::Default => !is_at_other_level,
+            Self::Rest => {
+                let package = program.name.split(',').next().unwrap_or_default();
+                is_at_other_level
+                    || WITH_ALL_CLIENTS.contains(&package)
+                    || BY_DRIVER.contains(&&*program.name)
+            }
+        }
+    }
+}
 
 /// A test program that cargo has built.
 #[derive(Debug)]
@@ -45,71 +100,95 @@ struct Program {
 
 /// How many cases passed, failed and were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     passed: usize,
     failed: usize,
     skipped: usize,
 }
 
-/// Runs every test of the workspace, in `root`; inconclusive attempts are left in `records`.
+/// Runs `cargo xtask test`. Returns whether all passed.
+pub(crate) fn main() -> bool {
+    let run = || {
+        let workspace = Workspace::read().map_err(|error| error.to_string())?;
+        limit::heed_interrupts().map_err(|error| format!("no handler for signals: {error}"))?;
+        let no_folder = |error| format!("no folder for inconclusive attempts: {error}");
+        let mut inconclusive = Inconclusive::new().map_err(no_folder)?;
+        let ran = run(&workspace, Selection::Default, inconclusive.folder());
+        inconclusive.collect().map_err(no_folder)?;
+        if !inconclusive.is_empty() {
+            eprint!("{inconclusive}");
+        }
+        let counts = ran?;
+        println!("{counts}");
+        Ok::<_, String>(counts.failed == 0)
+    };
+    holds("test", run())
+}
+
+/// Runs the tests of a selection; inconclusive attempts are left in `records`. The failures come last, in full.
 ///
 /// # Errors
-/// Names the programs of which a case failed or hung.
-pub(super) fn run(root: &Path, records: &Path) -> Result<(), String> {
-    let queue = Mutex::new(build(root)?.into_iter());
+/// The tests do not build, a program of them ended without a case that failed, or none was run.
+pub(crate) fn run(workspace: &Workspace, selection: Selection, records: &Path) -> Result<Counts, String> {
+    let programs = build(workspace, selection)?;
+    let progress = Progress::start(programs.iter().map(Program::cases).sum());
+    let queue = Mutex::new(programs.into_iter());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let lane = || {
-        let (mut total, mut failed, mut left_out) = (Counts::default(), Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         while let Some(program) = next().filter(|_| !limit::is_interrupted()) {
-            let start = SystemClock::read();
-            let (cases, verdict) = program.run(records);
-            let took = SystemClock::read().since(start).as_secs_f64();
-            total.add(cases.counts);
-            left_out.extend(cases.left_out.iter().map(|case| format!("{}: {case}", program.name)));
-            match verdict {
-                Ok(()) => println!("{took:7.1} s  {:4} passed  {}", cases.counts.passed, program.name),
-                Err(cause) => {
-                    println!("{}{took:7.1} s  FAILED  {}: {cause}\n", cases.output, program.name);
-                    failed.push(program.name);
-                }
-            }
+            let (cases, verdict) = program.run(records, &progress);
+            ended.push((program.name, cases, verdict));
         }
-        (total, failed, left_out)
+        ended
     };
     let ended = thread::scope(|scope| {
         let lanes: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(lane)).collect();
         lanes.into_iter().map(thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
     });
-    let (mut total, mut failed, mut left_out) = (Counts::default(), Vec::new(), Vec::new());
-    for (counts, names, lacking) in ended.map_err(|_| "panicked")? {
-        total.add(counts);
-        failed.extend(names);
-        left_out.extend(lacking);
+    let ended = ended.map_err(|_| "panicked")?.into_iter().flatten();
+    progress.end();
+    let (mut total, mut left_out, mut failed) = (Counts::default(), Vec::new(), Vec::new());
+    for (program, cases, verdict) in ended {
+        total.add(cases.counts);
+        left_out.extend(cases.left_out.iter().map(|case| format!("  {program}: {case}")));
+        if let Err(cause) = verdict {
+            eprintln!("\n{}FAILED  {program}: {cause}", cases.output);
+            failed.push(program);
+        }
     }
-    println!("\ntests: {total}");
     if !left_out.is_empty() {
-        println!("cases that this machine can't run as they are meant: {}", left_out.len());
-        left_out.iter().for_each(|case| println!("  {case}"));
+        left_out.sort();
+        eprintln!("cases that this machine can't run as they are meant: {}", left_out.len());
+        left_out.iter().for_each(|case| eprintln!("{case}"));
     }
     if limit::is_interrupted() {
         return Err("interrupted".into());
     }
-    if failed.is_empty() && total.passed > 0 { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    match failed.is_empty() {
+        true if total.passed == 0 => Err("no test was run".into()),
+        true => Ok(total),
+        false => Err(format!("{total}; failed: {}", failed.join(", "))),
+    }
 }
 
-fn build(root: &Path) -> Result<Vec<Program>, String> {
+fn build(workspace: &Workspace, selection: Selection) -> Result<Vec<Program>, String> {
     let mut command = cargo();
-    command.args(["test", "--quiet", "--locked", "--workspace", "--all-features", "--no-run"]);
-    command.arg("--message-format=json-render-diagnostics").current_dir(root);
-    let built = limit::output(&mut command, limit::STEP).map_err(|error| format!("cargo: {error}"))?;
+    command.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(selection.arguments(workspace)).current_dir(&workspace.root);
+    if !stderr().is_terminal() {
+        eprintln!("building the tests");
+        command.arg("--quiet");
+    }
+    let built = limit::stdout(&mut command, limit::STEP).map_err(|error| format!("cargo: {error}"))?;
     if !built.status.success() {
-        return Err(format!("the tests do not build:\n{}", String::from_utf8_lossy(&built.stderr)));
+        return Err("the tests do not build".into());
     }
     let text = String::from_utf8_lossy(&built.stdout);
     let mut programs = Vec::new();
     for line in text.lines() {
         let message = serde_json::from_str(line).map_err(|error| format!("cargo's messages: {error}"))?;
-        programs.extend(Program::of(&message));
+        programs.extend(Program::of(&message).filter(|program| selection.has(program)));
     }
     // The longest first, so that no lane ends long after the other: those of whole programs, of `vvm` and storages.
     programs
@@ -133,8 +212,16 @@ impl Program {
         Some(Self { path: message["executable"].as_str()?.into(), folder, name })
     }
 
+    /// Returns how many cases it has. None if it can't say so: a run of it says more.
+    fn cases(&self) -> usize {
+        let mut command = Command::new(&self.path);
+        command.args(["--list", "--format", "terse"]);
+        let listed = limit::output(&mut command, SILENCE).map(|listed| listed.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&listed).lines().filter(|line| line.ends_with(": test")).count()
+    }
+
     /// Returns what it printed, without the lines of cases that ended, and why it failed.
-    fn run(&self, records: &Path) -> (Cases, Result<(), String>) {
+    fn run(&self, records: &Path, progress: &Progress) -> (Cases, Result<(), String>) {
         let mut command = Command::new(&self.path);
         // Shows what cases that passed have left out.
         command.arg("--show-output").current_dir(&self.folder).env(records::FOLDER, records);
@@ -145,7 +232,14 @@ impl Program {
             command.env_remove(variable);
         }
         let mut cases = Cases::default();
-        let ended = limit::watch(&mut command, SILENCE, |line| cases.see(line));
+        let ended = limit::watch(&mut command, SILENCE, |line| {
+            let failed = cases.counts.failed;
+            let has_ended = cases.see(line);
+            if has_ended {
+                progress.count(cases.counts.failed > failed);
+            }
+            has_ended
+        });
         let verdict = match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(status.to_string()),
@@ -273,6 +367,33 @@ mod tests {
             "{}",
             cases.output
         );
+    }
+
+    /// A misspelt name would leave its tests out without a word.
+    #[test]
+    fn every_program_is_in_a_selection_and_every_name_is_of_one() {
+        let workspace = Workspace::read().unwrap();
+        let mut names = Vec::new();
+        for package in &workspace.packages {
+            let folder = package.folder().file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            assert!(package.name.ends_with(&*folder), "{} is told apart by its folder", package.name);
+            names.push(format!("{folder}{UNIT_TESTS}"));
+            let programs = package.targets.iter().filter(|target| target.kind == ["test"]);
+            names.extend(programs.map(|target| format!("{folder}, {}", target.name)));
+        }
+        let default = Selection::Default.arguments(&workspace).join(" ");
+        for name in &names {
+            let program = Program { path: PathBuf::new(), folder: PathBuf::new(), name: name.clone() };
+            let package = name.split(',').next().unwrap();
+            let is_default = Selection::Default.has(&program)
+                && (default.contains(&format!("-package {package} "))
+                    || default.contains(&format!("-package vvm-{package} ")));
+            assert!(is_default || Selection::Rest.has(&program), "{name} is in no selection");
+        }
+        let packages = WITH_ALL_CLIENTS.map(|package| format!("{package}{UNIT_TESTS}"));
+        for name in packages.iter().map(String::as_str).chain(OTHER_LEVELS).chain(BY_DRIVER) {
+            assert!(names.iter().any(|known| known == name), "there is no {name}");
+        }
     }
 
     #[test]
