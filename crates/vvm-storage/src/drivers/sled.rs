@@ -213,7 +213,10 @@ impl Database {
     fn run(self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(first) = jobs.blocking_recv() {
             let batch = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok()));
-            if let Err(cause) = self.carry_out(batch.take(ROOM)) {
+            let mut answers = Vec::new();
+            if let Err(cause) = self.carry_out(batch.take(ROOM), &mut answers) {
+                // Before a caller learns that it has no answer: no later call is queued.
+                jobs.close();
                 tracing::error!(
                     folder = %self.folder.display(), %cause,
                     "a write to the database failed, and the folder is closed: look at its disk, and start the \
@@ -221,13 +224,17 @@ impl Database {
                 );
                 return;
             }
+            answers.into_iter().for_each(|answer| answer());
         }
     }
 
-    /// Carries out the jobs, and answers them when their writes are on the disk. If that fails it answers none, because
-    /// sled shows what may not be there (I7).
-    fn carry_out(&self, batch: impl Iterator<Item = Job>) -> sled::Result<()> {
-        let mut answers: Vec<Box<dyn FnOnce()>> = Vec::new();
+    /// Carries out the jobs, and makes the answers that may be given when their writes are on the disk. If that fails none
+    /// may be given, because sled shows what may not be there (I7).
+    fn carry_out(
+        &self,
+        batch: impl Iterator<Item = Job>,
+        answers: &mut Vec<Box<dyn FnOnce()>>,
+    ) -> sled::Result<()> {
         let mut is_changed = false;
         for job in batch.filter(|job| !job.is_abandoned()) {
             match job {
@@ -236,9 +243,12 @@ impl Database {
                     answers.push(Box::new(move || _ = answer.send(read)));
                 }
                 Job::Write { key, value, expected, answer } => {
-                    let written = self.write(&key, &value, &expected)?;
-                    is_changed |= written != CellWrite::Refused;
-                    answers.push(Box::new(move || _ = answer.send(written)));
+                    let written = self.write(&key, &value, &expected);
+                    is_changed |= !matches!(written, Ok(CellWrite::Refused));
+                    let (answered, failed) =
+                        written.map_or_else(|error| (None, Err(error)), |done| (Some(done), Ok(())));
+                    answers.push(Box::new(move || _ = answered.map(|done| answer.send(done))));
+                    failed?;
                 }
                 Job::Wait { answer } => answers.push(Box::new(move || _ = answer.send(()))),
             }
@@ -246,7 +256,6 @@ impl Database {
         if is_changed {
             self.sync()?;
         }
-        answers.into_iter().for_each(|answer| answer());
         Ok(())
     }
 
