@@ -65,8 +65,10 @@ const OF_MYSQL: &str = "@@global.server_uuid";
 /// of one server.
 const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port)";
 
-/// Settings of a running server can be changed, so each write compares them.
-const FITNESS: &str = "@@global.read_only IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
+/// Settings of a running server can be changed, so each write compares them. `read_only` is a number on MySQL and up to
+/// MariaDB 11, and a word on later ones. Compared with a word, a number makes the word a number, and a strict server
+/// refuses an `UPDATE` that cuts one off (1292).
+const FITNESS: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
     AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
 
 impl Server for MySql {
@@ -152,12 +154,13 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
 }
 
 /// Waits for locks end, and a transaction sees what was committed before each of its statements. Ids of documents have
-/// up to 1,024 bytes, and a server sorts by 1,022 of them unless it is told. Then what decides whether the server is
+/// up to 1,024 bytes, and a server sorts by 1,022 of them unless it is told. A server may show few rows or none by its
+/// `sql_select_limit`. Then what decides whether the server is
 /// used: of some settings only one of MariaDB and MySQL knows the name.
 const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
         time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, \
-        max_sort_length = 2048; \
+        max_sort_length = 2048, sql_select_limit = DEFAULT; \
     SELECT CONNECTION_ID(); \
     SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'server_uuid', 'read_only', \
         'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet', \
@@ -248,6 +251,14 @@ fn number(version: &str) -> (u32, u32) {
 mod tests {
     use super::*;
     use crate::drivers::sql::answer::Answered;
+
+    #[test]
+    fn no_setting_that_may_be_a_number_is_compared_with_a_word() {
+        for (place, _) in FITNESS.match_indices('\'') {
+            let comparison = FITNESS[..place].rsplit(" AND ").next().unwrap_or_default();
+            assert!(comparison.contains("CAST(") && comparison.contains(" AS CHAR)"), "{comparison}");
+        }
+    }
 
     /// MySQL could not be had where this was written: what it shows is taken from its documentation.
     #[test]

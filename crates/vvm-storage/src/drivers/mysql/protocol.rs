@@ -7,7 +7,7 @@ use super::errors::Refusal;
 use crate::drivers::{
     connections::Stream,
     sql::{
-        answer::{Answer, Answered, Row},
+        answer::{Answer, AnswerLimit, Answered, Row},
         errors::DriverError,
     },
 };
@@ -73,11 +73,12 @@ impl Greeting {
 pub(super) struct Wire {
     stream: BufStream<Box<dyn Stream>>,
     sequence: u8,
+    limit: AnswerLimit,
 }
 
 impl Wire {
     pub(super) fn new(stream: Box<dyn Stream>) -> Self {
-        Self { stream: BufStream::new(stream), sequence: 0 }
+        Self::resumed(stream, 0)
     }
 
     /// Reads what the server says first.
@@ -113,7 +114,7 @@ impl Wire {
 
     /// Goes on after the handshake of TLS.
     pub(super) fn resumed(stream: Box<dyn Stream>, sequence: u8) -> Self {
-        Self { stream: BufStream::new(stream), sequence }
+        Self { stream: BufStream::new(stream), sequence, limit: AnswerLimit::new() }
     }
 
     /// Logs in. `is_secret`: the connection has TLS, so that no other host can read what is sent.
@@ -179,7 +180,7 @@ impl Wire {
         if text.len() >= LONGEST {
             return Err(DriverError::Refused(format!("a message of {} bytes", text.len())));
         }
-        self.sequence = 0;
+        (self.sequence, self.limit) = (0, AnswerLimit::new());
         self.send(&[&[3], text.as_bytes()].concat()).await?;
         let mut answers = Vec::new();
         loop {
@@ -256,16 +257,13 @@ impl Wire {
     }
 
     async fn receive(&mut self) -> Result<Vec<u8>, DriverError> {
-        let received = async {
-            let mut head = [0; 4];
-            self.stream.read_exact(&mut head).await?;
-            let [a, b, c, sequence] = head;
-            let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-            let mut payload = vec![0; length];
-            self.stream.read_exact(&mut payload).await?;
-            Ok((payload, sequence))
-        };
-        let (payload, sequence) = received.await.map_err(DriverError::Broken)?;
+        let mut head = [0; 4];
+        self.stream.read_exact(&mut head).await.map_err(DriverError::Broken)?;
+        let [a, b, c, sequence] = head;
+        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+        self.limit.count(length)?;
+        let mut payload = vec![0; length];
+        self.stream.read_exact(&mut payload).await.map_err(DriverError::Broken)?;
         if payload.len() > LONGEST {
             return Err(malformed("an answer of 16 MiB"));
         }
@@ -404,6 +402,32 @@ mod tests {
         assert_eq!(fields.value().unwrap(), None);
         assert_eq!(fields.value().unwrap().as_deref(), Some(&b"a\0"[..]));
         assert!(fields.value().is_err());
+    }
+
+    /// A server that sends packets of this kind without an end, after the head of an answer with two columns.
+    async fn flood(packet: &[u8]) -> DriverError {
+        let (server, client) = tokio::io::duplex(1 << 16);
+        let flooding = async {
+            let mut server = server;
+            let column = [&[1, 0, 0, 1, 2], &[0, 0, 0, 2][..], &[0, 0, 0, 3], &[1, 0, 0, 4, 0xfe]].concat();
+            let mut sent = server.write_all(&column).await;
+            while sent.is_ok() {
+                sent = server.write_all(packet).await;
+            }
+        };
+        let mut wire = Wire::new(Box::new(client));
+        let asking = async move { wire.ask("SELECT 1").await };
+        tokio::join!(flooding, asking).1.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn answer_without_an_end_is_refused_with_the_limit() {
+        let [empty, long] = [vec![2, 0, 0, 5, 0xfb, 0xfb], [&[0, 0, 1, 5][..], &[0; 1 << 16]].concat()];
+        for packet in [empty, long] {
+            let error = flood(&packet).await;
+            assert!(matches!(error, DriverError::Unanswered(_)), "{error}");
+            assert!(error.to_string().contains("more than 33554432 bytes"), "{error}");
+        }
     }
 
     #[test]

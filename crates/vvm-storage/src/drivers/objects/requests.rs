@@ -55,6 +55,9 @@ pub(super) struct Got {
     pub(super) answer: Answer,
 }
 
+/// More than any cell has. Another program may have written the object.
+const LONGEST_OBJECT: u64 = 32 << 20;
+
 impl Requests {
     /// Reads an object; linearizable.
     pub(super) async fn get(&self, name: &Path) -> Result<Got, Failure> {
@@ -62,6 +65,11 @@ impl Requests {
         let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
         let request = async {
             let got = self.store.get_opts(name, options).await?;
+            if got.meta.size > LONGEST_OBJECT {
+                let source =
+                    format!("it has {} bytes, and no cell has more than {LONGEST_OBJECT}", got.meta.size);
+                return Err(object_store::Error::Generic { store: "object", source: source.into() });
+            }
             let tag = self.tag(got.meta.e_tag.clone(), got.meta.version.clone());
             Ok((got.bytes().await?, tag))
         };

@@ -8,7 +8,7 @@ use super::{
 use crate::drivers::{
     errors::described,
     sql::{
-        answer::Answer,
+        answer::{Answer, AnswerLimit},
         connections::{self, Session as _},
         errors::DriverError,
         history::History,
@@ -28,7 +28,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
 };
 use tokio_postgres::{
-    AsyncMessage, CancelToken, Client, Connection, Socket, Statement as Prepared,
+    AsyncMessage, CancelToken, Client, Connection, SimpleQueryMessage, Socket, Statement as Prepared,
     error::{DbError, Severity},
     tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
@@ -123,13 +123,16 @@ impl Session {
         };
         let answer = async {
             let mut rows = pin!(client.query_raw(known, statement.values()).await?);
-            let mut shown = Vec::new();
+            let (mut shown, mut limit) = (Vec::new(), AnswerLimit::new());
             while let Some(row) = rows.try_next().await? {
+                if let Err(error) = limit.count(row.raw_size_bytes()) {
+                    return Ok(Err(error));
+                }
                 shown.push(row);
             }
-            answer_of_rows(shown, rows.rows_affected().unwrap_or_default())
+            answer_of_rows(shown, rows.rows_affected().unwrap_or_default()).map(Ok)
         };
-        answered(connection, notified, answer).await
+        answered(connection, notified, answer).await?
     }
 
     /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
@@ -155,7 +158,21 @@ impl connections::Session for Session {
     async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
         let Self { client, connection, notified, has_times, .. } = self;
         let text = with_time(text, *has_times);
-        answered(connection, notified, client.simple_query(&text)).await.map(answer)
+        let messages = async {
+            let mut messages = pin!(client.simple_query_raw(&text).await?);
+            let (mut all, mut limit) = (Vec::new(), AnswerLimit::new());
+            while let Some(message) = messages.try_next().await? {
+                if let SimpleQueryMessage::Row(row) = &message {
+                    let bytes = (0..row.len()).filter_map(|column| row.get(column)).map(str::len).sum();
+                    if let Err(error) = limit.count(bytes) {
+                        return Ok(Err(error));
+                    }
+                }
+                all.push(message);
+            }
+            Ok(Ok(all))
+        };
+        answered(connection, notified, messages).await?.map(answer)
     }
 
     /// A connection to a pooler takes none of the server while it waits.

@@ -1,6 +1,31 @@
 //! What is answered: an [`Answer`] with its [`Row`]s.
 
-use super::errors::Damaged;
+use super::errors::{Damaged, DriverError};
+
+/// The longest answer to a message. A page of documents has 2 MiB, and the slots of a name less.
+const LONGEST_ANSWER: usize = 32 << 20;
+
+/// What a packet or a row counts at least: a server could fill the memory with empty ones.
+const LEAST: usize = 64;
+
+/// How many bytes of an answer may still come.
+#[derive(Debug)]
+pub(crate) struct AnswerLimit(usize);
+
+impl AnswerLimit {
+    pub(crate) fn new() -> Self {
+        Self(LONGEST_ANSWER)
+    }
+
+    /// Counts a packet or a row.
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), DriverError> {
+        let left = self.0.checked_sub(bytes.max(LEAST));
+        self.0 = left.ok_or_else(|| {
+            DriverError::Unanswered(format!("the answer has more than {LONGEST_ANSWER} bytes"))
+        })?;
+        Ok(())
+    }
+}
 
 /// What a message was answered: for each of its statements rows, and how many rows it showed or changed, or how many
 /// met its condition.
