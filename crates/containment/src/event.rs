@@ -1,6 +1,6 @@
 //! [`Event`]: what a guardian or a supervision reports while it works.
 
-use crate::{launch::HelperError, processes::Ended, signals};
+use crate::{launch::HelperError, processes::Ended, signal_table};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};
 
@@ -67,7 +67,7 @@ impl fmt::Display for Event {
                 write!(
                     out,
                     "{} can't be passed on to the command: {cause}",
-                    signals::signal_name(signal.as_raw())
+                    signal_table::signal_name(signal.as_raw())
                 )
             }
             Self::LeftBehind(process) => write!(

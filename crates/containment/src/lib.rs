@@ -32,6 +32,7 @@ mod processes;
 mod refusal;
 #[cfg_attr(not(feature = "simulation"), allow(unreachable_pub, reason = "for `cargo xtask check`"))]
 mod rules;
+mod signal_table;
 mod signals;
 mod supervise;
 mod supervisor;
@@ -50,9 +51,9 @@ pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, ends_by,
 pub use refusal::{NamespaceRefusal, NotExecuted, Step};
 #[cfg(feature = "simulation")]
 pub use rules::{GuardianRules, KeeperAction, KeeperEvent, KeeperRules, is_proven};
+pub use signal_table::{SignalMeaning, asks_to_stop, meaning, signal_name, signal_named, signal_of};
 pub use signals::{
-    Caught, ForwardedSignal, SignalForCommand, SignalMeaning, SignalSource, Signals, asks_to_stop, die_of,
-    meaning, signal_name, signal_named, signal_of, terminal_is_gone,
+    Caught, ForwardedSignal, SignalForCommand, SignalSource, Signals, die_of, terminal_is_gone,
 };
 #[cfg(feature = "simulation")]
 pub use supervise::simulated::{Order, SimulatedKeeper};

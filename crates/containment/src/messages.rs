@@ -5,7 +5,8 @@ use crate::{
     link::{Frame, Message, frame},
     processes::Ended,
     refusal::{NamespaceRefusal, Step},
-    signals::{ForwardedSignal, SignalSource, signal_of},
+    signal_table::signal_of,
+    signals::{ForwardedSignal, SignalSource},
 };
 use rustix::{
     io::Errno,

@@ -11,6 +11,7 @@ use crate::{
     messages::{FromKeeper, ToKeeper},
     processes::{PARENT, field_in, pid},
     refusal::{NamespaceRefusal, Step},
+    signal_table::signal_of,
     signals::{self, Signals},
 };
 use nix::sched::{CloneFlags, unshare};
@@ -69,7 +70,7 @@ pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageErro
             // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
             // proof at this level (I6).
             let _ = link.send(&FromKeeper::Gone);
-            match ended.signal().and_then(signals::signal_of) {
+            match ended.signal().and_then(signal_of) {
                 Some(signal) => signals::die_of(signal),
                 None => u8::try_from(ended.code().unwrap_or_default()).unwrap_or(REFUSED).into(),
             }

@@ -1,7 +1,7 @@
 //! Reaping children ([`reap()`]), and [`Family`]: the descendants of this process, found from the top, at a cost that
 //! follows the tree's size. They are found in `/proc`.
 
-use crate::signals::signal_name;
+use crate::signal_table::signal_name;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,

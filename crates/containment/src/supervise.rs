@@ -13,7 +13,8 @@ use crate::{
     launch::HelperError,
     messages::Helper,
     processes::Ended,
-    signals::{ForwardedSignal, SignalForCommand, asks_to_stop, signal_of},
+    signal_table::{asks_to_stop, signal_of},
+    signals::{ForwardedSignal, SignalForCommand},
 };
 use keeper_handle::{Helpers, KeeperHandle, Unproven};
 use rustix::process::Signal;

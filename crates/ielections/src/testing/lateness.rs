@@ -271,7 +271,9 @@ mod tests {
     }
 
     fn unanswered() {
-        Err::<(), _>(crate::ReadError::Unavailable("busy".into())).unwrap();
+        let answer: Result<(), _> =
+            "busy".parse::<u8>().map(drop).map_err(|_| crate::ReadError::Unavailable("busy".into()));
+        answer.unwrap();
     }
 
     fn early() {
