@@ -3,7 +3,7 @@
 
 use crate::{
     processes::{own_group, own_session},
-    signal_table::{FIRST, NAMED, SignalMeaning, realtime},
+    signal_table::{FIRST, NAMED, SignalMeaning, realtime, signal_of},
 };
 use nix::sys::signal::SigSet;
 use rustix::{
@@ -153,7 +153,7 @@ impl AsFd for Signals {
 
 impl Caught {
     fn of(origin: Origin) -> Option<Self> {
-        let signal = Signal::from_raw(origin.signal)?;
+        let signal = signal_of(origin.signal)?;
         let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
         // The kernel's, for a write beyond the limit of a file. The error of that write says the same.
         if signal == Signal::XFSZ && sender == Some(getpid()) {
