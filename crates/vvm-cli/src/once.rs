@@ -36,8 +36,8 @@ pub(crate) struct OnceArgs {
     /// Print nothing unless something went wrong, for cron
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// How many periods are remembered, from 32 to 400. A period older than these is not run again if the texts
-    /// of periods rise, as dates do
+    /// How many periods are remembered, from 32 to 400: the largest number of all starts counts. A period older than
+    /// these is not run again if the texts of periods rise, as dates and versions do
     #[arg(long, value_name = "N", default_value = "128", value_parser = parse_keep)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) keep: NonZeroU32,

@@ -16,8 +16,10 @@
 //! reads it. Otherwise it is refused, because a claim and a release each change the fence (I2). The process that
 //! releases the record of a dead leader writes nothing here.
 
+mod order;
 mod writer;
 
+pub use order::PeriodOrder;
 pub use writer::{AttemptEnd, OnceWork, PeriodWriter, Settled};
 
 use ielections::{Document, DocumentId, DocumentStorage, Epoch};
@@ -31,7 +33,7 @@ const ID: &[u8] = b"vvm-once";
 /// The longest text of a period, in bytes.
 pub const LONGEST_PERIOD: usize = 64;
 
-/// The fewest periods that may be kept: by so many, periods whose texts rise are told from others, such as days
+/// The fewest periods that may be kept: by so many of one form, texts that rise are told from others, such as days
 /// that are written before their month.
 pub const LEAST_KEPT: u32 = 32;
 
@@ -80,6 +82,12 @@ pub struct Periods {
     /// How many older ones were removed.
     #[serde(default)]
     removed: u64,
+    /// The text of the one that was removed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_removed: Option<String>,
+    /// The most periods that any start has asked to keep.
+    #[serde(default)]
+    keep: u32,
     /// In the order of their first attempts.
     periods: Vec<PastPeriod>,
 }
@@ -139,35 +147,40 @@ impl Periods {
         self.periods.iter().find(|known| known.period == period)
     }
 
-    /// Returns the oldest kept period if `period` comes before it, and older ones were removed. `None` if the
-    /// texts do not rise: then their order says nothing about time.
+    /// Returns the oldest kept period if `period` comes before it, and older ones were removed. `None` in doubt: if
+    /// the form of the text shows no order, if the kept texts of its form do not rise, or if there are few.
     fn oldest_above(&self, period: &str) -> Option<&str> {
-        // A counter without leading zeros rises, too.
-        let place = |text: &'_ str| (text.len(), text.to_owned());
-        let rises = self.periods.is_sorted_by(|one, next| place(&one.period) < place(&next.period));
-        let is_told = self.removed > 0 && self.periods.len() >= LEAST_KEPT as usize && rises;
-        let oldest = self.periods.first().filter(|_| is_told)?;
-        (place(period) < place(&oldest.period)).then_some(oldest.period.as_str())
+        let order = PeriodOrder::of(period)?;
+        let of_its_form = |text: &str| PeriodOrder::of(text).filter(|other| other.is_comparable_to(&order));
+        let kept = self.periods.iter().filter_map(|known| Some((of_its_form(&known.period)?, known)));
+        let kept = kept.collect::<Vec<_>>();
+        let is_told = self.removed > 0
+            && kept.len() >= LEAST_KEPT as usize
+            && kept.is_sorted_by(|(one, _), (next, _)| one < next);
+        // An attempt of an old period keeps that one, and may have removed later ones.
+        let gap = self.last_removed.as_deref().and_then(of_its_form);
+        let mut kept = kept.iter().skip_while(|(known, _)| gap.as_ref().is_some_and(|gap| known <= gap));
+        let (oldest, known) = kept.next().filter(|_| is_told)?;
+        (order < *oldest).then_some(known.period.as_str())
     }
 
-    /// Counts an attempt of `own`, and removes the oldest periods beyond `keep`, or until the rest has at most
-    /// `bytes`.
+    /// Counts an attempt of `own`, and removes the oldest of the others beyond the longest `keep` of all starts, or
+    /// until the rest has at most `bytes`.
     fn count(&mut self, own: PastPeriod, keep: u32, bytes: usize) {
-        match self.periods.iter_mut().find(|known| known.period == own.period) {
+        let period = own.period.clone();
+        match self.periods.iter_mut().find(|known| known.period == period) {
             Some(known) => *known = own,
             None => self.periods.push(own),
         }
-        let surplus = self.periods.len().saturating_sub(keep as usize);
-        self.remove(surplus);
+        self.keep = self.keep.max(keep);
         // The text of an end may follow.
-        while self.periods.len() > 1 && self.body().len() > bytes.saturating_sub(crate::history::END) {
-            self.remove(1);
+        while self.periods.len() > self.keep as usize
+            || self.body().len() > bytes.saturating_sub(crate::history::END)
+        {
+            let Some(oldest) = self.periods.iter().position(|known| known.period != period) else { break };
+            self.last_removed = Some(self.periods.remove(oldest).period);
+            self.removed = self.removed.saturating_add(1);
         }
-    }
-
-    fn remove(&mut self, count: usize) {
-        self.periods.drain(..count);
-        self.removed = self.removed.saturating_add(count as u64);
     }
 
     fn body(&self) -> Vec<u8> {
@@ -194,6 +207,9 @@ pub enum PeriodError {
     /// The document can't be decoded.
     #[error("the record of periods can't be read ({0}): was it written by a later version of vvm?")]
     Unreadable(String),
+    /// The record has no entry of the period whose attempt has ended.
+    #[error("the record of periods has no entry of this one")]
+    NoEntry,
     /// The storage has no documents.
     #[error("this storage keeps no documents, and so no record of periods")]
     NoDocuments,
@@ -228,7 +244,7 @@ pub struct Once {
     pub period: String,
     /// How often the work may be started.
     pub attempts: NonZeroU32,
-    /// How many periods are kept.
+    /// How many periods are kept, at least: the longest of all starts counts.
     pub keep: NonZeroU32,
 }
 
@@ -261,7 +277,7 @@ mod tests {
     }
 
     fn of(periods: Vec<PastPeriod>) -> Periods {
-        Periods { removed: 0, periods }
+        Periods { periods, ..Periods::default() }
     }
 
     /// What the document says about the period, what follows, and whether a candidate need not lead for it.
@@ -294,9 +310,9 @@ mod tests {
     fn attempt_of_a_known_period_keeps_its_place_and_the_others() {
         let mut periods = of(vec![failed("a", 1), done("b")]);
         periods.count(past("a", 2), LEAST_KEPT, BYTES);
-        assert_eq!(periods, of(vec![past("a", 2), done("b")]));
+        assert_eq!(periods.list(), [past("a", 2), done("b")]);
         periods.count(past("c", 1), LEAST_KEPT, BYTES);
-        assert_eq!(periods, of(vec![past("a", 2), done("b"), past("c", 1)]));
+        assert_eq!(periods.list(), [past("a", 2), done("b"), past("c", 1)]);
     }
 
     /// Runs `name` of each number in turn, and returns what is kept.
@@ -308,24 +324,78 @@ mod tests {
         periods
     }
 
+    /// The forms of texts: what was run before, a forgotten one of it, and whether that one is told to be older.
+    /// What is not told is new, and runs.
     #[test]
-    fn period_before_all_that_are_kept_is_not_run_again() {
-        let days = after_all(1..=40, |day| format!("2026-{:02}-{:02}", 1 + day / 30, 1 + day % 30));
-        assert_eq!((days.list().len(), days.removed), (32, 8));
-        let older = Decision::Older { oldest: "2026-01-10".into() };
-        assert_eq!(days.decide("2026-01-09", ATTEMPTS), older);
-        assert!(older.needs_no_leader());
-        assert_eq!(days.decide("2026-12-01", ATTEMPTS), Decision::Run { attempt: 1, last: None });
-        // A counter that gains a digit.
-        let counted = after_all(960..=999, |number| number.to_string());
-        assert!(matches!(counted.decide("1000", ATTEMPTS), Decision::Run { .. }));
-        assert!(matches!(counted.decide("961", ATTEMPTS), Decision::Older { .. }));
-        // Days that are written before their month: the next month begins before all of them.
-        let days = after_all(1..=40, |day| format!("{:02}.{:02}.2026", 1 + day % 30, 1 + day / 30));
-        assert!(matches!(days.decide("01.03.2026", ATTEMPTS), Decision::Run { .. }));
-        // Nothing was removed.
-        let few = after_all(1..=32, |day| format!("2026-01-{day:02}"));
-        assert!(matches!(few.decide("2025-12-31", ATTEMPTS), Decision::Run { .. }));
+    fn older_is_judged_only_among_texts_of_one_form_that_shows_an_order() {
+        let day = |number: u32| (1 + number / 28, 1 + number % 28);
+        type Name = fn(u32, (u32, u32)) -> String;
+        let table: [(Name, &str, bool); 22] = [
+            (|_, (month, day)| format!("2026-{month:02}-{day:02}"), "2026-01-02", true),
+            (|_, (month, day)| format!("2026/{month}/{day}"), "2026/1/2", true),
+            (|_, (month, day)| format!("2026{month:02}{day:02}"), "20260102", true),
+            (|_, (month, day)| format!("backup 2026-{month:02}-{day:02}"), "backup 2026-01-02", true),
+            // A year and a week, an hour, a second.
+            (|n, _| format!("{}-W{:02}", 2024 + n / 52, 1 + n % 52), "2024-W02", true),
+            (|n, _| format!("2026-11-{:02}T{:02}", 1 + n / 24, n % 24), "2026-11-01T01", true),
+            (|n, _| format!("{}", 1_795_402_862 + n), "1795402862", true),
+            // The parts of versions are numbers.
+            (|n, _| format!("0.{}.{}", n / 20, n % 20), "0.0.1", true),
+            (|n, _| format!("v1.{}.{}", n / 20, n % 20), "v1.0.1", true),
+            (|n, _| format!("0.1.{n}"), "0.2.0", false),
+            (|n, _| format!("0.{}.{}", n / 20, n % 20), "v0.0.1", false),
+            (|n, _| format!("0.1.{n}"), "0.1.1-rc1", false),
+            (|n, _| n.to_string(), "1", true),
+            (|n, _| format!("build-{n}"), "build-1", true),
+            (|n, _| (940 + n).to_string(), "1000", false),
+            // Hashes, other forms, and forms in which a later text may come first.
+            (|n, _| format!("{:08x}", n.wrapping_mul(0x9e37_79b1)), "00000001", false),
+            (|_, (month, day)| format!("2026-{month:02}-{day:02}"), "2026-01-02-again", false),
+            (|_, (month, day)| format!("2026-{month:02}-{day:02}"), "20260102", false),
+            (|n, _| format!("20261124{n:02}"), "20261124", false),
+            (|_, (month, day)| format!("{month}/{day}/2026"), "1/1/2027", false),
+            (|_, (month, day)| format!("{month}.{day}.2026"), "1.1.2027", false),
+            (|n, _| format!("{:03}", 300 + n), "001", false),
+        ];
+        for (name, asked, is_told) in table {
+            let known = after_all(1..=50, |number| name(number, day(number)));
+            assert_eq!((known.list().len(), known.removed), (32, 18));
+            let oldest = known.list()[0].period.clone();
+            let expected =
+                if is_told { Decision::Older { oldest } } else { Decision::Run { attempt: 1, last: None } };
+            assert_eq!(known.decide(asked, ATTEMPTS), expected, "{asked} after {}", name(50, day(50)));
+        }
+        assert!(Decision::Older { oldest: "1".into() }.needs_no_leader());
+        // Nothing was removed; texts that did not rise.
+        let few = after_all(2..=31, |day| format!("2026-01-{day:02}"));
+        assert!(matches!(few.decide("2026-01-01", ATTEMPTS), Decision::Run { .. }));
+        let falling = after_all(1..=50, |number| (1_000 - number).to_string());
+        assert!(matches!(falling.decide("5", ATTEMPTS), Decision::Run { .. }));
+    }
+
+    /// The entry of the running attempt gets the mark.
+    #[test]
+    fn own_entry_is_never_removed_and_the_longest_keep_of_all_starts_counts() {
+        let name = |number: u32| format!("2026-11-{number:04}");
+        let mut periods = Periods::default();
+        for number in 1..=300 {
+            periods.count(done(&name(number)), 200, BYTES);
+        }
+        assert_eq!(periods.list().len(), 200);
+        // An old period again, with a smaller --keep: nothing is forgotten.
+        let old = name(101);
+        periods.count(past(&old, 2), LEAST_KEPT, BYTES);
+        assert_eq!((periods.list().len(), periods.find(&old)), (200, Some(&past(&old, 2))));
+        // A storage with less room: the oldest of the others go, and are not new afterwards.
+        let room = periods.body().len() / 2 + crate::history::END;
+        periods.count(past(&old, 3), LEAST_KEPT, room);
+        assert_eq!(periods.list()[0], past(&old, 3));
+        assert!((LEAST_KEPT as usize..150).contains(&periods.list().len()));
+        let oldest = Decision::Older { oldest: periods.list()[1].period.clone() };
+        assert_eq!(periods.decide(&name(102), ATTEMPTS), oldest);
+        // No room at all.
+        periods.count(past(&old, 4), LEAST_KEPT, 0);
+        assert_eq!(periods.list(), [past(&old, 4)]);
     }
 
     #[test]

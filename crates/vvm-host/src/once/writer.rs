@@ -212,12 +212,12 @@ impl PeriodWriter {
     /// release: afterwards the fence refuses it. Goes on while this process leads, also if the storage refuses.
     ///
     /// # Errors
-    /// [`PeriodError::Over`]. The period may have been marked.
+    /// [`PeriodError::Over`]: the period may have been marked. [`PeriodError::NoEntry`]: it was not.
     ///
     /// # Cancel safety
     /// Dropped, the period is marked or not.
     async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
-        let (marked, mut is_logged) = (self.ended(attempt, None), false);
+        let (marked, mut is_logged) = (self.ended(attempt, None)?, false);
         loop {
             match self.write(&marked).await {
                 // An operator may correct it in time. To give up early has no advantage: the next leader would run
@@ -234,10 +234,9 @@ impl PeriodWriter {
     /// # Cancel safety
     /// Dropped, the end is noted or not.
     async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
-        let periods = self.ended(attempt, Some(shortened(how)));
         tokio::select! {
             biased;
-            noted = self.write(&periods) => if let Err(refusal) = noted {
+            noted = async { self.write(&self.ended(attempt, Some(shortened(how)))?).await } => if let Err(refusal) = noted {
                 tracing::debug!(%refusal, "the end of an attempt can't be noted");
             },
             () = self.clock.sleep(self.end_timeout) => {}
@@ -245,15 +244,15 @@ impl PeriodWriter {
     }
 
     /// Returns the periods after an attempt that failed for this reason, or succeeded.
-    fn ended(&self, attempt: &CountedAttempt, failure: Option<String>) -> Periods {
+    fn ended(&self, attempt: &CountedAttempt, failure: Option<String>) -> Result<Periods, PeriodError> {
         let mut periods = attempt.periods.clone();
         let lasted = self.clock.now().since(attempt.began);
-        for own in periods.periods.iter_mut().filter(|known| known.period == self.once.period) {
-            own.ended_ms = Some(after(own.started_ms, lasted));
-            own.done = failure.is_none();
-            own.end.clone_from(&failure);
-        }
-        periods
+        let mut known = periods.periods.iter_mut();
+        let own = known.find(|known| known.period == self.once.period).ok_or(PeriodError::NoEntry)?;
+        own.ended_ms = Some(after(own.started_ms, lasted));
+        own.done = failure.is_none();
+        own.end = failure;
+        Ok(periods)
     }
 
     /// The whole document is written, so a repetition changes nothing (I7).
@@ -364,6 +363,9 @@ mod tests {
             assert!(is_right, "{refusals:?}: {settled:?}");
             let kept = read(storage.documents(), &key()).await.unwrap();
             assert_eq!(kept.list()[0].done, is_marked, "{refusals:?}");
+            // A mark needs the entry of its attempt.
+            let nothing = CountedAttempt { periods: Periods::default(), number: 1, began: mock.now() };
+            assert_eq!(writer.mark(&nothing).await, Err(PeriodError::NoEntry));
         }
     }
 }
