@@ -74,6 +74,20 @@ pub struct Caught {
     pub sender: Option<Pid>,
 }
 
+/// Returns those of `signals` that this process did not ignore before, as HUP by `nohup`.
+fn unless_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Signal> {
+    let ignored = ignored_mask();
+    signals.filter(move |signal| {
+        matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2)
+            || ignored & (1 << (signal.as_raw() - 1)) == 0
+    })
+}
+
+/// Returns the signals of [`Signals::catch`].
+fn first() -> impl Iterator<Item = Signal> {
+    NAMED[..FIRST].iter().map(|(_, signal, _)| *signal)
+}
+
 /// The signals caught by this process.
 #[derive(Debug)]
 pub struct Signals(SignalDelivery<UnixStream, WithOrigin>);
@@ -87,7 +101,7 @@ impl Signals {
     /// # Errors
     /// If the process is out of descriptors.
     pub fn catch() -> io::Result<Self> {
-        Self::catch_some(NAMED[..FIRST].iter().map(|(_, signal, _)| *signal))
+        Self::catch_some(first())
     }
 
     /// Catches CHLD and every signal that is [passed on](crate::meaning), for a process that the same manager may signal as its
@@ -117,13 +131,18 @@ impl Signals {
     }
 
     fn catch_some(signals: impl Iterator<Item = Signal>) -> io::Result<Self> {
-        let ignored = ignored_mask();
-        let stays_ignored = |signal: &Signal| {
-            !matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2)
-                && ignored & (1 << (signal.as_raw() - 1)) != 0
-        };
-        let wanted = signals.filter(|signal| !stays_ignored(signal)).chain([Signal::CHILD]);
-        Self::catch_these(&wanted.collect::<Vec<_>>())
+        Self::catch_these(&unless_ignored(signals).chain([Signal::CHILD]).collect::<Vec<_>>())
+    }
+
+    /// Leaves the signals of [`catch`](Self::catch) to the next one of this thread that catches them: the kernel keeps
+    /// them until then. Returns those that came before.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn hand_over(mut self) -> io::Result<Vec<Caught>> {
+        let known = unless_ignored(first()).filter_map(|signal| signal.as_raw().try_into().ok());
+        known.collect::<SigSet>().thread_block()?;
+        Ok(self.pending().unwrap_or_default())
     }
 
     /// Catches the signals, and unblocks them in this thread and in those that it starts: the process may

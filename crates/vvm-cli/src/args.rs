@@ -46,7 +46,7 @@ pub(crate) struct CandidateArgs {
     /// Time without renewals after which a standby takes over
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
     pub(crate) ttl: Ttl,
-    /// How long to wait for leadership; 0 takes a free slot or exits
+    /// How long to wait for leadership, the opening of the storage included; 0 takes a free slot or exits
     #[arg(help_heading = CAMPAIGN)]
     #[arg(
         long, value_name = "forever|0|DURATION", default_value = "forever",

@@ -6,18 +6,20 @@ use crate::{
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     exit,
-    leadership::{Farewell, Leading, ToGuardian, Told},
+    leadership::{Activity, Farewell, HostState, Leading, ToGuardian, Told},
     once::OnceArgs,
     release::Release,
     result_file::{self, Outcome, Report, Unwritable},
     run::RunArgs,
     runtime::ends_a_candidate,
     service_manager::{self, ServiceManager},
-    settings::{HANDED_ON, Settled},
+    settings::{BEGAN, HANDED_ON, Settled},
+    turn::{Turn, wait_for_turn},
 };
 use ielections::{Holder, record::HolderTooLong};
 use std::{io, iter, process::ExitCode};
-use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_of};
+use vvm_clock::SystemClock;
+use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_name, signal_of};
 use vvm_host::operate::ResourceLimit;
 
 /// Why nothing was started.
@@ -45,7 +47,7 @@ pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -
     if once.is_some_and(|once| once.quiet) {
         announce::quieten();
     }
-    let (farewell, is_of_vvm) = run(args, settled).unwrap_or_else(|refusal| {
+    let (farewell, is_of_vvm) = run(args, once, settled).unwrap_or_else(|refusal| {
         say!("{refusal}");
         let status = match refusal {
             StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE,
@@ -63,18 +65,40 @@ pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -
 }
 
 /// Returns how `vvm` is to end, and whether the status is its own and not the command's.
-fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+    let began = SystemClock::read();
     let holder = args.candidate.own_holder()?;
     if let Some(path) = &args.result_file {
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))?;
     }
+    let mut manager = ServiceManager::of_environment();
+    let mut told = Told::default();
+    let on_wait = || {
+        let waits = HostState { activity: Activity::Waiting, leading: None };
+        manager.iter_mut().for_each(|manager| manager.tell(waits));
+    };
+    // The admission ends with this function.
+    let _admission = match wait_for_turn(args, once, &holder, began, on_wait)? {
+        Turn::Candidate(admission) => admission,
+        Turn::Stopped(signal) => {
+            let reason = format!("by {}", signal_name(signal.as_raw()));
+            let report = (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal), reason);
+            return Ok((conclude_waiting(args, &holder, report), false));
+        }
+        Turn::TimedOut => {
+            let reason = "not acquired in time: other starts of this line on this machine come first".into();
+            let report = (Outcome::NotAcquired, Farewell::Exit(exit::NOT_ACQUIRED), reason);
+            return Ok((conclude_waiting(args, &holder, report), true));
+        }
+    };
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
     announce::contained(containment.level());
-    let mut manager = ServiceManager::of_environment();
-    let mut told = Told::default();
-    let environment =
-        [(service_manager::VARIABLE.into(), None), (HANDED_ON.into(), Some(settled.handed_on()))];
+    let environment = [
+        (service_manager::VARIABLE.into(), None),
+        (HANDED_ON.into(), Some(settled.handed_on())),
+        (BEGAN.into(), Some(began.as_nanos().to_string().into())),
+    ];
     let of_stage = |stage: &str| {
         iter::once(stage.into()).chain(settled.stage_arguments(&args.candidate, &holder)).collect()
     };
@@ -91,6 +115,26 @@ fn run(args: &RunArgs, settled: &Settled) -> Result<(Farewell, bool), StartError
     }
     let farewell = told.farewell.unwrap_or_else(|| Ending::of(told, &end).report(args, &holder, &end));
     Ok((farewell, told.leading.is_none()))
+}
+
+/// Reports the end of a start that has not become a candidate.
+fn conclude_waiting(
+    args: &RunArgs,
+    holder: &Holder,
+    (outcome, farewell, reason): (Outcome, Farewell, String),
+) -> Farewell {
+    let name = &args.candidate.name;
+    let mut report = Report::new(outcome, farewell, None, (name, holder));
+    report.reason = Some(reason.clone());
+    if is_json() {
+        write_event("info", "concluded", report.members("guardian"));
+    } else {
+        say!("{name}: {outcome}: {reason}");
+    }
+    if let Some(path) = &args.result_file {
+        report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+    }
+    farewell
 }
 
 /// How `vvm` ends after a host that sent no farewell.

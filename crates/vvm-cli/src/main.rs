@@ -27,6 +27,7 @@ mod settings;
 mod shown;
 mod status;
 mod step_down;
+mod turn;
 mod watch;
 
 use rustix::process::Signal;

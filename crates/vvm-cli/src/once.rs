@@ -23,7 +23,7 @@ use vvm_host::{
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OnceArgs {
-    /// The period, e.g. "$(date +%F)" for a day: the same text on all machines, and another one for each period
+    /// The period, e.g. "$(date -u +%F)" for a day: the same text on all machines, and another one for each period
     #[arg(long, value_name = "TEXT", value_parser = parse_period)]
     pub(crate) period: String,
     /// How often the command may be started for one period, on all machines together
@@ -33,6 +33,10 @@ pub(crate) struct OnceArgs {
     /// Pause before the next attempt, after a command that failed. After a death there is none
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub(crate) retry_after: Duration,
+    /// Run nothing, and end with status 0, if a newer period is done: for periods of one form that shows which is newer,
+    /// such as dates, counters and versions
+    #[arg(long)]
+    pub(crate) skip_if_newer_done: bool,
     /// Print nothing unless something went wrong, for cron
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -46,7 +50,8 @@ pub(crate) struct OnceArgs {
 impl OnceArgs {
     /// Returns what the leader has to do.
     pub(crate) fn plan(&self) -> Once {
-        Once { period: self.period.clone(), attempts: self.attempts, keep: self.keep }
+        let Self { attempts, keep, skip_if_newer_done, .. } = *self;
+        Once { period: self.period.clone(), attempts, keep, skip_if_newer_done }
     }
 }
 
@@ -91,6 +96,11 @@ impl OnceEnd {
         match decision {
             Decision::Run { .. } => None,
             Decision::Done(done) => Some(Self::Done(format!("period {period} is done: {}", Attempt(done)))),
+            Decision::Superseded(newer) => Some(Self::Done(format!(
+                "period {period} is skipped: the newer period {} is done: {}",
+                printable(&newer.period),
+                Attempt(newer)
+            ))),
             Decision::NoAttemptLeft(last) => Some(Self::NoAttemptLeft(format!(
                 "period {period} is not done, and was started {} times: {}; correct the cause, then try again with \
                  --attempts {}",
@@ -150,7 +160,7 @@ pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<O
     inspector.storage.close().await;
     match periods {
         Ok(periods) => {
-            let decision = periods.decide(&args.period, args.attempts);
+            let decision = periods.decide_for(&args.plan());
             OnceEnd::of(&decision, args).filter(|_| decision.needs_no_leader())
         }
         Err(PeriodError::Unanswered(_)) => None,

@@ -123,11 +123,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`.
+    /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`. It has no level if it
+    /// ends before it is a candidate.
     pub(crate) fn new(
         outcome: Outcome,
         farewell: Farewell,
-        level: Level,
+        level: impl Into<Option<Level>>,
         (name, holder): (&str, &Holder),
     ) -> Self {
         let (exit_status, signal) = match farewell {
@@ -135,7 +136,7 @@ impl Report {
             Farewell::DieOf(signal) => (None, Some(signal.as_raw())),
         };
         let (name, holder) = (name.into(), holder.as_str().into());
-        let (outcome, containment) = (Some(outcome), Some(level.to_string()));
+        let (outcome, containment) = (Some(outcome), level.into().map(|level| level.to_string()));
         Self { outcome, exit_status, signal, containment, name, holder, ..Self::default() }
     }
 

@@ -20,6 +20,7 @@ use crate::{
     once::{OnceArgs, look},
     result_file::Outcome,
     runtime::{self, Signals},
+    settings,
 };
 use args::OnLoss;
 pub(crate) use args::{OnExit, RunArgs};
@@ -36,7 +37,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use vvm_clock::Clock;
+use vvm_clock::{Clock, Instant};
 use vvm_containment::{
     AcceptError, GuardedTrigger, Guardian, GuardianWatch, OnEvent, Supervisor, lapsed, listens_again,
 };
@@ -115,6 +116,9 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
         let _entered = runtime.enter();
         Host::with_env(args.candidate.host_settings(holder.clone()), env, HostSignals::Ignored)?
     };
+    if let Some(began) = settings::began() {
+        host.wait_since(began);
+    }
     let guardian_of_claims = guardian.clone();
     host.report_claims(move |claim| {
         guardian_of_claims.note(ToGuardian::Claim(claim.map(Leading::from)).into())
@@ -212,7 +216,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
     let warm = app.as_ref().map(WarmApp::services);
     let CommandRunner { args, control, status, clock, .. } = runner;
     let current = Current { run: Mutex::default(), status: Arc::clone(status) };
-    let (mut last, mut nothing) = (None, None);
+    let (mut last, mut nothing, give_up_at) = (None, None, host.gives_up_at());
     let services = || {
         let run = Arc::new(LeadershipRun::default());
         current.set(Some(Arc::clone(&run)));
@@ -255,7 +259,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
     };
     {
         let mut running = pin!(async {
-            if let Some(nothing) = nothing_to_run(runner).await {
+            if let Some(nothing) = nothing_to_run(runner, give_up_at).await {
                 return Some(nothing);
             }
             let hosting = host.run_then(services, after);
@@ -297,12 +301,13 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
 
 /// Looks at the period of a `vvm once`, and returns the reason to end without a campaign, if there is one. A
 /// storage that does not answer in time is left to the campaign.
-async fn nothing_to_run(runner: &CommandRunner) -> Option<ExitReason> {
+async fn nothing_to_run(runner: &CommandRunner, give_up_at: Instant) -> Option<ExitReason> {
     let (candidate, once) = (&runner.args.candidate, runner.once.as_ref()?);
+    let until = runner.clock.now().after(candidate.ttl.get()).min(give_up_at);
     let end = tokio::select! {
         biased;
         end = look(candidate, once) => end?,
-        () = runner.clock.sleep(candidate.ttl.get()) => return None,
+        () = runner.clock.sleep_until(until) => return None,
     };
     let run = LeadershipRun::default();
     // It is new.

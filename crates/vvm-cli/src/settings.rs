@@ -22,6 +22,7 @@ use std::{
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
+use vvm_clock::Instant;
 
 /// The prefix of all variables of `vvm`.
 pub(crate) const PREFIX: &str = "VVM_";
@@ -35,6 +36,9 @@ pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
 /// The variable by which the guardian hands settings to the stages that it starts.
 pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
 
+/// The variable by which the guardian tells the host when `vvm` began, in nanoseconds since boot.
+pub(crate) const BEGAN: &str = "VVM_STAGE_BEGAN";
+
 /// The key of the command to run, which is no option.
 pub(crate) const COMMAND: &str = "command";
 
@@ -42,6 +46,11 @@ pub(crate) const COMMAND: &str = "command";
 const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
 /// The beginnings of the others.
 const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
+
+/// Returns when `vvm` began, in its host.
+pub(crate) fn began() -> Option<Instant> {
+    std::env::var(BEGAN).ok()?.parse().ok().map(Instant::from_nanos)
+}
 
 /// The environment, as `std::env::vars_os` returns it.
 pub(crate) type Variables = Vec<(OsString, OsString)>;

@@ -27,8 +27,9 @@ use primary_only::Registry;
 use std::{fmt, future::pending, net::SocketAddr, sync::Arc};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Instant;
 use vvm_deadman::Deadman;
-use vvm_orch::Service;
+use vvm_orch::{AcquireTimeout, Service};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 /// The services of one leadership, in the order of their start.
@@ -54,6 +55,8 @@ pub struct Host {
     http: Option<HttpServer>,
     shown: Option<Registry>,
     signals: Option<StopSignals>,
+    /// Since when it waits for leadership; `None` is since `run`.
+    waits_since: Option<Instant>,
     on_claim: Option<OnClaim>,
 }
 
@@ -117,7 +120,8 @@ impl Host {
             .transpose()?;
         let stop = CancellationToken::new();
         let campaigns = Campaigns { settings, env, status, stop, condition: Condition::default() };
-        Ok(Self { campaigns, storage: None, wakeups, http, shown: None, signals, on_claim: None })
+        let (storage, shown, waits_since, on_claim) = (None, None, None, None);
+        Ok(Self { campaigns, storage, wakeups, http, shown, signals, waits_since, on_claim })
     }
 
     /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
@@ -158,6 +162,23 @@ impl Host {
     /// record released. `report` must not block. The last call counts.
     pub fn report_claims(&mut self, report: impl Fn(Option<LeftBehind>) + Send + Sync + 'static) {
         self.on_claim = Some(Box::new(report));
+    }
+
+    /// Has [`HostSettings::acquisition`] count from `began` for the first campaign, for a program that has waited
+    /// before. The last call counts.
+    pub fn wait_since(&mut self, began: Instant) {
+        self.waits_since = Some(began);
+    }
+
+    /// Returns when the first campaign gives up, unless it gives up for another reason. The opening of the storage
+    /// counts, too.
+    pub fn gives_up_at(&self) -> Instant {
+        match self.campaigns.settings.acquisition {
+            AcquireTimeout::Within(timeout) => {
+                self.waits_since.unwrap_or_else(|| self.campaigns.env.clock.now()).after(timeout)
+            }
+            AcquireTimeout::Forever | AcquireTimeout::UntilLeaderSeen => Instant::NEVER,
+        }
     }
 
     /// Has the host campaign only while `ready` is true, as for a program that must warm up first.
@@ -226,7 +247,8 @@ impl Host {
         services: impl FnMut() -> Services + Send,
         mut after: impl FnMut(&Ended) -> Next + Send,
     ) -> Ended {
-        let Self { campaigns, storage, wakeups, http, shown, signals, on_claim } = self;
+        let give_up_at = self.gives_up_at();
+        let Self { campaigns, storage, wakeups, http, shown, signals, waits_since: _, on_claim } = self;
         if let Some(HttpServer { address, .. }) = &http {
             // With port 0, nothing else says where it answers.
             let (event, name) = ("status_page", campaigns.settings.name.as_str());
@@ -251,9 +273,12 @@ impl Host {
                 Some(storage) => Ok(storage),
                 None => tokio::select! {
                     biased;
-                    opened = opening::open(&campaigns.settings, &campaigns.env.clock, &campaigns.status) => {
-                        opened.map_err(|error| Ended::NotOpened(Arc::new(error)))
-                    }
+                    opened = opening::open(
+                        &campaigns.settings,
+                        &campaigns.env.clock,
+                        &campaigns.status,
+                        give_up_at,
+                    ) => opened.map_err(|error| Ended::NotOpened(Arc::new(error))),
                     () = campaigns.stop.cancelled() => Err(Ended::Stopped),
                 },
             };
@@ -263,7 +288,7 @@ impl Host {
                     status.storage_opened(storage.opened().map(|opened| opened.to_string()));
                     let storage = HostStorage::new(storage, wakeups, status, stop);
                     let storage = Arc::new(storage.reporting_claims(on_claim));
-                    let ended = campaigns.run(&storage, services, &mut after).await;
+                    let ended = campaigns.run(&storage, services, &mut after, give_up_at).await;
                     campaigns.status.ends(ended.to_string());
                     opening::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;
                     return ended;

@@ -94,6 +94,7 @@ mod host;
 mod host_storage;
 mod http;
 mod left_behind;
+mod local_queue;
 mod local_wakeups;
 pub mod once;
 mod requests;
@@ -153,6 +154,7 @@ pub mod operate {
         history::{PastLeadership, read},
         host::or_own_name,
         left_behind::{HostEnd, LeftBehind},
+        local_queue::{Admission, LocalQueue},
         local_wakeups::WakeSender,
         stop::{At, Request, StopRequests},
         storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},

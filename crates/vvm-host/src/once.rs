@@ -106,6 +106,8 @@ pub enum Decision {
     Done(PastPeriod),
     /// Nothing: every attempt was used. For the leader. For a candidate, the last one may still run.
     NoAttemptLeft(PastPeriod),
+    /// Nothing: this newer period is done, and then the work is not wanted.
+    Superseded(PastPeriod),
     /// Nothing: this period comes before all that are kept, so it may have been done.
     Older {
         /// The oldest that is kept.
@@ -119,7 +121,7 @@ impl Decision {
         match self {
             Self::Run { .. } => false,
             Self::NoAttemptLeft(last) => last.end.is_some(),
-            Self::Done(_) | Self::Older { .. } => true,
+            Self::Done(_) | Self::Superseded(_) | Self::Older { .. } => true,
         }
     }
 }
@@ -128,6 +130,19 @@ impl Periods {
     /// Returns those that are kept, in the order of their first attempts.
     pub fn list(&self) -> &[PastPeriod] {
         &self.periods
+    }
+
+    /// Decides about the work of `once`.
+    pub fn decide_for(&self, once: &Once) -> Decision {
+        let decision = self.decide(&once.period, once.attempts);
+        if !once.skip_if_newer_done || matches!(decision, Decision::Done(_)) {
+            return decision;
+        }
+        let Some(order) = PeriodOrder::of(&once.period) else { return decision };
+        let is_newer = |known: &&PastPeriod| {
+            known.done && PeriodOrder::of(&known.period).is_some_and(|other| other > order)
+        };
+        self.periods.iter().rev().find(is_newer).map_or(decision, |newer| Decision::Superseded(newer.clone()))
     }
 
     /// Decides about `period`, whose work may be started `attempts` times.
@@ -246,6 +261,8 @@ pub struct Once {
     pub attempts: NonZeroU32,
     /// How many periods are kept, at least: the longest of all starts counts.
     pub keep: NonZeroU32,
+    /// Whether the work is not wanted any more if a newer period of the same form is done.
+    pub skip_if_newer_done: bool,
 }
 
 #[cfg(test)]
@@ -371,6 +388,24 @@ mod tests {
         assert!(matches!(few.decide("2026-01-01", ATTEMPTS), Decision::Run { .. }));
         let falling = after_all(1..=50, |number| (1_000 - number).to_string());
         assert!(matches!(falling.decide("5", ATTEMPTS), Decision::Run { .. }));
+    }
+
+    #[test]
+    fn period_is_skipped_only_if_a_newer_one_of_its_form_is_done() {
+        let known = of(vec![done("2026-11-24"), failed("2026-11-26", 1), done("9"), done("2026-11-25")]);
+        let decide = |period: &str, skip_if_newer_done| {
+            let (period, keep) = (period.to_owned(), ATTEMPTS);
+            known.decide_for(&Once { period, attempts: ATTEMPTS, keep, skip_if_newer_done })
+        };
+        let newer = Decision::Superseded(done("2026-11-25"));
+        assert_eq!(decide("2026-11-23", true), newer);
+        assert!(newer.needs_no_leader());
+        assert_eq!(decide("2026-11-24", true), Decision::Done(done("2026-11-24")));
+        let runs =
+            [("2026-11-23", false), ("2026-11-26", true), ("2026-11-27", true), ("10", true), ("v8", true)];
+        for (period, skips) in runs {
+            assert!(matches!(decide(period, skips), Decision::Run { .. }), "{period}");
+        }
     }
 
     /// The entry of the running attempt gets the mark.

@@ -62,7 +62,7 @@ fn long_help() -> String {
 Example:
   vvm once --storage sqlite:/var/lib/backup/leader.db --name backup --period 2026-11-24 --quiet -- ./backup
 
-  In a crontab, write --period \"$(date +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
+  In a crontab, write --period \"$(date -u +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
   What was done: vvm history --periods.";
     format!("{EXAMPLE}\n\n{HELP}")
 }
@@ -169,7 +169,12 @@ impl OnceWork for Attempts<'_> {
         let run = &work.runner.run;
         let worked = run.worked.get();
         let how = run.unhealthy.get().map(ToString::to_string);
-        let how = how.or_else(|| worked.map(|worked| describe(&worked.last)));
+        let how = how.or_else(|| {
+            // A command that was stopped may have ended with 0, and is not done.
+            let last = &worked?.last;
+            let why = if last.by_itself { "" } else { "stopped: " };
+            Some(format!("{why}{}", describe(last)))
+        });
         // The command has not failed if the guardian died.
         let is_failure = !work.runner.control.guardian_died.is_cancelled();
         Ok(AttemptEnd {

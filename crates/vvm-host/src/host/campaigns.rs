@@ -13,6 +13,7 @@ use ielections::{AcquireError, Elections, Env, Incarnation, Terms, Timing, Write
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
+use vvm_clock::Instant;
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{Ask, ClusterName, ElectionKey, LateEnd, SlotNumber};
 
@@ -33,7 +34,8 @@ impl HostSettings {
 }
 
 impl Campaigns {
-    /// Campaigns until a stop, or until `after` returns [`Next::Stop`].
+    /// Campaigns until a stop, or until `after` returns [`Next::Stop`]. The first campaign gives up at `give_up_at`,
+    /// unless it has to wait for the condition.
     ///
     /// # Cancel safety
     /// Dropping it shuts down without waiting.
@@ -42,9 +44,15 @@ impl Campaigns {
         storage: &Arc<HostStorage>,
         mut services: impl FnMut() -> Services + Send,
         mut after: impl FnMut(&Ended) -> Next + Send,
+        give_up_at: Instant,
     ) -> Ended {
+        let mut first = match self.settings.acquisition {
+            AcquireTimeout::Within(_) => Some(AcquireTimeout::Within(self.env.clock.now().until(give_up_at))),
+            AcquireTimeout::Forever | AcquireTimeout::UntilLeaderSeen => None,
+        };
         loop {
             if !self.condition.holds() {
+                first = None;
                 self.status.is_unready();
                 tokio::select! {
                     biased;
@@ -52,7 +60,7 @@ impl Campaigns {
                     () = self.condition.becomes(true) => {}
                 }
             }
-            let next = match self.campaign(storage, services()).await {
+            let next = match self.campaign(storage, services(), first.take()).await {
                 None if !self.stop.is_cancelled() => continue,
                 None => break,
                 Some(ended) => match after(&ended) {
@@ -75,7 +83,12 @@ impl Campaigns {
     /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an
     /// operator paused the name or requested a step-down, or if the condition holds no more, and the record is
     /// released.
-    async fn campaign(&self, storage: &Arc<HostStorage>, mut services: Services) -> Option<Ended> {
+    async fn campaign(
+        &self,
+        storage: &Arc<HostStorage>,
+        mut services: Services,
+        acquisition: Option<AcquireTimeout>,
+    ) -> Option<Ended> {
         let Self { settings, status, .. } = self;
         let cluster = settings.cluster();
         let slots =
@@ -92,7 +105,8 @@ impl Campaigns {
         services.insert(0, Box::new(preface));
         let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
         status.campaigns();
-        let vvm = Vvm::provide(config, elections, services).launch(settings.ttl, settings.acquisition);
+        let vvm = Vvm::provide(config, elections, services)
+            .launch(settings.ttl, acquisition.unwrap_or(settings.acquisition));
         let over = CancellationToken::new();
         let handler = RequestHandler {
             storage,

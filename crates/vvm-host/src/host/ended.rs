@@ -13,9 +13,13 @@ pub enum HostError {
     /// The storage's URL is wrong, or what it names can't be opened.
     #[error("storage: {0}")]
     Storage(#[source] OpenError),
-    /// The storage stayed unusable for as long as the host would have waited for leadership.
-    #[error("the storage could not be opened in time: {0}")]
-    StorageTimedOut(#[source] Box<HostError>),
+    /// The storage stayed unusable for as long as the host would have waited for leadership: for this reason, or it
+    /// did not answer.
+    #[error(
+        "the storage could not be opened in time: {}",
+        .0.as_ref().map_or_else(|| "it does not answer".to_owned(), ToString::to_string)
+    )]
+    StorageTimedOut(#[source] Option<Box<HostError>>),
     /// The storage needs a longer [`HostSettings::ttl`](super::HostSettings).
     #[error(transparent)]
     TtlTooShort(AcquireError),

@@ -7,7 +7,7 @@ use crate::{
     status::{Call, HostStatus, Since},
 };
 use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::AcquireTimeout;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SettleError, SlotNumber};
@@ -38,7 +38,8 @@ pub(super) async fn open_once(
     Ok(storage)
 }
 
-/// Repeats [`open_once`] while the obstacle may pass, for as long as the host would wait for leadership.
+/// Repeats [`open_once`] while the obstacle may pass, until `give_up_at`, or for as long as the host would wait for
+/// leadership.
 ///
 /// # Errors
 /// As [`open_once`], and [`HostError::StorageTimedOut`].
@@ -49,15 +50,38 @@ pub(super) async fn open(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
     status: &HostStatus,
+    give_up_at: Instant,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let give_up_at = match settings.acquisition {
         // As the campaign itself would (I10).
         AcquireTimeout::UntilLeaderSeen => clock.now().after(Timing::of(settings.ttl).outage()),
-        AcquireTimeout::Forever => Instant::NEVER,
-        AcquireTimeout::Within(duration) => clock.now().after(duration),
+        _ => give_up_at,
     };
+    repeat(|| Box::pin(open_once(settings, clock)), settings, clock, status, give_up_at).await
+}
+
+/// Repeats `attempt` until it succeeds, is refused, or `give_up_at` has come. A host that takes a free slot or ends
+/// makes one attempt, which has the time limits of its driver.
+async fn repeat<'a, T>(
+    // A type of its own would nest too deeply for the compiler.
+    attempt: impl Fn() -> Pin<Box<dyn Future<Output = Result<T, HostError>> + Send + 'a>>,
+    settings: &HostSettings,
+    clock: &Arc<dyn Clock>,
+    status: &HostStatus,
+    give_up_at: Instant,
+) -> Result<T, HostError> {
+    let is_one_attempt = settings.acquisition == AcquireTimeout::Within(Duration::ZERO);
+    let limit = if is_one_attempt { Instant::NEVER } else { give_up_at };
+    let mut last = None::<HostError>;
     loop {
-        let error = match open_once(settings, clock).await {
+        let outcome = tokio::select! {
+            biased;
+            outcome = attempt() => outcome,
+            () = clock.sleep_until(limit) => {
+                return Err(HostError::StorageTimedOut(last.map(Box::new)));
+            }
+        };
+        let error = match outcome {
             Err(error) if error.is_passing() => error,
             outcome => {
                 if outcome.is_ok() {
@@ -67,9 +91,10 @@ pub(super) async fn open(
             }
         };
         if clock.now() >= give_up_at {
-            return Err(HostError::StorageTimedOut(Box::new(error)));
+            return Err(HostError::StorageTimedOut(Some(Box::new(error))));
         }
         status.storage_not_opened(&error);
+        last = Some(error);
         clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;
     }
 }
@@ -217,6 +242,22 @@ mod tests {
         let old = held(Some(Duration::from_secs(20)));
         assert_eq!(line(vec![old]), format!("{usual}slot 1 is held by there, epoch 7, expired"));
         assert_eq!(line(vec![held(None), vacant(), held(None)]), format!("{usual}2 of 3 slots are held"));
+    }
+
+    /// The driver's own time limits are longer.
+    #[tokio::test]
+    async fn opening_of_a_silent_storage_ends_with_the_time_to_acquire() {
+        let mock = MockClock::new();
+        let clock: Arc<dyn Clock> = Arc::new(mock.clone());
+        let mut settings = HostSettings::new("mem:", "payroll");
+        settings.acquisition = AcquireTimeout::Within(Duration::from_secs(6));
+        let (began, give_up_at) = (mock.now(), mock.now().after(Duration::from_secs(6)));
+        let silent = || Box::pin(std::future::pending::<Result<(), HostError>>()) as Pin<Box<_>>;
+        let status = status("payroll", "here", &clock);
+        let opened = repeat(silent, &settings, &clock, &status, give_up_at);
+        let opened = in_steps(&mock, Duration::from_millis(500), opened).await;
+        assert!(matches!(opened, Err(HostError::StorageTimedOut(_))), "{opened:?}");
+        assert_eq!(mock.now().since(began), Duration::from_secs(6));
     }
 
     #[tokio::test]

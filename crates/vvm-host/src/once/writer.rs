@@ -149,7 +149,7 @@ impl PeriodWriter {
     async fn begin(&self, work: &impl OnceWork) -> Result<Result<CountedAttempt, Decision>, PeriodError> {
         // After the claim, even if it was read before: an earlier leader may have done the period meanwhile.
         let periods = self.read().await?;
-        let decision = periods.decide(&self.once.period, self.once.attempts);
+        let decision = periods.decide_for(&self.once);
         let Decision::Run { attempt, last } = decision else { return Ok(Err(decision)) };
         if let Some(last) = last.filter(|last| last.end.is_some()) {
             work.pause_after(&last).await;
@@ -350,8 +350,8 @@ mod tests {
             let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
             let step = Duration::from_millis(100);
             let (_, leadership) = in_steps(&mock, step, campaign).await.unwrap();
-            let once =
-                Once { period: "p".into(), attempts: NonZeroU32::MIN, keep: LEAST_KEPT.try_into().unwrap() };
+            let (attempts, keep) = (NonZeroU32::MIN, LEAST_KEPT.try_into().unwrap());
+            let once = Once { period: "p".into(), attempts, keep, skip_if_newer_done: false };
             let writer = PeriodWriter::new(leadership.standing(), "web1", &clock, ttl, &once).unwrap();
             let work = Refused { storage: &faulty, refusals, clock: &mock };
             let settled = in_steps(&mock, step, writer.run(&work, &CancellationToken::new())).await.unwrap();

@@ -40,6 +40,7 @@ pub(super) async fn run(started: &Started) {
         period: profile.period.to_string(),
         attempts: profile.attempts,
         keep: NonZeroU32::MIN.saturating_add(LEAST_KEPT),
+        skip_if_newer_done: false,
     };
     let found = tokio::select! {
         biased;
@@ -91,7 +92,9 @@ async fn looks(started: &Started, once: &Once) -> Option<Decision> {
 fn answer(decision: &Decision) -> OnceAnswer {
     match decision {
         Decision::NoAttemptLeft(_) => OnceAnswer::NoAttemptLeft,
-        Decision::Done(_) | Decision::Older { .. } | Decision::Run { .. } => OnceAnswer::Done,
+        Decision::Done(_) | Decision::Superseded(_) | Decision::Older { .. } | Decision::Run { .. } => {
+            OnceAnswer::Done
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl Scene {
                 Ok(())
             })]
         };
-        let running = campaigns.run(&storage, work, |_| Next::CampaignAfter(Duration::ZERO));
+        let running = campaigns.run(&storage, work, |_| Next::CampaignAfter(Duration::ZERO), Instant::NEVER);
         let testing = async {
             test(&scene).await;
             campaigns.stop.cancel();
