@@ -97,6 +97,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("test-drivers --only mysql", OwnStep("mysql on a real server"), None),
     ("test-drivers --only etcd", OwnStep("etcd on a real server"), None),
     ("test-drivers --only kubernetes", OwnStep("kubernetes on a real server"), None),
+    ("test-drivers --only sled", OwnStep("other tests"), None),
     ("test-drivers --only s3 --all-servers", OwnStep("s3 on a real server"), None),
     ("test-drivers --faults --only postgres", Small("faults --faults --only=postgres --duration=20"), JAVA),
     ("test-drivers --faults --only postgres --fail-overs 20",

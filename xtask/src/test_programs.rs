@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(5 * 60);
 /// How many programs run side by side, and how many cases of each: most cases wait for a TTL, and take no
 /// processor. The cases of `vvm` take 95 s of a processor, and 7.5 minutes two at a time.
 const AT_ONCE: usize = 2;
-const CASES_AT_ONCE: &str = "8";
+const CASES_AT_ONCE: &str = "6";
 
 /// Variables of the environment that would change what tests see or print.
 const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
