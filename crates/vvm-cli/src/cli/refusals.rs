@@ -91,6 +91,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("attempts", ("0", "write a number from 1 on")),
     ("retry-after", DURATION),
     ("quiet", SWITCH),
+    ("skip-if-newer-done", SWITCH),
     ("keep", ("31", "write a number from 32 to 400")),
     ("periods", SWITCH),
 ];

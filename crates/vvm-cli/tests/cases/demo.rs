@@ -69,7 +69,7 @@ impl Running {
         let mut command = demo(&trial, &["--ttl", "20s"]);
         let mut child = command.env("TMPDIR", &temporary).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = Lines::of("stdout", child.stdout.take().unwrap());
-        stdout.wait_for("its worker begins");
+        stdout.wait_for("its worker begins (process");
         assert_eq!(fs::read_dir(temporary).unwrap().count(), 1);
         // The demo, three guardians with their hosts, and a worker.
         eventually("all processes are up", || trial.processes().0.len() >= 8);
@@ -118,7 +118,7 @@ fn demo_on_a_machine_that_stalled_begins_again_and_says_so() {
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = Lines::of("stdout", child.stdout.take().unwrap());
     let mut stderr = Lines::of("stderr", child.stderr.take().unwrap());
-    stdout.wait_for("its worker begins");
+    stdout.wait_for("its worker begins (process");
     // Past the kill deadline of the leader, which is 0.8 TTL.
     let all = trial.processes();
     for signal in [Signal::STOP, Signal::CONT] {

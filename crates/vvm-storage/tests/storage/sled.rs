@@ -110,7 +110,10 @@ async fn handles_of_one_folder_share_a_thread_that_ends_with_the_last() {
     fs::create_dir(&real).unwrap();
     let (first, second) =
         (SledCells::open(&real).await.unwrap(), opened(&format!("sled:{}", name.display())).await.unwrap());
-    assert_eq!(threads(), 1);
+    // A thread of sled has the name of the thread that starts it until it takes its own.
+    while threads() != 1 {
+        tokio::task::yield_now().await;
+    }
     first.close().await;
     let key = Partition::from_bytes(*b"key");
     assert!(first.read(&key).await.is_err());
