@@ -131,7 +131,7 @@ fn demo_on_a_machine_that_stalled_begins_again_and_says_so() {
         }
     }
     let line = stderr.wait_for("this machine did not run for");
-    assert!(line.contains("in step 1") && line.contains("try 2 of 3"), "{line}");
+    assert!(line.contains(" in step ") && line.contains("try 2 of 3"), "{line}");
     stdout.wait_for("two workers at the same time");
     child.wait().unwrap();
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
