@@ -8,7 +8,7 @@
 //! - [`mock`]: a storage with faults: failures, delays, lost and reordered calls. Deterministic.
 //! - [`Model`]: the simplest storage that keeps the contract.
 //! - [`entry`], [`held`]: records to write; [`id`], [`put`], [`put_if`]: documents.
-//! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run; [`env`] is an environment for it.
+//! - [`in_mock_time`]: runs a test on a clock that advances when nothing can run; [`env()`] is an environment for it.
 //!
 //! A leader that can renew no more, in no real time. What needs a storage that remembers what was written
 //! takes [`Model`], and [`mock`] before it for faults.
