@@ -149,9 +149,6 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 /// How many settings one call of [`SysVvmStorage::settings`] lists.
 pub const MOST_LISTED: usize = 1000;
 
-/// How many bytes their keys have together, where a key may have more than a name as a rule has.
-pub(crate) const MOST_LISTED_BYTES: usize = 4 << 20;
-
 /// The driver has no documents. Callers find out before they can write one.
 #[derive(Debug, thiserror::Error)]
 #[error("this storage has no documents")]

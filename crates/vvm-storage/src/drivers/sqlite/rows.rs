@@ -14,7 +14,7 @@ use super::errors::DriverError;
 use crate::{
     key::Partition,
     step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
-    sysvvm::{Description, MOST_LISTED, MOST_LISTED_BYTES},
+    sysvvm::{Description, MOST_LISTED},
 };
 use bytes::Bytes;
 use ielections::{
@@ -23,6 +23,9 @@ use ielections::{
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::{ops::Bound, sync::Arc, time::Duration};
 use vvm_clock::{Instant, SystemClock};
+
+/// How many bytes the keys of a listing have together: a key may have more than a name as a rule has.
+const MOST_LISTED_BYTES: usize = 4 << 20;
 
 /// The number of the last batch is no column of `leader`: most slots have no documents, and a leader row is
 /// replaced as a whole.

@@ -5,12 +5,14 @@ use ielections::WriteError;
 use rustix::process::geteuid;
 use std::{
     env, fs,
+    io::ErrorKind,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
     },
     path::Path,
     process::Command,
+    thread,
 };
 use vvm_storage::{
     OpenError, Step, SysVvmStorage,
@@ -181,7 +183,13 @@ async fn as_other_user(test: &str, make: impl AsyncFnOnce() -> File, check: impl
         let test = format!("sqlite::opening::{test}");
         again.args(["--exact", &test, "--nocapture"]).env(PLACE, &file.path).current_dir(folder.path());
         again.uid(NOBODY).gid(NOBODY);
-        let ended = again.output().unwrap();
+        let ended = loop {
+            match again.output() {
+                // A process that another test starts has the copy open for writing until it executes its program.
+                Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
+                ended => break ended.unwrap(),
+            }
+        };
         let text = String::from_utf8_lossy(&ended.stdout);
         // With a name of no test, it would succeed without a check.
         let error = String::from_utf8_lossy(&ended.stderr);
