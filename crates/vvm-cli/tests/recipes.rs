@@ -18,6 +18,8 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -594,25 +596,31 @@ fn gunicorn_replaces_workers_and_a_leading_one_hands_over() {
     }
 }
 
-/// What serves on each machine answers while the storage is away, and leads again after it.
+/// What serves on each machine answers while the storage is away, and leads again after it. `VVM_TEST_OUTAGE=60` keeps
+/// the storage away for that many seconds more.
 fn serves_while_the_storage_is_away(section: &str, needs: &[&str], works: &str) {
     let Some((mut recipe, mut sandbox)) = prepared(section, needs) else { return };
     recipe.command = format!("VVM_TTL=20s PORT={} {}", sandbox.port, recipe.command);
     sandbox.start(&recipe);
     sandbox.wait_for(1, works);
     let leader = sandbox.folder.path().join("leader.db");
-    let mut serves_until = |pattern: &str| {
+    let serves_until = |sandbox: &mut Sandbox, pattern: &str| {
         eventually(&format!("`{pattern}` is printed"), || {
             sandbox.request().unwrap();
             sandbox.has_printed(1, pattern)
         });
     };
     let away = Outage::of_file(&leader);
-    serves_until("…: stopping the app: the leadership is lost");
-    serves_until("…: waiting for leadership …");
+    serves_until(&mut sandbox, "…: stopping the app: the leadership is lost");
+    serves_until(&mut sandbox, "…: waiting for leadership …");
+    let more = env::var("VVM_TEST_OUTAGE").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+    for _ in 0..more {
+        sandbox.request().unwrap();
+        thread::sleep(Duration::from_secs(1));
+    }
     drop(away);
-    serves_until("…: leading, epoch …");
-    serves_until(works);
+    serves_until(&mut sandbox, "…: leading, epoch …");
+    serves_until(&mut sandbox, works);
 }
 
 #[test]
