@@ -1,7 +1,5 @@
 //! The list of bugs, `variants.txt`, which says how to read it.
 
-use std::path::PathBuf;
-
 /// One way to get it wrong.
 #[derive(Default, Debug)]
 pub(super) struct Variant {
@@ -15,8 +13,6 @@ pub(super) struct Variant {
     /// The cases of the public suites that have to find it, each of them.
     pub(super) by_cases: Vec<&'static str>,
     pub(super) changes: Vec<Change>,
-    /// The files that have them.
-    pub(super) files: Vec<PathBuf>,
 }
 
 /// A file below `tests` of a package, or its unit tests.
