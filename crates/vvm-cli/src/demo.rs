@@ -18,12 +18,12 @@ use crate::{
     runtime::Signals,
     shown::{Palette, Style},
 };
-use candidate::{Candidate, NAME, vvm};
+use candidate::{NAME, vvm};
 use checks::Results;
 use clap::Args;
-use ielections::{ReadError, Ttl, TtlStorage as _};
+use ielections::Ttl;
 use rustix::process::{Signal, getpid, set_child_subreaper};
-use script::{Record, Run, Stall};
+use script::Run;
 use std::{
     env,
     ffi::OsString,
@@ -32,34 +32,27 @@ use std::{
     process::ExitCode,
 };
 use tempfile::{Builder, TempDir};
-use vvm_clock::SystemClock;
-use vvm_containment::{Containment, Ended, Family, ForeignProcFs, end_all};
-use vvm_storage::{BeyondLimits, OpenError};
-use worker::WorkPeriod;
+use vvm_containment::{Containment, Family, end_all};
+use vvm_storage::BeyondLimits;
 
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error(transparent)]
     Ttl(#[from] BeyondLimits),
-    #[error(transparent)]
-    ProcFs(#[from] ForeignProcFs),
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("can't create a temporary folder (set TMPDIR to another place): {0}")]
-    Folder(#[source] io::Error),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
     #[error("interrupted")]
     Interrupted(Signal),
-    #[error("timed out: did not see {0}")]
-    TimedOut(&'static str),
-    #[error("{0} {1}, and should not have")]
-    WrongEnd(&'static str, Ended),
-    #[error("the record can't be read: {0}")]
-    Record(#[from] ReadError),
+    #[error("{0}")]
+    Failed(String),
 }
 
-/// Runs the demo, and returns status 0 if every check holds.
+impl DemoError {
+    fn failed(cause: impl ToString) -> Self {
+        Self::Failed(cause.to_string())
+    }
+}
+
 pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
     match run(demo) {
         Ok(true) => ExitCode::SUCCESS,
@@ -77,110 +70,79 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
     }
 }
 
-/// How often the demo is played on a machine that stalls.
 const TRIES: usize = 3;
 
 fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
-    let family = Family::of_this_process()?;
+    let family = Family::of_this_process().map_err(DemoError::failed)?;
     // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     // Before there is anything to clean up.
     let mut signals = Signals::catch()?;
     let mut tries = 1;
     loop {
-        let played = Played::of(demo, family, &mut signals)?;
-        let Stall { length, step } = played.stall;
-        if played.results.are_inconclusive(length, demo.ttl) && tries < TRIES {
-            tries += 1;
-            say!(
-                "demo: this machine did not run for {} in step {step}, so the step shows nothing; from the beginning \
-                 (try {tries} of {TRIES})",
-                checks::seconds(length)
-            );
-            continue;
-        }
-        return played.report(demo);
-    }
-}
-
-/// A demo that was played, and its files.
-#[derive(Debug)]
-struct Played {
-    results: Results,
-    stall: Stall,
-    storage: String,
-    folder: TempDir,
-}
-
-impl Played {
-    /// Plays it.
-    fn of(demo: &DemoArgs, family: Family, signals: &mut Signals) -> Result<Self, DemoError> {
-        // In memory, unless TMPDIR is set: the demo does not show the speed of a busy disk.
-        let mut builder = Builder::new();
-        builder.prefix("vvm-demo-");
-        let in_memory = env::var_os("TMPDIR").is_none().then(|| builder.tempdir_in("/dev/shm"));
-        let folder = in_memory.and_then(Result::ok).map_or_else(|| builder.tempdir(), Ok);
-        let folder = folder.map_err(DemoError::Folder)?;
+        let folder = folder()?;
         // On an overlay, too: all candidates see this folder.
         let storage = format!("sqlite:{}?allow=overlay", folder.path().join("elections.db").display());
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let record = Record::open(&storage, runtime, SystemClock::start()?)?;
-        let least = record.storage.limits().min_ttl;
-        if demo.ttl.get() < least {
-            return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
-        }
-        let [a, b, c] = ["A", "B", "C"].map(|name| Candidate::new(name, folder.path()));
-        let mut run = Run::new(&storage, demo.ttl, family, signals, record, [a?, b?, c?], !demo.json);
-        let played = run.play();
-        end_all(&Containment::by_family(family), drop, drop);
-        let Run { mut candidates, record, moments, stall, .. } = run;
-        record.close();
-        let early = match played {
-            Err(error @ DemoError::Interrupted(_)) => return Err(error),
-            played => played.err().map(|error| error.to_string()),
+        let results = play(demo, &folder, &storage, family, &mut signals)?;
+        let Some((stall, step)) = results.inconclusive_by else {
+            return report(demo, &results, &storage, folder);
         };
-
-        let mut work = Vec::new();
-        for candidate in &mut candidates {
-            // No worker is left that writes.
-            candidate.new_lines()?;
-            if !candidate.log.ends_with_a_line() {
-                return Err(io::Error::other("the last line of a worker's log is not whole").into());
-            }
-            work.append(&mut candidate.work);
+        let stalled = format!("this machine did not run for {} in step {step}", checks::seconds(stall));
+        if tries == TRIES {
+            say!("demo: inconclusive: {stalled}; try it on a calmer one");
+            return report(demo, &results, &storage, folder);
         }
-        work.sort_by_key(|period: &WorkPeriod| period.first);
-        let results = Results::of(&moments, &work, demo.ttl, early.as_deref());
-        Ok(Self { results, stall, storage, folder })
+        tries += 1;
+        say!("demo: {stalled}, so the step shows nothing; from the beginning (try {tries} of {TRIES})");
     }
+}
 
-    /// Prints the checks. Returns whether all hold.
-    fn report(self, demo: &DemoArgs) -> Result<bool, DemoError> {
-        if demo.json {
-            writeln!(io::stdout(), "{}", self.results.summary)?;
-        } else {
-            // Fails if the reader has gone.
-            writeln!(io::stdout())?;
-            vvm(["history", "--storage", &self.storage, "--name", NAME]).status()?;
-            let palette = Palette::of_standard_output();
-            for check in &self.results.checks {
-                let (sign, style) = if check.holds { ("✓", Style::Good) } else { ("✗", Style::Bad) };
-                writeln!(io::stdout(), "{}", palette.paint(&format!("  {sign} {}", check.text), style))?;
-            }
+/// Creates a folder in memory, unless TMPDIR is set: the demo does not show the speed of a busy disk.
+fn folder() -> Result<TempDir, DemoError> {
+    let mut builder = Builder::new();
+    builder.prefix("vvm-demo-");
+    let in_memory = env::var_os("TMPDIR").is_none().then(|| builder.tempdir_in("/dev/shm"));
+    let folder = in_memory.and_then(Result::ok).map_or_else(|| builder.tempdir(), Ok);
+    folder.map_err(|cause| {
+        DemoError::Failed(format!("can't create a temporary folder (set TMPDIR to another place): {cause}"))
+    })
+}
+
+fn play(
+    demo: &DemoArgs,
+    folder: &TempDir,
+    storage: &str,
+    family: Family,
+    signals: &mut Signals,
+) -> Result<Results, DemoError> {
+    let mut run = Run::new(demo, folder.path(), storage, family, signals)?;
+    let played = run.play();
+    end_all(&Containment::by_family(family), drop, drop);
+    let early = match played {
+        Err(error @ DemoError::Interrupted(_)) => return Err(error),
+        played => played.err().map(|error| error.to_string()),
+    };
+    let (moments, work) = run.end()?;
+    Ok(Results::of(&moments, &work, demo.ttl, early.as_deref()))
+}
+
+fn report(demo: &DemoArgs, results: &Results, storage: &str, folder: TempDir) -> Result<bool, DemoError> {
+    if demo.json {
+        writeln!(io::stdout(), "{}", results.summary)?;
+    } else {
+        writeln!(io::stdout())?;
+        vvm(["history", "--storage", storage, "--name", NAME]).status()?;
+        let palette = Palette::of_standard_output();
+        for check in &results.checks {
+            let (sign, style) = if check.holds { ("✓", Style::Good) } else { ("✗", Style::Bad) };
+            writeln!(io::stdout(), "{}", palette.paint(&format!("  {sign} {}", check.text), style))?;
         }
-        let holds = self.results.hold();
-        if !holds {
-            let Stall { length, step } = self.stall;
-            if self.results.are_inconclusive(length, demo.ttl) {
-                let length = checks::seconds(length);
-                say!(
-                    "demo: inconclusive: this machine did not run for {length} in step {step}; try it on a calmer one"
-                );
-            }
-            say!("demo: a check failed; the files of the run are kept in {}", self.folder.keep().display());
-        }
-        Ok(holds)
     }
+    if !results.hold() {
+        say!("demo: a check failed; the files of the run are kept in {}", folder.keep().display());
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 /// Demonstrate fail-over: three vvm run processes on a temporary file, a crash, a clean stop, and a hang.

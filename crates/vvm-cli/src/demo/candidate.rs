@@ -2,7 +2,8 @@
 
 use super::{
     DemoCandidateArgs,
-    worker::{Log, WorkPeriod},
+    checks::Moments,
+    worker::{Line, Log, WorkPeriod},
 };
 use crate::{announce::say, exit, leadership::is_ours};
 use ielections::Ttl;
@@ -21,10 +22,8 @@ use std::{
 use vvm_clock::Instant;
 use vvm_containment::{Ended, Family, OWN_BINARY};
 
-/// The name that the candidates lead.
 pub(super) const NAME: &str = "demo";
 
-/// What the demo does to a `vvm run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Done {
     Crashed,
@@ -45,26 +44,17 @@ impl Done {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) name: &'static str,
-    /// The path of its files, without extensions.
     files: PathBuf,
-    /// The guardian of the present `vvm run`.
     pub(super) guardian: Option<Pid>,
     done: Option<Done>,
     /// The host that was stopped, readable once it is dead.
     pub(super) host: Option<OwnedFd>,
     messages: Log,
-    pub(super) log: Log,
+    log: Log,
     pub(super) work: Vec<WorkPeriod>,
 }
 
-/// What the guardian of a stopped host has written about it.
-pub(super) struct HostResult {
-    pub(super) host_ended: Option<Instant>,
-    pub(super) deadline: Option<Instant>,
-}
-
 impl Candidate {
-    /// Returns a candidate without a `vvm run`.
     pub(super) fn new(name: &'static str, folder: &Path) -> io::Result<Self> {
         let files = folder.join(name);
         let [messages, log] = ["messages", "log"].map(|end| Log::create(&files.with_extension(end)));
@@ -72,7 +62,6 @@ impl Candidate {
         Ok(Self { name, files, guardian: None, done: None, host: None, messages, log, work })
     }
 
-    /// Starts a `vvm run` on `storage`, and returns its guardian.
     pub(super) fn start(&mut self, storage: &str, ttl: Ttl) -> io::Result<Pid> {
         let [log, result, messages] = ["log", "result", "messages"].map(|end| self.files.with_extension(end));
         // The result of the `vvm run` before must not pass for the result of this one.
@@ -89,7 +78,6 @@ impl Candidate {
         Ok(guardian)
     }
 
-    /// Sends the signal of `done` to the processes of the `vvm run` that it is for.
     pub(super) fn signal(&mut self, family: &Family, done: Done) {
         self.done = Some(done);
         let Some(guardian) = self.guardian else { return };
@@ -103,7 +91,6 @@ impl Candidate {
         };
         for member in members {
             self.host = family.pin(member).ok().filter(|_| done == Done::HostStopped);
-            // A process that is gone needs none.
             let _ = family.signal(member, signal);
         }
     }
@@ -121,30 +108,37 @@ impl Candidate {
         }
     }
 
-    /// Reads the logs of the `vvm run` and of its workers, and returns what is new: lines for people.
     pub(super) fn new_lines(&mut self) -> io::Result<Vec<String>> {
         let messages = self.messages.new_lines()?.into_iter().map(|line| {
             let line = String::from_utf8_lossy(&line);
             line.split_once(" vvm: ").map_or(&*line, |(_time, said)| said).trim_end().to_owned()
         });
-        let work = self.log.new_work()?.into_iter();
-        let began = work.filter_map(|line| WorkPeriod::add(&mut self.work, self.name, line));
-        let began = began.map(|period| format!("its worker begins (process {})", period.worker));
-        Ok(messages.chain(began).collect())
+        let mut said = messages.collect::<Vec<_>>();
+        for line in self.log.new_lines()? {
+            // A damaged line would hide work.
+            let line = Line::from_text(&line).ok_or(io::ErrorKind::InvalidData)?;
+            if WorkPeriod::add(&mut self.work, self.name, line) {
+                said.push(format!("its worker begins (process {})", line.worker));
+            }
+        }
+        Ok(said)
     }
 
-    /// Notes that the `vvm run` has ended, and returns what it has left of a stopped host.
-    pub(super) fn end(&mut self) -> Option<HostResult> {
+    /// Notes that the `vvm run` has ended, and what its guardian has written about a stopped host.
+    pub(super) fn end(&mut self, moments: &mut Moments) {
         self.guardian = None;
-        self.done.filter(|done| *done == Done::HostStopped)?;
+        if self.done != Some(Done::HostStopped) {
+            return;
+        }
         let result = fs::read(self.files.with_extension("result")).unwrap_or_default();
         let result = serde_json::from_slice::<Value>(&result).unwrap_or_default();
         let moment = |name: &str| result[name].as_u64().map(Instant::from_nanos);
-        Some(HostResult { host_ended: moment("host_ended_ns"), deadline: moment("kill_deadline_ns") })
+        // Guardian and demo both saw the end some time after it: the earlier one was nearer.
+        moments.host_died = moments.host_died.into_iter().chain(moment("host_ended_ns")).min();
+        moments.deadline = moment("kill_deadline_ns");
     }
 }
 
-/// Returns a `vvm` without the settings in the environment.
 pub(super) fn vvm(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let environment = env::vars_os().filter(|(name, _)| !is_ours(name));
     let mut command = Command::new(OWN_BINARY);

@@ -6,22 +6,21 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use vvm_clock::Instant;
 
-/// How many renewals of the first leader the demo waits for.
 pub(super) const RENEWALS: usize = 3;
 
-/// What was done and seen, as far as the run went.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Moments {
-    /// Of the first leader.
     pub(super) renewals: usize,
     pub(super) crashed: Option<Instant>,
-    /// Whether the record was free after that.
     pub(super) released: bool,
     pub(super) asked_to_stop: Option<Instant>,
     pub(super) host_stopped: Option<Instant>,
     /// The kill deadline of the stopped host, and when that died. Known only after its end.
     pub(super) deadline: Option<Instant>,
     pub(super) host_died: Option<Instant>,
+    /// The longest time for which this machine did not run the demo, and in which step that was. It may not have run a
+    /// leader for as long either.
+    pub(super) stall: (Duration, usize),
 }
 
 /// One promise: its name, the finding, and the bound or the reason why it failed.
@@ -36,13 +35,11 @@ pub(super) struct Check {
 pub(super) struct Results {
     pub(super) checks: [Check; 8],
     pub(super) summary: Value,
-    /// Whether a promise is broken that holds on a machine that stalls, too: two workers at once, a host that is dead
-    /// before its deadline, an epoch that fell.
-    pub(super) is_unsafe: bool,
+    /// The stall that may be the cause that a check failed, and its step.
+    pub(super) inconclusive_by: Option<(Duration, usize)>,
 }
 
 impl Results {
-    /// Checks a run at this TTL, which ended early if there is an error.
     pub(super) fn of(moments: &Moments, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
         let Moments { renewals, deadline, host_died: died, .. } = *moments;
         let next_after = |moment: Option<Instant>| {
@@ -65,6 +62,7 @@ impl Results {
         let rise = epochs().is_sorted_by(|earlier, later| earlier < later);
         let [late, later] = [signed_ms(deadline, died), signed_ms(died, next)];
         let is_negative = |span: Option<f64>| span.is_some_and(|span| span < 0.0);
+        // What holds on a machine that stalls, too.
         let is_unsafe = !overlaps.is_empty() || !rise || is_negative(late) || is_negative(later);
         let on_time = late.is_some_and(|late| (0.0..=20.0).contains(&late));
         let in_turn = later.is_some_and(|later| later > 0.0);
@@ -108,17 +106,13 @@ impl Results {
             "kill_after_deadline_ms": late, "next_after_kill_ms": later, "overlaps": overlaps.len(),
             "epochs": epochs().map(|epoch| epoch.get()).collect::<Vec<_>>(),
         });
-        Self { checks, summary, is_unsafe }
+        // For as long as a leader's attempt to renew may take.
+        let is_excused = !failures.is_empty() && !is_unsafe && moments.stall.0 >= ttl.get() / 10;
+        Self { checks, summary, inconclusive_by: is_excused.then_some(moments.stall) }
     }
 
     pub(super) fn hold(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
-    }
-
-    /// Whether this machine may be the cause that a check failed: it did not run the demo for as long as a leader's
-    /// attempt to renew may take.
-    pub(super) fn are_inconclusive(&self, stall: Duration, ttl: Ttl) -> bool {
-        !self.hold() && !self.is_unsafe && stall >= ttl.get() / 10
     }
 }
 
@@ -128,12 +122,10 @@ fn signed_ms(from: Option<Instant>, to: Option<Instant>) -> Option<f64> {
     Some(if from <= to { milliseconds(from.until(to)) } else { -milliseconds(to.until(from)) })
 }
 
-/// Returns milliseconds for programs, to the microsecond.
 fn milliseconds(span: Duration) -> f64 {
     span.as_micros() as f64 / 1e3
 }
 
-/// Returns a span for people.
 pub(super) fn seconds(span: Duration) -> String {
     match span.as_millis() {
         millis @ ..100 => format!("{millis} ms"),
@@ -154,7 +146,6 @@ mod tests {
         ("A", 113, 4, 8120, 9203),
     ];
 
-    /// The moments of a run in which every check holds.
     fn moments() -> Moments {
         Moments {
             renewals: 3,
@@ -164,6 +155,7 @@ mod tests {
             host_stopped: Some(at(6_340)),
             deadline: Some(at(7_688)),
             host_died: Some(at(7_689)),
+            stall: (Duration::ZERO, 1),
         }
     }
 
@@ -175,7 +167,6 @@ mod tests {
         Results::of(moments, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
     }
 
-    /// Returns the places of the checks that fail.
     fn failing(results: &Results) -> Vec<usize> {
         (0..8).filter(|place| !results.checks[*place].holds).collect()
     }
@@ -236,21 +227,23 @@ mod tests {
 
     #[test]
     fn stall_excuses_what_is_late_or_missing_and_nothing_unsafe() {
-        let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
-        let excused = |results: &Results, stall| results.are_inconclusive(Duration::from_millis(stall), ttl);
-        let stopped = results(&moments(), &WORKERS, Some("A exited with status 137"));
-        assert_eq!([199, 200].map(|stall| excused(&stopped, stall)), [false, true]);
-        let late = results(&Moments { crashed: Some(at(1_200)), ..moments() }, &WORKERS, None);
-        assert!(excused(&late, 200));
-        assert!(!excused(&results(&moments(), &WORKERS, None), 200), "every check holds");
+        let stalled = |millis, change: Moments, workers: &[_], early| {
+            let stall = (Duration::from_millis(millis), 3);
+            results(&Moments { stall, ..change }, workers, early).inconclusive_by.is_some()
+        };
+        let ended = Some("A exited with status 137");
+        assert_eq!([199, 200].map(|millis| stalled(millis, moments(), &WORKERS, ended)), [false, true]);
+        let late = Moments { crashed: Some(at(1_200)), ..moments() };
+        assert!(stalled(200, late, &WORKERS, None));
+        assert!(!stalled(200, moments(), &WORKERS, None), "every check holds");
 
-        let early = results(&Moments { host_died: Some(at(7_687)), ..moments() }, &WORKERS, None);
+        let early = Moments { host_died: Some(at(7_687)), ..moments() };
+        assert!(!stalled(1_600, early, &WORKERS, None));
         let (mut overlapping, mut falling) = (WORKERS, WORKERS);
         overlapping[0].4 = overlapping[1].3;
         falling[2].2 = 2;
-        let [overlapping, falling] = [overlapping, falling].map(|work| results(&moments(), &work, None));
-        for broken in [early, overlapping, falling] {
-            assert!(!excused(&broken, 1_600), "{:?}", broken.checks);
+        for broken in [overlapping, falling] {
+            assert!(!stalled(1_600, moments(), &broken, None), "{broken:?}");
         }
     }
 }

@@ -24,7 +24,6 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// How long a worker waits between two lines.
 const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Width of a line, its newline included: room for 20, 19 and 10 digits.
@@ -32,19 +31,19 @@ const WIDTH: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Line {
-    pub(super) at: Instant,
-    pub(super) epoch: Epoch,
+    at: Instant,
+    epoch: Epoch,
     pub(super) worker: Pid,
 }
 
 impl Line {
-    pub(super) fn to_text(self) -> String {
+    fn to_text(self) -> String {
         let Self { at, epoch, worker } = self;
         let text = format!("{} {epoch} {worker}", at.as_nanos());
         format!("{text:<width$}\n", width = WIDTH - 1)
     }
 
-    fn from_text(text: &[u8]) -> Option<Self> {
+    pub(super) fn from_text(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() == WIDTH)?;
         let words = text.strip_suffix('\n')?.split_ascii_whitespace();
         let [at, epoch, worker] = words.collect::<Vec<_>>()[..] else { return None };
@@ -83,66 +82,48 @@ fn work(log: &Path, epoch: Epoch) -> io::Result<()> {
     }
 }
 
-/// A log that others write, as the demo reads it.
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
-    /// The beginning of a line that is not whole.
     rest: Vec<u8>,
 }
 
 impl Log {
-    /// Makes an empty log at `path`.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).append(true).create_new(true).open(path)?;
         Ok(Self { file, rest: Vec::new() })
     }
 
-    /// Returns the whole lines that are new since the last call, with their ends.
     pub(super) fn new_lines(&mut self) -> io::Result<Vec<Vec<u8>>> {
         self.file.read_to_end(&mut self.rest)?;
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let whole = self.rest.drain(..whole).collect::<Vec<_>>();
         Ok(whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
     }
-
-    /// Returns the lines of a worker. Fails if one is damaged.
-    pub(super) fn new_work(&mut self) -> io::Result<Vec<Line>> {
-        let lines = self.new_lines()?;
-        Ok(lines
-            .iter()
-            .map(|text| Line::from_text(text).ok_or(io::ErrorKind::InvalidData))
-            .collect::<Result<Vec<_>, _>>()?)
-    }
-
-    /// Returns whether the last line is whole.
-    pub(super) fn ends_with_a_line(&self) -> bool {
-        self.rest.is_empty()
-    }
 }
 
 /// The work of one worker under one epoch, from its first line to its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WorkPeriod {
-    /// The name of its candidate.
     name: &'static str,
     pub(super) epoch: Epoch,
-    pub(super) worker: Pid,
+    worker: Pid,
     pub(super) first: Instant,
-    pub(super) last: Instant,
+    last: Instant,
 }
 
 impl WorkPeriod {
-    /// Adds a line of this candidate's log, and returns the period of work that it belongs to if that is new.
-    pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: Line) -> Option<Self> {
+    /// Adds a line of this candidate's log. Returns whether it begins a period of work.
+    pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: Line) -> bool {
         let Line { at, epoch, worker } = line;
         let same = |period: &&mut Self| (period.name, period.epoch, period.worker) == (name, epoch, worker);
-        if let Some(period) = periods.iter_mut().find(same) {
-            (period.first, period.last) = (period.first.min(at), period.last.max(at));
-            return None;
+        let known = periods.iter_mut().find(same);
+        let is_new = known.is_none();
+        match known {
+            Some(period) => (period.first, period.last) = (period.first.min(at), period.last.max(at)),
+            None => periods.push(Self { name, epoch, worker, first: at, last: at }),
         }
-        periods.push(Self { name, epoch, worker, first: at, last: at });
-        periods.last().copied()
+        is_new
     }
 }
 
@@ -205,13 +186,13 @@ pub(super) mod tests {
             let text = line.to_text();
             assert_eq!((text.len(), 4096 % WIDTH), (WIDTH, 0));
             writer.write_all(&text.as_bytes()[..9]).unwrap();
-            assert_eq!((log.new_work().unwrap(), log.ends_with_a_line()), (vec![], false));
+            assert!(log.new_lines().unwrap().is_empty());
             writer.write_all(&text.as_bytes()[9..]).unwrap();
-            assert_eq!((log.new_work().unwrap(), log.ends_with_a_line()), (vec![line], true));
+            let lines = log.new_lines().unwrap();
+            assert_eq!(lines.iter().map(|text| Line::from_text(text)).collect::<Vec<_>>(), [Some(line)]);
         }
         for damaged in [longest.to_text().replace(' ', "x"), longest.to_text()[1..].to_owned()] {
-            writer.write_all(damaged.as_bytes()).unwrap();
-            log.new_work().unwrap_err();
+            assert_eq!(Line::from_text(damaged.as_bytes()), None);
         }
     }
 
