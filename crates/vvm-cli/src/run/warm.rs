@@ -1,9 +1,10 @@
 //! `vvm run --warm`: an app that is started before it leads, and dead by the deadline if it must be.
 //!
-//! [`WarmApp`] owns one tree of processes after another, and the socket; [`Machine`] decides. [`WarmRunner`] is the
-//! service of one leadership: it hands the leadership to the app, and returns when it may be released.
+//! [`WarmApp`] owns one [`Tree`] of processes after another, and the socket. [`WarmRunner`] is the service of one
+//! leadership: it hands the leadership to the app, and returns when it may be released.
 
 mod socket;
+mod tree;
 
 use super::{
     command::{Backoff, CommandRunner},
@@ -12,50 +13,43 @@ use super::{
 use crate::{
     announce::say_text,
     contained::{NotStarted, describe},
-    leadership::{Leadership, is_ours},
+    leadership::{self, Leadership},
 };
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use ielections::{Standing, Timing};
-use rustix::process::Pid;
 pub(super) use socket::NoSocket;
-use socket::{Heard, Socket};
+use socket::Socket;
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsString,
-    fs,
     future::{pending, ready},
-    io,
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tree::{RefusalLog, SILENT_START, Tree};
 use vvm_cli::warm::{
-    machine::{AfterStop, Connection, Effect, Ending, Event, Limits, Machine, Term, Times},
-    protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
+    machine::{AfterStop, Ending, Event, Limits, Machine, Term, Times},
+    protocol::Reason,
 };
 use vvm_clock::{Instant, Span};
-use vvm_containment::{Controls, Family, Supervision};
+use vvm_containment::{Controls, Supervision};
 use vvm_host::{
     Host, NotReady,
-    operate::ResourceLimit,
-    status::{HostStatus, Role, WhyStopping},
+    status::{HostStatus, Role},
 };
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
-/// What a service asks of the app.
 #[derive(Debug)]
 enum Request {
-    /// Lead.
     Lead(Box<Led>),
-    /// Stop leading.
     Stop(Reason),
 }
 
-/// A leadership, for the app.
 #[derive(Debug)]
 struct Led {
     leadership: Leadership,
@@ -73,7 +67,6 @@ enum Progress {
     Over,
 }
 
-/// The service of one leadership.
 #[derive(Debug)]
 pub(super) struct WarmRunner {
     runner: CommandRunner,
@@ -107,7 +100,6 @@ impl Service<ElectionKey> for WarmRunner {
     }
 }
 
-/// The service's end of a leadership.
 struct LedHere {
     follows: watch::Receiver<Progress>,
     app: mpsc::UnboundedSender<Request>,
@@ -150,7 +142,6 @@ impl LedHere {
     }
 }
 
-/// The app of this host.
 #[derive(Debug)]
 pub(super) struct WarmApp {
     runner: CommandRunner,
@@ -164,9 +155,6 @@ pub(super) struct WarmApp {
 impl WarmApp {
     /// Makes the app of `runner`'s command, and lets `host` campaign only while it is ready. Must be called in the
     /// context of a runtime.
-    ///
-    /// # Errors
-    /// If there is no socket.
     pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
@@ -176,7 +164,6 @@ impl WarmApp {
         Ok(Self { runner: runner.clone(), socket, requests, requesting, ready, refusals })
     }
 
-    /// Makes the service of each campaign.
     pub(super) fn services(&self) -> impl Fn(CommandRunner) -> WarmRunner + use<> {
         let app = self.requesting.clone();
         move |runner| WarmRunner { runner, app: app.clone() }
@@ -202,7 +189,6 @@ impl WarmApp {
         };
         let running = async {
             if let Err(refusal) = self.run(&over).await {
-                // The first one counts.
                 let _ = runner.control.not_started.set(Arc::new(refusal));
                 runner.control.stop.cancel();
             }
@@ -402,9 +388,7 @@ impl WarmApp {
     /// Returns the environment of the app: that of this process, with the socket, and without other variables of
     /// `vvm` and the storage's credentials.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let withheld = self.runner.starter.withheld();
-        let kept = std::env::vars_os()
-            .filter(|(name, _)| !is_ours(name) && !withheld.iter().any(|withheld| name == withheld));
+        let kept = leadership::inherited(std::env::vars_os(), self.runner.starter.withheld());
         kept.chain([("VVM_SOCKET".into(), self.socket.path().into())]).collect()
     }
 
@@ -415,53 +399,15 @@ impl WarmApp {
     }
 }
 
-/// An app that is not ready so long after its start is reported, once.
-const SILENT_START: Duration = Duration::from_secs(2);
-
 /// So many messages are handled before all else is looked at again. An app that sends without a pause must not keep a
 /// time limit of its own from ending it.
 const MOST_IN_A_ROW: u32 = 64;
 
-/// A line about each kind of refused connection or message is logged so often at most: any user may connect, and without a
-/// pause.
-const LOGGED_EVERY: Duration = Duration::from_secs(10);
-
-/// What was refused, by the event that logs it.
-#[derive(Default, Debug)]
-struct RefusalLog(HashMap<&'static str, Refusals>);
-
-#[derive(Debug)]
-struct Refusals {
-    /// When the next line may be logged.
-    due: Instant,
-    /// How many were not logged since the last line.
-    unlogged: u64,
-}
-
-impl RefusalLog {
-    /// Counts a refusal. If a line is due, returns what it says about those that were not logged.
-    fn line(&mut self, event: &'static str, now: Instant) -> Option<String> {
-        let kind = self.0.entry(event).or_insert(Refusals { due: Instant::ORIGIN, unlogged: 0 });
-        if now < kind.due {
-            kind.unlogged += 1;
-            return None;
-        }
-        kind.due = now.after(LOGGED_EVERY);
-        Some(match std::mem::take(&mut kind.unlogged) {
-            0 => String::new(),
-            count => format!(" (and {count} more that were not logged)"),
-        })
-    }
-}
-
-/// How a tree ended.
 struct TreeEnd {
     text: String,
-    /// Whether the next one may start at once.
     was_wanted: bool,
 }
 
-/// Waits until the app is to end.
 async fn stopped(control: &Control, over: &CancellationToken) {
     tokio::select! {
         biased;
@@ -491,244 +437,5 @@ async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<Request>) {
 impl CommandRunner {
     fn times(&self, kill_at: Instant) -> Times {
         Times { stop_by: kill_at.before(Timing::of(self.args.candidate.ttl).stopping()), kill_at }
-    }
-}
-
-/// So many processes are named.
-const NAMED: usize = 8;
-
-/// Returns the number and the name of a process; none if it has ended.
-fn living(pid: Pid) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain parentheses (proc(5)).
-    let (head, tail) = stat.rsplit_once(')')?;
-    let (_, name) = head.split_once('(')?;
-    (!tail.starts_with(" Z")).then(|| format!("{pid} ({name})"))
-}
-
-/// A tree of processes, and what the host does about it.
-struct Tree<'a> {
-    machine: Machine,
-    socket: &'a mut Socket,
-    ready: &'a watch::Sender<bool>,
-    refusals: &'a mut RefusalLog,
-    runner: &'a CommandRunner,
-    /// Stops the tree: TERM, then KILL.
-    stop: CancellationToken,
-    /// Kills the tree.
-    kill: CancellationToken,
-    keeper: Pid,
-    /// The leadership that is not over yet.
-    led: Option<Led>,
-    /// The processes of connections over which nothing was said yet.
-    silent: HashMap<Connection, Pid>,
-    /// The processes before `lead`, if they live on after `stopped`.
-    standbys: HashSet<Pid>,
-    /// Why the tree ends.
-    ending: Option<Ending>,
-}
-
-impl Tree<'_> {
-    fn on(&mut self, event: Event) {
-        for effect in self.machine.on(self.runner.clock.now(), event) {
-            self.apply(effect);
-        }
-    }
-
-    fn apply(&mut self, effect: Effect) {
-        let CommandRunner { clock, args, .. } = self.runner;
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
-        match effect {
-            Effect::Greet(connection) => {
-                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                let hello = ToApp::Hello {
-                    version: VERSION,
-                    name: name.into(),
-                    holder: holder.into(),
-                    ttl_ms: millis(args.candidate.ttl.get()),
-                    now: clock.now().into(),
-                    alive_within_ms: args.alive_within.map(millis),
-                };
-                self.socket.send(connection, hello.to_line(), false);
-            }
-            Effect::Send(connection, message) => {
-                let is_replaceable = matches!(message, ToApp::Renewed { .. });
-                self.socket.send(connection, message.to_line(), is_replaceable);
-                if let ToApp::Refused { reason } = message {
-                    self.refused(&reason);
-                }
-            }
-            Effect::Close(connection) => self.socket.close(connection),
-            Effect::Ready(is_ready) => {
-                self.ready.send_replace(is_ready);
-            }
-            Effect::Leads => {
-                if let Some(led) = &self.led {
-                    led.progress.send_replace(Progress::Leads);
-                }
-            }
-            Effect::Ends(ending) => self.ends(ending),
-            Effect::Over => {
-                if let Some(led) = self.led.take() {
-                    led.progress.send_replace(Progress::Over);
-                }
-            }
-            Effect::Keeps => self.keeps(),
-            Effect::TermTree => self.stop.cancel(),
-            Effect::KillTree => self.kill.cancel(),
-        }
-    }
-
-    fn tell_what_is_missing(&self) {
-        let Some(reason) = self.machine.missing() else { return };
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
-        tracing::info!(
-            target: "vvm", event = "warm_waits", name, holder, reason,
-            "{name}: waiting for the app, {} after its start: {reason}", Span(SILENT_START)
-        );
-    }
-
-    fn refused(&mut self, reason: &str) {
-        let Some(more) = self.refusals.line("warm_refused", self.runner.clock.now()) else { return };
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
-        tracing::warn!(
-            target: "vvm", event = "warm_refused", name, holder, reason,
-            "{name}: a connection of the app is refused: {reason}{more}"
-        );
-    }
-
-    /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
-    fn ends(&mut self, ending: Ending) {
-        let status = &self.runner.status;
-        let former = self.ending.take();
-        let is_first = former.is_none();
-        self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
-        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
-        let reason = match status.role() {
-            // Its end follows from that: the keeper kills it.
-            Role::Stopping { why: WhyStopping::GuardianDied, .. } if !is_first => return,
-            Role::Stopping { why: why @ WhyStopping::GuardianDied, .. } => why.to_string(),
-            Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
-            _ => ending.to_string(),
-        };
-        let (holder, epoch) = (self.runner.holder.as_str(), epoch.get());
-        tracing::info!(
-            target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason,
-            "{name} slot {slot}: stopping the app: {reason}"
-        );
-        status.work_ended(reason.clone());
-        if ending.is_of_the_app() {
-            status.stops(WhyStopping::GivenUp(reason.into()));
-        }
-    }
-
-    /// Reports that the app lives on. What the work may have left behind is named: nothing else ends it.
-    fn keeps(&mut self) {
-        self.ending = None;
-        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
-        let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
-        let began: Vec<_> = began.filter_map(living).collect();
-        let (holder, slot, epoch, count) = (self.runner.holder.as_str(), *slot, epoch.get(), began.len());
-        let more = began.len().saturating_sub(NAMED);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let processes = began[..began.len().min(NAMED)].join(", ") + &more;
-        let (event, line) = ("warm_stopped", "the app has stopped its work, and stands by");
-        if began.is_empty() {
-            tracing::info!(target: "vvm", event, name, holder, slot, epoch, count, "{name} slot {slot}: {line}");
-        } else {
-            tracing::warn!(
-                target: "vvm", event, name, holder, slot, epoch, count, processes,
-                "{name} slot {slot}: {line}. Started since it leads, and still running: {processes}"
-            );
-        }
-    }
-
-    /// Returns the processes of the app.
-    fn processes(&self) -> Vec<Pid> {
-        let family = Family::of_this_process().map(|family| family.tree_of(self.keeper));
-        family.unwrap_or_default().into_iter().map(|member| member.pid).collect()
-    }
-
-    /// Returns the event that was heard, if it is one for the machine.
-    fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
-        let now = self.runner.clock.now();
-        Some(match heard.ok()? {
-            Heard::Connected(connection, pid) => {
-                self.silent.insert(connection, pid);
-                Event::Connected(connection)
-            }
-            Heard::Line(connection, line) => {
-                self.silent.remove(&connection);
-                match FromApp::of_line(&line) {
-                    Ok(message) => Event::Said(connection, message),
-                    Err(refusal) => Event::Garbled(connection, refusal.to_string()),
-                }
-            }
-            Heard::TooLong(connection) => {
-                self.silent.remove(&connection);
-                let reason =
-                    format!("a line of more than {LONGEST_LINE} bytes: send large data by other means");
-                Event::Garbled(connection, reason)
-            }
-            Heard::Closed(connection) => {
-                // A client that refuses to lead can't say so: it has not said `hello`.
-                if let Some(pid) = self.silent.remove(&connection).map(Pid::as_raw_pid)
-                    && let Some(more) = self.refusals.line("warm_silent", now)
-                {
-                    tracing::warn!(
-                        target: "vvm", event = "warm_silent", name, holder, pid,
-                        "{name}: process {pid} of the app has left without \"hello\". Its own output says why: \
-                         perhaps a client of another release, or a time namespace that is not vvm's{more}"
-                    );
-                }
-                Event::Closed(connection)
-            }
-            Heard::Uncontained(pid) => {
-                let (pid, more) = (pid.as_raw_pid(), self.refusals.line("warm_uncontained", now)?);
-                tracing::warn!(
-                    target: "vvm", event = "warm_uncontained", name, holder, pid,
-                    "{name}: process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
-                     `vvm run --warm -- PROGRAM`, and not through another service{more}"
-                );
-                return None;
-            }
-            // It is not passed on.
-            Heard::Vanished => return None,
-            Heard::Refused(reason) => {
-                self.refused(&reason);
-                return None;
-            }
-            Heard::NotAccepted(errno) => {
-                self.refused(&format!("{}; it waits until that is over", ResourceLimit::from(errno)));
-                return None;
-            }
-            Heard::Foreign(_, pid) => {
-                let (pid, more) = (pid.as_raw_pid(), self.refusals.line("warm_foreign", now)?);
-                tracing::warn!(
-                    target: "vvm", event = "warm_foreign", name, holder, pid,
-                    "{name}: process {pid} has sent a message over a connection of another process: ignored; \
-                     close the socket in forked children{more}"
-                );
-                return None;
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_counted_and_logged_once_per_interval() {
-        let mut log = RefusalLog::default();
-        let began = Instant::ORIGIN.after(LOGGED_EVERY);
-        let lines = (0..=60_000)
-            .filter_map(|millis| log.line("warm_uncontained", began.after(Duration::from_millis(millis))));
-        let lines = lines.collect::<Vec<_>>();
-        assert_eq!((lines.len(), lines[0].as_str()), (7, ""));
-        assert_eq!(lines[1], " (and 9999 more that were not logged)");
-        assert_eq!(log.line("warm_foreign", began).as_deref(), Some(""), "another kind");
     }
 }

@@ -66,7 +66,6 @@ const LIMIT_PER_CONNECTION: u64 = 4;
 /// needs fewer reads: a socket buffers 208 KiB (`net.core.wmem_default`), and even a piece of one byte counts as 768.
 const LAST_READS: usize = 1024;
 
-/// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::run) enum NoSocket {
     #[error("--warm: the path of the socket has {} bytes, at most {LONGEST_PATH} are possible (unix(7)): set TMPDIR to a shorter path", .0.as_os_str().len())]
@@ -85,15 +84,12 @@ pub(in crate::run) enum NoSocket {
     Open { path: PathBuf, mode: u32 },
 }
 
-/// What happened on the socket.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     Connected(Connection, Pid),
-    /// A line, without its end.
     Line(Connection, Vec<u8>),
     /// A line of more than [`LONGEST_LINE`] bytes. The owner has to close the connection; what follows is no line.
     TooLong(Connection),
-    /// No line follows.
     Closed(Connection),
     /// A process that is no descendant of the keeper has connected, and got an answer.
     Uncontained(Pid),
@@ -120,7 +116,6 @@ pub(super) struct Socket {
     family: Family,
     peers: BTreeMap<Connection, Peer>,
     next: Connection,
-    /// How many connections there may be.
     most: usize,
     heard: VecDeque<Heard>,
     clock: Arc<dyn Clock>,
@@ -136,9 +131,7 @@ struct Peer {
     /// Readable once the process that connected has ended.
     process: OwnedFd,
     pid: Pid,
-    /// A line without its end.
     line: Vec<u8>,
-    /// What the kernel has not taken yet.
     unsent: Vec<u8>,
     /// A line that a newer one of its kind replaces.
     newest: Option<Vec<u8>>,
@@ -146,7 +139,6 @@ struct Peer {
 
 const LISTENER: u64 = 0;
 
-/// The beginning of the name of each folder.
 const PREFIX: &str = "vvm-warm-";
 
 const NAME: &str = "socket";
@@ -154,9 +146,6 @@ const NAME: &str = "socket";
 impl Socket {
     /// Listens in a new folder below TMPDIR, or below [`SHARED_MEMORY`] if others could replace it there. Must be called in
     /// the context of a runtime.
-    ///
-    /// # Errors
-    /// [`NoSocket`].
     pub(super) fn listen(clock: Arc<dyn Clock>) -> Result<Self, NoSocket> {
         let parent = std::env::temp_dir();
         match Self::listen_below(&parent, Arc::clone(&clock)) {
@@ -220,7 +209,6 @@ impl Socket {
         })
     }
 
-    /// Returns the path, for `VVM_SOCKET`.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -371,7 +359,6 @@ fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
     rmdir(path)
 }
 
-/// Accepts one connection. Returns what its owner has to know.
 fn accept(
     listener: &OwnedFd,
     epoll: &OwnedFd,
@@ -382,7 +369,6 @@ fn accept(
 ) -> Option<Heard> {
     let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => socket,
-        // The peer has left.
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return None,
         Err(errno) => return Some(Heard::NotAccepted(errno)),
     };
@@ -390,7 +376,6 @@ fn accept(
     let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else { return Some(Heard::Vanished) };
     let refuse = |reason: String| {
         let answer = ToApp::Refused { reason: reason.clone() }.to_line();
-        // A peer that does not read it gets the end of the stream.
         let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         Some(Heard::Refused(reason))
     };
@@ -438,7 +423,6 @@ fn is_number_of(process: &OwnedFd, pid: Pid) -> bool {
     described.is_ok_and(|text| text.contains(&format!("\nPid:\t{pid}\n")))
 }
 
-/// Handles what epoll reports about a connection.
 fn serve(
     epoll: &OwnedFd,
     peers: &mut BTreeMap<Connection, Peer>,
@@ -468,17 +452,14 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// What a read has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Read {
     Something,
     Nothing,
-    /// Nothing follows.
     End,
 }
 
 impl Peer {
-    /// Reads once.
     fn receive(&mut self, number: Connection, heard: &mut VecDeque<Heard>) -> Read {
         let mut bytes = [0; LONGEST_LINE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
