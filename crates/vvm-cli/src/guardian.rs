@@ -22,7 +22,6 @@ use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_name, signal_of};
 use vvm_host::operate::ResourceLimit;
 
-/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error("--result-file: {0}")]
@@ -41,7 +40,6 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Runs `vvm run`, or `vvm once`, with these arguments, which `settled` came to.
 pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     if once.is_some_and(|once| once.quiet) {
@@ -78,17 +76,24 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
         manager.iter_mut().for_each(|manager| manager.tell(waits));
     };
     // The admission ends with this function.
-    let _admission = match wait_for_turn(args, once, &holder, began, on_wait)? {
-        Turn::Candidate(admission) => admission,
+    let waited = match wait_for_turn(args, once, &holder, began, on_wait)? {
+        Turn::Candidate(admission) => Ok(admission),
         Turn::Stopped(signal) => {
             let reason = format!("by {}", signal_name(signal.as_raw()));
-            let report = (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal), reason);
-            return Ok((conclude_waiting(args, &holder, report), false));
+            Err((Outcome::StoppedWhileWaiting, Farewell::DieOf(signal), reason))
         }
         Turn::TimedOut => {
-            let reason = "not acquired in time: other starts of this line on this machine come first".into();
-            let report = (Outcome::NotAcquired, Farewell::Exit(exit::NOT_ACQUIRED), reason);
-            return Ok((conclude_waiting(args, &holder, report), true));
+            let reason = "not acquired in time: other starts of this line on this machine come first";
+            Err((Outcome::NotAcquired, Farewell::Exit(exit::NOT_ACQUIRED), reason.to_owned()))
+        }
+    };
+    let _admission = match waited {
+        Ok(admission) => admission,
+        Err((outcome, farewell, reason)) => {
+            let line = format!("{outcome}: {reason}");
+            let of = (args.candidate.name.as_str(), &holder);
+            conclude(args, &Report::new((outcome, farewell, Some(reason)), None, of), "info", Some(line));
+            return Ok((farewell, false));
         }
     };
     // Before a host starts: it must not win a leadership without containment for its command.
@@ -117,27 +122,16 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
     Ok((farewell, told.leading.is_none()))
 }
 
-/// Reports the end of a start that has not become a candidate.
-fn conclude_waiting(
-    args: &RunArgs,
-    holder: &Holder,
-    (outcome, farewell, reason): (Outcome, Farewell, String),
-) -> Farewell {
-    let name = &args.candidate.name;
-    let mut report = Report::new(outcome, farewell, None, (name, holder));
-    report.reason = Some(reason.clone());
+/// Prints the line about an end that no host reports, or writes an event of this level, and writes the result file.
+fn conclude(args: &RunArgs, report: &Report, level: &str, line: Option<String>) {
     if is_json() {
-        write_event("info", "concluded", report.members("guardian"));
-    } else {
-        say!("{name}: {outcome}: {reason}");
+        write_event(level, "concluded", report.members());
+    } else if let Some(line) = line {
+        say!("{}: {line}", args.candidate.name);
     }
-    if let Some(path) = &args.result_file {
-        report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
-    }
-    farewell
+    report.write(args.result_file.as_deref());
 }
 
-/// How `vvm` ends after a host that sent no farewell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ending {
     outcome: Outcome,
@@ -168,29 +162,24 @@ impl Ending {
         Self { outcome, farewell, leading: told.leading }
     }
 
-    /// Prints it and writes the result file. Returns how `vvm` is to end.
     fn report(self, args: &RunArgs, holder: &Holder, end: &GuardEnded) -> Farewell {
-        let name = &args.candidate.name;
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
-        let mut report = Report::new(self.outcome, self.farewell, end.level, (name, holder));
-        report.reason = Some(reason.clone());
+        let line = match self.outcome {
+            // The host has printed the cause.
+            Outcome::SystemRefused => None,
+            Outcome::HostDied => Some(format!("{}: it {ended}", self.outcome)),
+            outcome => Some(format!("{outcome}: {reason}")),
+        };
+        let of = (args.candidate.name.as_str(), holder);
+        let mut report = Report::new((self.outcome, self.farewell, Some(reason)), Some(end.level), of);
         if let Some(leading) = self.leading {
             report.leading(leading);
         }
         if let Some(deadline) = end.deadline {
             report.with_deadline(deadline, end.reaped_at);
         }
-        match self.outcome {
-            _ if is_json() => write_event("error", "concluded", report.members("guardian")),
-            // The host has printed the cause.
-            Outcome::SystemRefused => {}
-            Outcome::HostDied => say!("{name}: {}: it {ended}", self.outcome),
-            outcome => say!("{name}: {outcome}: {reason}"),
-        }
-        if let Some(path) = &args.result_file {
-            report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
-        }
+        conclude(args, &report, "error", line);
         self.farewell
     }
 }

@@ -3,7 +3,10 @@
 //! A regular file is replaced as a whole, by the rename of a temporary file beside it. A symlink stays, and its target
 //! is replaced. Anything else is refused, because a rename would turn a FIFO or a device into a regular file.
 
-use crate::leadership::{Farewell, Leading};
+use crate::{
+    announce::say,
+    leadership::{Farewell, Leading},
+};
 use ielections::Holder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
@@ -23,23 +26,16 @@ use vvm_containment::{Ended, Level};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// The command ended by itself.
     WorkerEnded,
-    /// A stop was requested, and the command has stopped.
     Stopped,
     /// A stop was requested before this process led.
     StoppedWhileWaiting,
-    /// Leadership was lost, and the command has stopped.
     Lost,
-    /// The command failed its checks, and has been stopped.
     Unhealthy,
-    /// The period was done before (`vvm once`).
     AlreadyDone,
-    /// Every attempt was used, and the period is not done (`vvm once`).
     NoAttemptLeft,
     /// The command succeeded, and the period may not be marked as done (`vvm once`).
     NotMarked,
-    /// Leadership was not acquired in time.
     NotAcquired,
     /// Another process leads (`--try`).
     LeaderSeen,
@@ -47,17 +43,12 @@ pub(crate) enum Outcome {
     StorageRefused,
     /// The storage has another configuration of this name.
     Conflict,
-    /// There is no such command.
     CommandNotFound,
-    /// The command can't be executed.
     CommandNotExecutable,
     /// The arguments are wrong, or don't fit the storage.
     Misuse,
-    /// The operating system refused a resource.
     SystemRefused,
-    /// Killed at the deadline.
     Deadline,
-    /// The host process died.
     HostDied,
     /// The keeper of the command died: the host releases nothing, the guardian does.
     KeeperDied,
@@ -66,14 +57,11 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns its name in the file.
     pub(crate) fn word(self) -> String {
-        // A unit variant is a string.
         serde_json::to_value(self).ok().and_then(|word| word.as_str().map(Into::into)).unwrap_or_default()
     }
 }
 
-/// For people, followed by a reason.
 impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -98,18 +86,15 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The contents of the file.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub(crate) struct Report {
     outcome: Option<Outcome>,
     /// The exit status of `vvm`; none if it died of a signal.
     exit_status: Option<u8>,
-    /// The signal that `vvm` died of.
     signal: Option<i32>,
-    pub(crate) reason: Option<String>,
+    reason: Option<String>,
     worker_exit_status: Option<u8>,
     worker_signal: Option<i32>,
-    /// The level of containment in force.
     containment: Option<String>,
     name: String,
     holder: String,
@@ -126,9 +111,8 @@ impl Report {
     /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`. It has no level if it
     /// ends before it is a candidate.
     pub(crate) fn new(
-        outcome: Outcome,
-        farewell: Farewell,
-        level: impl Into<Option<Level>>,
+        (outcome, farewell, reason): (Outcome, Farewell, Option<String>),
+        level: Option<Level>,
         (name, holder): (&str, &Holder),
     ) -> Self {
         let (exit_status, signal) = match farewell {
@@ -136,8 +120,8 @@ impl Report {
             Farewell::DieOf(signal) => (None, Some(signal.as_raw())),
         };
         let (name, holder) = (name.into(), holder.as_str().into());
-        let (outcome, containment) = (Some(outcome), level.into().map(|level| level.to_string()));
-        Self { outcome, exit_status, signal, containment, name, holder, ..Self::default() }
+        let (outcome, containment) = (Some(outcome), level.map(|level| level.to_string()));
+        Self { outcome, exit_status, signal, reason, containment, name, holder, ..Self::default() }
     }
 
     pub(crate) fn of_worker(&mut self, ended: Ended) {
@@ -147,101 +131,80 @@ impl Report {
         }
     }
 
-    /// Adds the last leadership.
     pub(crate) fn leading(&mut self, Leading { slot, epoch, incarnation }: Leading) {
         self.slot = Some(slot);
         self.epoch = Some(epoch.get());
         self.incarnation = Some(incarnation.to_string());
     }
 
-    /// Adds the kill deadline in force, and when the guardian saw the host's end.
     pub(crate) fn with_deadline(&mut self, deadline: Instant, ended: Instant) {
         self.kill_deadline_ns = Some(deadline.as_nanos());
         self.host_ended_ns = Some(ended.as_nanos());
     }
 
-    /// Returns the fields of an event about it by the process `by`.
-    pub(crate) fn members(&self, by: &str) -> Map<String, Value> {
+    pub(crate) fn members(&self) -> Map<String, Value> {
         let fields = serde_json::to_value(self).ok().and_then(|fields| fields.as_object().cloned());
         let known = fields.into_iter().flatten().filter(|(_, value)| !value.is_null());
-        known.chain([("by".into(), by.into())]).collect()
+        known.chain([("by".into(), "guardian".into())]).collect()
     }
 
-    /// Writes it to the result file.
-    ///
-    /// # Errors
-    /// As [`write`].
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Unwritable> {
-        // Numbers and strings: every value can be written as JSON.
+    /// Writes it to the result file, if there is one. Prints why that fails.
+    pub(crate) fn write(&self, path: Option<&Path>) {
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');
-        write(path, &text)
+        let written = path.map_or(Ok(()), |path| write(path, &text));
+        written.unwrap_or_else(|refusal| say!("{refusal}"));
     }
 }
 
 /// Descriptors of this process. Their reader has the present file open, and would not see one that replaces it.
 const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
 
-/// Why the file can't be written.
 #[derive(Debug, thiserror::Error)]
-#[error("can't write {} ({cause}): {}", path.display(), cause.way_out())]
+#[error("can't write {} ({}): {}", path.display(), cause.what, cause.way_out)]
 pub(crate) struct Unwritable {
     path: PathBuf,
     cause: Cause,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Cause {
-    /// The kind alone: the error itself names a temporary file.
-    #[error("{}", in_words(*.0))]
-    System(io::ErrorKind),
-    #[error("it is no regular file")]
-    NotAFile,
-    #[error("it belongs to the storage")]
-    OfStorage,
-}
-
-/// Returns the words of the system, where those of the kind are only Rust's.
-fn in_words(kind: io::ErrorKind) -> String {
-    match kind {
-        io::ErrorKind::NotFound => "no such file or directory".into(),
-        io::ErrorKind::StorageFull => "no space left on the device".into(),
-        kind => kind.to_string(),
-    }
+#[derive(Debug)]
+struct Cause {
+    what: String,
+    way_out: &'static str,
 }
 
 impl Cause {
-    fn way_out(&self) -> &'static str {
-        match self {
-            Self::System(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-                "make room on its disk"
-            }
-            Self::System(io::ErrorKind::FileTooLarge) => "let files be larger (ulimit -f, LimitFSIZE=)",
-            Self::System(io::ErrorKind::PermissionDenied) => "let this user write to its folder",
-            Self::System(io::ErrorKind::ReadOnlyFilesystem) => {
-                "name a file on a disk that is mounted to be written"
-            }
-            Self::System(_) => "name a file, in a folder that exists and that this user may write to",
-            Self::NotAFile | Self::OfStorage => "name another file",
-        }
+    fn another_file(what: &str) -> Self {
+        Self { what: what.into(), way_out: "name another file" }
     }
 }
 
+/// The kind alone: the error itself names a temporary file.
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        Self::System(error.kind())
+        use io::ErrorKind as Kind;
+        let what = match error.kind() {
+            // The words of the system, where those of the kind are only Rust's.
+            Kind::NotFound => "no such file or directory".into(),
+            Kind::StorageFull => "no space left on the device".into(),
+            kind => kind.to_string(),
+        };
+        let way_out = match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => "make room on its disk",
+            Kind::FileTooLarge => "let files be larger (ulimit -f, LimitFSIZE=)",
+            Kind::PermissionDenied => "let this user write to its folder",
+            Kind::ReadOnlyFilesystem => "name a file on a disk that is mounted to be written",
+            _ => "name a file, in a folder that exists and that this user may write to",
+        };
+        Self { what, way_out }
     }
 }
 
-/// Checks that `path` can be written and is no file of the storage.
-///
-/// # Errors
-/// [`Unwritable`].
 pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritable> {
     let checked = || -> Result<(), Cause> {
         let target = target_of(path)?;
         if of_storage.iter().any(|file| is_same(&target, file)) {
-            return Err(Cause::OfStorage);
+            return Err(Cause::another_file("it belongs to the storage"));
         }
         match beside(&target) {
             Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
@@ -254,10 +217,7 @@ pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritabl
 }
 
 /// Writes `text`, as a whole or not at all, unless the folder of the file is not writable.
-///
-/// # Errors
-/// [`Unwritable`].
-pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
+fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
     let written = || -> Result<(), Cause> {
         let target = target_of(path)?;
         match replace(&target, text) {
@@ -282,10 +242,10 @@ fn target_of(path: &Path) -> Result<PathBuf, Cause> {
         found => found?.file_type(),
     };
     if kind.is_dir() {
-        return Err(Cause::System(io::ErrorKind::IsADirectory));
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
     }
     if !kind.is_file() || DESCRIPTORS.iter().any(|descriptors| path.starts_with(descriptors)) {
-        return Err(Cause::NotAFile);
+        return Err(Cause::another_file("it is no regular file"));
     }
     Ok(fs::canonicalize(path)?)
 }
@@ -308,9 +268,7 @@ fn is_for_its_folder(refusal: &io::Error) -> bool {
     matches!(refusal.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-/// Creates a temporary file in the folder of `path`, with the permissions of a new file.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    // The umask of the process applies.
     let ordinary = Permissions::from_mode(0o666);
     tempfile::Builder::new().prefix(".vvm-result-").permissions(ordinary).tempfile_in(folder_of(path))
 }
@@ -339,7 +297,6 @@ mod tests {
         tempfile::tempdir().unwrap()
     }
 
-    /// Checks and writes.
     fn put(path: &Path) -> Result<(), Unwritable> {
         check(path, &[])?;
         write(path, TEXT)
@@ -413,7 +370,7 @@ mod tests {
             (io::ErrorKind::NotFound, "a folder that exists"),
         ];
         for (kind, way_out) in table {
-            let text = Unwritable { path: "result".into(), cause: Cause::System(kind) }.to_string();
+            let text = Unwritable { path: "result".into(), cause: io::Error::from(kind).into() }.to_string();
             assert!(text.contains(way_out), "{text}");
             assert!(!text.contains("entity not found") && !text.contains("no storage space"), "{text}");
         }

@@ -5,7 +5,7 @@ use super::{
     outcome::{Cause, ExitReason, LeadershipRun},
 };
 use crate::{
-    announce::{is_quiet, say, say_text},
+    announce::{is_quiet, say_text},
     exit,
     leadership::{Farewell, Leadership, ToGuardian},
     result_file::{Outcome, Report},
@@ -20,7 +20,6 @@ impl CommandRunner {
         say_text!("{name}: waiting for leadership as {holder}, containment: {level}{trouble}");
     }
 
-    /// Returns the leadership of this name and holder.
     pub(super) fn leadership(&self, slot: &ElectionKey, standing: &Standing) -> Leadership {
         Leadership::new(self.election_name(), &self.holder, slot, standing)
     }
@@ -31,23 +30,18 @@ impl CommandRunner {
         self.guardian.note(ToGuardian::Leading(leadership.into()).into());
     }
 
-    /// Reports the end of a campaign, and returns its exit reason.
     pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
         let reason = ExitReason::of(cause, run);
         if !is_quiet() || reason.farewell != Farewell::Exit(0) {
             self.announce(&reason, run);
         }
         // After the guardian's death the next `vvm run` may write the same file already.
-        if let Some(path) = &self.args.result_file
-            && reason.outcome != Outcome::GuardianDied
-        {
-            let report = self.report(&reason, run);
-            report.write(path).unwrap_or_else(|refusal| say!("{refusal}"));
+        if reason.outcome != Outcome::GuardianDied {
+            self.report(&reason, run).write(self.args.result_file.as_deref());
         }
         reason
     }
 
-    /// Tells the guardian how `vvm` is to end.
     pub(super) fn part(&self, farewell: Farewell) {
         self.guardian.note(ToGuardian::Farewell(farewell).into());
     }
@@ -82,8 +76,8 @@ impl CommandRunner {
 
     fn report(&self, reason: &ExitReason, run: &LeadershipRun) -> Report {
         let (level, of) = (self.starter.containment.level(), (self.election_name(), &self.holder));
-        let mut report = Report::new(reason.outcome, reason.farewell, level, of);
-        report.reason.clone_from(&reason.text);
+        let ExitReason { outcome, farewell, text } = reason;
+        let mut report = Report::new((*outcome, *farewell, text.clone()), Some(level), of);
         if let Some(leadership) = run.leadership.get() {
             report.leading(leadership.into());
         }
