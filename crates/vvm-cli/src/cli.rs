@@ -1,10 +1,6 @@
 //! Parses the command line and runs the command that it names.
 
-#[cfg(test)]
-mod documented;
 mod generated;
-#[cfg(test)]
-mod refusals;
 
 use crate::{
     announce::{self, say},
@@ -26,7 +22,7 @@ use crate::{
     watch::{self, WatchArgs},
 };
 use clap::{
-    Arg, ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     error::{ContextKind, ContextValue, Error, ErrorKind},
     parser::ValueSource,
 };
@@ -43,26 +39,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-impl Cli {
-    /// Describes a command line that has only the command `name`, if that is one that runs for long.
-    /// [`FromArgMatches`](clap::FromArgMatches) understands its matches, too.
-    pub(crate) fn with_command_alone(name: &str) -> Option<clap::Command> {
-        let of_stage = |name| StageArgs::augment_args(clap::Command::new(name)).hide(true);
-        let of_elect = |name| ElectArgs::augment_args(clap::Command::new(name));
-        let described = match name {
-            "run" => RunArgs::augment_args(clap::Command::new("run")),
-            "once" => OnceCommand::augment_args(clap::Command::new("once")),
-            "elect" => of_elect("elect"),
-            STAGE_HOST => of_stage(STAGE_HOST),
-            STAGE_RELEASE => of_stage(STAGE_RELEASE),
-            STAGE_DEMOTE => of_elect(STAGE_DEMOTE).hide(true),
-            _ => return None,
-        };
-        Some(clap::Command::new("vvm").subcommand_required(true).subcommand(described))
-    }
-}
-
-/// The version, and the storages that this binary has.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let storages = vvm_storage::url::schemes().collect::<Vec<_>>().join(", ");
     format!("{} (storages: {storages})", env!("CARGO_PKG_VERSION"))
@@ -97,23 +73,10 @@ pub(crate) enum Command {
     StageDemote(ElectArgs),
 }
 
-/// Returns the command line, with `--config` in each command that has settings.
 fn described() -> clap::Command {
     let cli = Cli::command();
     let names = cli.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
     names.into_iter().fold(cli, |cli, name| cli.mut_subcommand(name, with_config))
-}
-
-/// Returns the command line with the command of `words` alone, if that one runs for long: what the
-/// description of all commands has taken of a process's memory is not given back. `None` also if one of the
-/// `variables` may be a misspelled setting.
-fn described_alone(words: &[OsString], variables: &settings::Variables) -> Option<clap::Command> {
-    let name = words.get(1)?.to_str()?;
-    let cli = Cli::with_command_alone(name)?.mut_subcommand(name, with_config);
-    let mut names = variables.iter().filter_map(|(name, _)| name.to_str());
-    let are_known =
-        names.all(|name| !name.starts_with(settings::PREFIX) || settings::is_known_variable(&cli, name));
-    (are_known || STAGES.contains(&name)).then_some(cli)
 }
 
 fn with_config(command: clap::Command) -> clap::Command {
@@ -135,12 +98,6 @@ fn with_config(command: clap::Command) -> clap::Command {
     }
 }
 
-/// Returns the setting that `name` may be a misspelling of.
-fn nearest_option(name: &str) -> Option<String> {
-    settings::nearest(&described(), &[], name).map(str::to_owned)
-}
-
-/// Runs `vvm`.
 pub(crate) fn main() -> ExitCode {
     match vvm_containment::stage::enter() {
         Ok(None) => {}
@@ -182,25 +139,10 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Parses `words`, completed by `variables` and the settings file.
 fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
-    if let Some(alone) = described_alone(&words, variables)
-        && let Ok(read) = read_as(alone, words.clone(), variables)
-    {
-        return Ok(read);
-    }
-    // Refusals and help know all commands.
-    read_as(described(), words, variables)
-}
-
-fn read_as(
-    mut described: clap::Command,
-    words: Vec<OsString>,
-    variables: &settings::Variables,
-) -> Result<(Cli, Settled), Misuse> {
+    let mut described = described();
     let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
         if let Refusal::CommandLine(refusal) = &mut refusal {
-            suggest(refusal);
             advise(refusal);
             redact(refusal);
         }
@@ -231,19 +173,6 @@ fn read_as(
     }
 }
 
-/// Suggests an option where clap does not: for two letters that changed places in a short name, as in
-/// `--tyr`.
-fn suggest(refusal: &mut clap::Error) {
-    if refusal.kind() == ErrorKind::UnknownArgument
-        && refusal.get(ContextKind::SuggestedArg).is_none()
-        && let Some(ContextValue::String(unknown)) = refusal.get(ContextKind::InvalidArg)
-        && let Some(unknown) = unknown.strip_prefix("--")
-        && let Some(nearest) = nearest_option(unknown)
-    {
-        refusal.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{nearest}")));
-    }
-}
-
 /// Corrects clap's advice where it is of no use: an option of another command is no misspelling, and an
 /// operator who looks for a command `stop` needs more than a similar word.
 fn advise(refusal: &mut clap::Error) {
@@ -266,7 +195,6 @@ fn advise(refusal: &mut clap::Error) {
     }
 }
 
-/// Removes the secret of a storage's URL from the value that clap quotes.
 fn redact(refusal: &mut clap::Error) {
     let is_storage = matches!(
         refusal.get(ContextKind::InvalidArg),
@@ -278,7 +206,6 @@ fn redact(refusal: &mut clap::Error) {
     }
 }
 
-/// A command line or setting that was refused, and the origins of its settings.
 #[derive(Debug)]
 struct Misuse {
     refusal: Refusal,
@@ -326,7 +253,6 @@ fn unreadable(words: &[OsString]) -> Option<String> {
     })
 }
 
-/// Each modifier, and the option that it modifies.
 const MODIFIERS: [(&str, &str); 10] = [
     ("alive_within", WARM),
     ("after_stop", WARM),
@@ -340,10 +266,8 @@ const MODIFIERS: [(&str, &str); 10] = [
     ("check_failures", "check"),
 ];
 
-/// The option that must have the value `restart`.
 const RESTART: &str = "on_exit";
 
-/// The switch that must be on.
 const WARM: &str = "warm";
 
 /// Options that `--warm` excludes, each with the value that has no effect, and why.
@@ -376,7 +300,6 @@ fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a refusal of the option `option`, so that its origin is named, too.
 fn refusal_of(option: &str, kind: ErrorKind, what: String) -> Error {
     let mut refusal = Error::raw(kind, what);
     refusal.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{option}")));
@@ -385,9 +308,6 @@ fn refusal_of(option: &str, kind: ErrorKind, what: String) -> Error {
 
 /// Checks the modifiers in `matches`, a whole command line. Those for which `is_typed` is false come from
 /// the environment or a settings file, which several commands may share: they may have no effect.
-///
-/// # Errors
-/// If a typed modifier has no effect.
 fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
     let Some((name, run)) = matches.subcommand().filter(|(name, _)| ["run", "once"].contains(name)) else {
         return Ok(());
@@ -435,31 +355,6 @@ fn check_password(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn command_described_alone_is_parsed_as_among_all_commands() {
-        for command in ["run", "once", "elect"].into_iter().chain(STAGES) {
-            let rest = match command {
-                "elect" | STAGE_DEMOTE => &["--on-lead", "true", "--on-loss", "true"][..],
-                "run" => &["--on-exit=restart", "--", "true", "-x"],
-                _ => &["--period", "p", "--", "true", "-x"],
-            };
-            let words = ["vvm", command, "--storage=sqlite:x.db", "--name", "n"].into_iter();
-            let words = words.chain(rest.iter().copied()).map(OsString::from).collect::<Vec<_>>();
-            let variables = vec![("VVM_TTL".into(), "7s".into()), ("HOME".into(), "/".into())];
-            let alone = described_alone(&words, &variables).unwrap();
-            let alone = read_as(alone, words.clone(), &variables).unwrap();
-            let among_all = read_as(described(), words, &variables).unwrap();
-            assert_eq!(format!("{alone:?}"), format!("{among_all:?}"));
-        }
-    }
-
-    #[test]
-    fn misspelled_variable_is_looked_for_among_all_commands() {
-        let words = ["vvm", "run"].map(OsString::from);
-        let alone = |name: &str| described_alone(&words, &vec![(name.into(), "7s".into())]);
-        assert!(alone("VVM_TTL").is_some() && alone("TLT").is_some());
-        assert!(alone("VVM_TLT").is_none());
-    }
+    mod documented;
+    mod refusals;
 }

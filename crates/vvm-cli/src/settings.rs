@@ -24,13 +24,10 @@ use std::{
 };
 use vvm_clock::Instant;
 
-/// The prefix of all variables of `vvm`.
 pub(crate) const PREFIX: &str = "VVM_";
 
-/// The option that names the settings file.
 pub(crate) const CONFIG: &str = "config";
 
-/// The variable that names the settings file.
 pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
 
 /// The variable by which the guardian hands settings to the stages that it starts.
@@ -42,12 +39,9 @@ pub(crate) const BEGAN: &str = "VVM_STAGE_BEGAN";
 /// The key of the command to run, which is no option.
 pub(crate) const COMMAND: &str = "command";
 
-/// Variables of `vvm` that are no options.
 const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
-/// The beginnings of the others.
 const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
 
-/// Returns when `vvm` began, in its host.
 pub(crate) fn began() -> Option<Instant> {
     std::env::var(BEGAN).ok()?.parse().ok().map(Instant::from_nanos)
 }
@@ -55,12 +49,10 @@ pub(crate) fn began() -> Option<Instant> {
 /// The environment, as `std::env::vars_os` returns it.
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
-/// A command line, completed.
 #[derive(Debug)]
 pub(crate) struct Settled {
     typed: Vec<OsString>,
     added: Added,
-    /// The origins of what was added.
     pub(crate) origins: Origins,
 }
 
@@ -97,17 +89,13 @@ impl Settled {
         implied.into_iter().flatten().chain(self.typed.get(2..).unwrap_or_default().iter().cloned())
     }
 
-    /// Returns the value of [`HANDED_ON`] for the host.
     pub(crate) fn handed_on(&self) -> OsString {
-        // Words alone: every value can be written as JSON.
         serde_json::to_string(&self.added).unwrap_or_default().into()
     }
 }
 
-/// Settings that are refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// By clap.
     #[error(transparent)]
     CommandLine(#[from] clap::Error),
     #[error(transparent)]
@@ -116,7 +104,6 @@ pub(crate) enum Refusal {
     Switch { variable: String },
 }
 
-/// The values of an option in one source, and where that is.
 type Found = (Vec<OsString>, String);
 
 /// Completes the command line `words` of `cli`, which [`described`] made.
@@ -139,7 +126,9 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
         return Ok(settled);
     };
     warn_of_misspelled(cli, variables);
-    let is_typed = |option: &Setting<'_>| matches.value_source(option.id()) == Some(ValueSource::CommandLine);
+    let is_typed = |option: &Setting<'_>| {
+        matches.value_source(option.arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
     let mut taken = of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
@@ -162,7 +151,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
                 continue;
             }
             taken.push(option);
-            settled.origins.note(option.name(), origin);
+            settled.origins.note(option.name, origin);
             settled.added.options.extend(values.iter().map(|value| option.word(value)));
         }
     }
@@ -184,7 +173,6 @@ fn look_at(cli: &Command, words: &[OsString]) -> Result<Option<ArgMatches>, clap
     }
 }
 
-/// Returns the path of the settings file, and the option or variable that names it.
 fn named_file(matches: &ArgMatches, variables: &Variables) -> Option<(PathBuf, &'static str)> {
     let typed = matches.get_one::<PathBuf>(CONFIG).cloned().map(|path| (path, "--config"));
     typed.or_else(|| variable(variables, NAMED_FILE).map(|path| (path.into(), NAMED_FILE)))
@@ -231,14 +219,13 @@ pub(crate) fn takes_a_command(command: &Command) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == COMMAND && arg.is_last_set())
 }
 
-/// An option that is a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Setting<'cli> {
     arg: &'cli Arg,
-    name: &'cli str,
+    /// In a file, and on the command line without the dashes.
+    pub(crate) name: &'cli str,
 }
 
-/// Returns the settings of a command.
 pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
     command
         .get_arguments()
@@ -252,22 +239,10 @@ fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
 }
 
 impl<'cli> Setting<'cli> {
-    /// Returns the name in a file, and on the command line without the dashes.
-    pub(crate) fn name(&self) -> &'cli str {
-        self.name
-    }
-
-    /// Returns clap's identifier.
-    pub(crate) fn id(&self) -> &'cli str {
-        self.arg.get_id().as_str()
-    }
-
-    /// Returns the name of the variable.
     pub(crate) fn variable(&self) -> String {
         variable_of(self.name)
     }
 
-    /// Whether it is a switch, which has no value.
     pub(crate) fn is_switch(&self) -> bool {
         matches!(self.arg.get_action(), ArgAction::SetTrue)
     }
@@ -278,20 +253,17 @@ impl<'cli> Setting<'cli> {
         names.iter().flat_map(|name| name.split('|')).any(|name| ["N", "0", "DURATION"].contains(&name))
     }
 
-    /// Returns an example of a value.
     pub(crate) fn example(&self) -> String {
         let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let named = || self.arg.get_value_names().and_then(|names| Some(names.first()?.to_string()));
         default.or_else(named).unwrap_or_default()
     }
 
-    /// Whether the two conflict.
     pub(crate) fn excludes(&self, other: &Setting<'_>, command: &Command) -> bool {
         let lists = |one: &Arg, other: &Arg| command.get_arg_conflicts_with(one).contains(&other);
         lists(self.arg, other.arg) || lists(other.arg, self.arg)
     }
 
-    /// Returns it as one word of a command line.
     pub(crate) fn word(&self, value: &OsStr) -> OsString {
         let mut word = OsString::from(format!("--{}", self.name));
         if !self.is_switch() {
@@ -302,12 +274,10 @@ impl<'cli> Setting<'cli> {
     }
 }
 
-/// Returns the variable of the option `name`.
 pub(crate) fn variable_of(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// Whether any part of `vvm` reads this variable.
 pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
     OTHERS.contains(&name)
         || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -315,14 +285,14 @@ pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
 }
 
 /// Returns the setting, or one of the `others`, that `name` may be a misspelling of.
-pub(crate) fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
-    let names = of_all(cli).map(|option| option.name()).chain(others.iter().copied());
+fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
+    let names = of_all(cli).map(|option| option.name).chain(others.iter().copied());
     let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);
     graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }
 
 /// Returns how similar two names are; above zero one may be meant by the other. Clap's measure alone misses
-/// two letters that changed places in a short name, as in `tyr`.
+/// two letters that changed places in a short name, as in `tlt`.
 fn likeness(known: &str, name: &str) -> f64 {
     (strsim::jaro(known, name) - 0.7).max(strsim::normalized_damerau_levenshtein(known, name) - 0.6)
 }
@@ -336,7 +306,6 @@ impl Origins {
         self.0.push((option.to_owned(), origin));
     }
 
-    /// Whether the option `name` is not on the command line.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(known, _)| known == name)
     }
@@ -349,7 +318,6 @@ impl Origins {
             ContextValue::Strings(many) => many.clone(),
             _ => Vec::new(),
         });
-        // As in "--ttl <DURATION>".
         let names = concerned.filter_map(|shown| {
             let name = shown.strip_prefix("--")?;
             Some(name.split([' ', '=', '[']).next()?.to_owned())

@@ -14,7 +14,6 @@ use toml::{Spanned, Value};
 /// Longer files are refused: they are a mistake, such as `/dev/zero`.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The contents of a settings file.
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
@@ -24,12 +23,10 @@ pub(super) struct File {
 #[derive(Debug)]
 struct Entry {
     key: String,
-    /// Counted from 1.
     line: usize,
     value: Value,
 }
 
-/// A settings file that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileRefusal {
     #[error("{named_by} {}: can't be read ({cause}): name a TOML file with settings", path.display())]
@@ -73,7 +70,7 @@ impl File {
     /// # Errors
     /// If their type is not the option's.
     pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<Found>, FileRefusal> {
-        let key = option.name();
+        let key = option.name;
         let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else { return Ok(None) };
         let values = match &entry.value {
             Value::Boolean(on) if option.is_switch() => vec!["true".into(); usize::from(*on)],
@@ -81,7 +78,6 @@ impl File {
                 return Err(self.refuse(entry, format!("write {key} = true or {key} = false")));
             }
             Value::String(text) => vec![text.into()],
-            // The option parses it.
             Value::Integer(number) if option.takes_number() => vec![number.to_string().into()],
             _ => {
                 let text = format!("write a text in quotes, as in {key} = \"{}\"", option.example());
@@ -91,7 +87,6 @@ impl File {
         Ok(Some((values, format!("is set in {}, line {}", self.path.display(), entry.line))))
     }
 
-    /// Returns the command to run and its arguments.
     pub(super) fn command(&self) -> Option<Vec<OsString>> {
         self.entries.iter().find(|entry| entry.key == COMMAND).and_then(Entry::words)
     }
@@ -102,7 +97,7 @@ impl File {
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
             // The command that has it checks the value, as that of a variable.
-            key if of_all(cli).any(|option| option.name() == key) => Ok(()),
+            key if of_all(cli).any(|option| option.name == key) => Ok(()),
             key => {
                 let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {
                     Some(nearest) => format!("did you mean {nearest}?"),
@@ -119,7 +114,6 @@ impl File {
 }
 
 impl Entry {
-    /// Returns a list of one text or more.
     fn words(&self) -> Option<Vec<OsString>> {
         let words = self.value.as_array()?.iter().map(|word| word.as_str().map(OsString::from));
         words.collect::<Option<Vec<_>>>().filter(|words| !words.is_empty())
@@ -132,7 +126,6 @@ fn read_text(path: &Path) -> io::Result<String> {
     if read as u64 > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Returns the line of the byte at `offset`, counted from 1.
 fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
