@@ -26,7 +26,6 @@ use vvm_deadman::Deadman;
 use vvm_host::{Ended, Host, HostError, Next, Services, Signals};
 use vvm_orch::Problem;
 
-/// `vvm elect`.
 pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     let holder = args.candidate.own_holder().map_err(HostError::from);
@@ -51,7 +50,6 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, Host
     // Before the thread, because tasks may wait for it.
     drop(runtime);
     hooks.end();
-    // A panic has been printed.
     let _ = thread.join();
     outcome
 }
@@ -177,7 +175,6 @@ pub(crate) struct ElectArgs {
     pub(crate) hook_timeout: Duration,
 }
 
-/// What `vvm elect` does before its first campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnStart {
     Demote,

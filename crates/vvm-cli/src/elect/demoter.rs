@@ -39,7 +39,6 @@ use vvm_host::operate::{HostEnd, ResourceLimit, way_out};
 pub(super) struct Demoter {
     name: String,
     arguments: Vec<OsString>,
-    /// The settings of this command line.
     settings: OsString,
     process: Mutex<Process>,
 }
@@ -55,9 +54,6 @@ enum Process {
 
 impl Demoter {
     /// Starts it for a candidate for `name`, with `arguments` and the `settings` of this command line.
-    ///
-    /// # Errors
-    /// If the system refuses a process or a descriptor.
     pub(super) fn start(
         name: String,
         arguments: impl Iterator<Item = OsString>,
@@ -147,7 +143,6 @@ impl Demoter {
         say!("{}: {said}", self.name);
     }
 
-    /// Ends it: this process demotes by itself from here on, or ends without a demotion.
     pub(super) fn dismiss(&self) {
         if let Process::Runs(mut child, _) = std::mem::replace(&mut *self.process(), Process::Dismissed) {
             kill(&mut child);
@@ -160,17 +155,13 @@ impl Demoter {
 pub(super) enum ToDemoter {
     /// What a guardian gets from its host, too: a claim, a leadership.
     Host(ToGuardian),
-    /// The kill deadline.
     Deadline(Option<Instant>),
-    /// A hook is about to be started.
     Starts(Hook),
     /// It runs in this process, which leads a group. It carries a descriptor of the process.
     Runs(Hook, Pid),
-    /// It has ended, and whether with success.
     Ended(Hook, bool),
 }
 
-/// A hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hook {
     OnLead,
@@ -216,7 +207,6 @@ impl ToDemoter {
     }
 }
 
-/// Runs the demoter of a `vvm elect`.
 pub(crate) fn main(args: &ElectArgs) -> ExitCode {
     let link = match NoteLink::given() {
         Ok(link) => link,
@@ -238,7 +228,6 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The state of the leader, by its messages.
 #[derive(Default, Debug)]
 pub(super) struct Demotion {
     told: Told,
@@ -248,18 +237,15 @@ pub(super) struct Demotion {
     demoted: Option<bool>,
 }
 
-/// A hook of the leader.
 #[derive(Default, Debug)]
 enum Running {
     #[default]
     Nothing,
     /// It may run, in a process that is not known.
     Somewhere,
-    /// Its group, and a descriptor of the group's leader.
     Group(Pid, OwnedFd),
 }
 
-/// Why no record is released.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum NotDemoted {
     #[error("a hook may still run: it was just being started, or hangs in the kernel")]
@@ -393,12 +379,10 @@ pub(super) const KILLED: Duration = Duration::from_secs(1);
 /// Kills a child and its process group. Returns whether the child has ended within [`KILLED`]: the thread of the
 /// hooks is the deadman's only trigger, so it must not wait for a process that hangs in the kernel (I10).
 pub(super) fn kill(child: &mut Child) -> bool {
-    // Fails if it has ended already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     ends(child)
 }
 
-/// Reaps a child that was killed.
 fn ends(child: &mut Child) -> bool {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
     let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILLED)));

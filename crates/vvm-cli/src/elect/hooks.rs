@@ -35,15 +35,12 @@ use vvm_host::status::{HostStatus, Role};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
-/// Runs the hooks.
 #[derive(Clone, Debug)]
 pub(super) struct HookService {
     pub(super) name: String,
     pub(super) holder: Holder,
-    /// Variables that hooks do not get.
     pub(super) withheld: &'static [&'static str],
     pub(super) hooks: Arc<Hooks>,
-    /// Why the first on-lead hook failed, if one did.
     pub(super) failed: Arc<OnceLock<HookError>>,
     /// Why the last on-loss hook failed, if it did: the machine may not be demoted.
     pub(super) loss_failed: Arc<Mutex<Option<HookError>>>,
@@ -51,7 +48,6 @@ pub(super) struct HookService {
 }
 
 impl HookService {
-    /// Returns why the last on-loss hook failed, if it did.
     pub(super) fn loss_failure(&self) -> Option<HookError> {
         self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -68,7 +64,6 @@ impl HookService {
         *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }
 
-    /// Runs the on-loss hook, and records for status and history how it ended.
     async fn lose(&self, slot: u32, loss: Option<&Loss>, led: &Result<(), HookError>) {
         let name = &self.name;
         let why = match (led, loss) {
@@ -100,7 +95,6 @@ impl HookService {
         *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
     }
 
-    /// Returns why this leadership ends.
     fn why_stopping(&self) -> String {
         match self.status.role() {
             Role::Stopping { why, .. } => why.to_string(),
@@ -135,7 +129,6 @@ impl Service<ElectionKey> for HookService {
                     cx.stop.cancelled().await;
                 }
                 Err(failure) => {
-                    // The first one counts.
                     let _ = self.failed.set(failure.clone());
                 }
             }
@@ -145,7 +138,6 @@ impl Service<ElectionKey> for HookService {
     }
 }
 
-/// A handle of the thread, and the deadman's trigger.
 #[derive(Debug)]
 pub(super) struct Hooks {
     inbox: Arc<Inbox>,
@@ -154,9 +146,6 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Starts the thread. It runs until [`end`](Self::end), and the caller joins it.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors or threads.
     pub(super) fn start(
         args: &ElectArgs,
         holder: &Holder,
@@ -176,9 +165,6 @@ impl Hooks {
 
     /// Runs the on-lead hook of `leadership`.
     ///
-    /// # Errors
-    /// [`HookError`].
-    ///
     /// # Cancel safety
     /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lead(
@@ -187,26 +173,24 @@ impl Hooks {
         environment: Vec<(OsString, OsString)>,
     ) -> Result<(), HookError> {
         self.demoter.tell(ToDemoter::Host(ToGuardian::Leading(leadership.into())));
-        let (done, outcome) = oneshot::channel();
-        self.inbox.order(Order::Lead { environment, done });
-        outcome.await.unwrap_or(Err(HookError::Overtaken))
+        self.run(Some(environment)).await
     }
 
     /// Kills an on-lead hook that still runs, and runs the on-loss hook, unless it has run for this leadership. Never
     /// ready once the kill deadline has passed: the process ends then.
     ///
-    /// # Errors
-    /// [`HookError`].
-    ///
     /// # Cancel safety
     /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lose(&self) -> Result<(), HookError> {
+        self.run(None).await
+    }
+
+    async fn run(&self, led_in: Option<Vec<(OsString, OsString)>>) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
-        self.inbox.order(Order::Lose { done });
+        self.inbox.order(Order::Run { led_in, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
-    /// Asks the thread to end.
     pub(super) fn end(&self) {
         self.inbox.order(Order::End);
     }
@@ -230,7 +214,6 @@ fn at_start(args: &ElectArgs, holder: &Holder) -> Vec<(OsString, OsString)> {
     leadership::inherited(std::env::vars_os(), withheld).chain(of_start).collect()
 }
 
-/// The state of the thread.
 struct HookThread {
     args: ElectArgs,
     inbox: Arc<Inbox>,
@@ -246,18 +229,20 @@ impl HookThread {
                 self.die();
             }
             match self.inbox.take() {
-                Some(Order::Lead { environment, done }) => {
-                    let outcome = self.run(Hook::OnLead, &environment);
-                    self.leading = Some(environment);
+                Some(Order::Run { led_in, done }) => {
+                    let outcome = match led_in {
+                        Some(environment) => {
+                            let outcome = self.run(Hook::OnLead, &environment);
+                            self.leading = Some(environment);
+                            outcome
+                        }
+                        None => self.lose(),
+                    };
                     // A caller that has gone sends another order.
                     let _ = done.send(outcome);
                 }
-                Some(Order::Lose { done }) => {
-                    let outcome = self.lose();
-                    let _ = done.send(outcome);
-                }
                 Some(Order::End) => return,
-                None => self.wait(None, None),
+                None => self.wait(None, true),
             }
         }
     }
@@ -320,7 +305,7 @@ impl HookThread {
                 self.kill(&mut child);
                 return Err(HookError::TooLong(self.args.hook_timeout));
             }
-            self.wait(Some((&child, now.until(limit))), Some(gives_way));
+            self.wait(Some((&child, now.until(limit))), gives_way);
         }
     }
 
@@ -336,14 +321,13 @@ impl HookThread {
         }
     }
 
-    /// Blocks until an order, the deadline, the end of the child, or its timeout.
-    fn wait(&self, child: Option<(&Child, Duration)>, gives_way: Option<bool>) {
+    /// Blocks until the end of the child, or its timeout; if it gives way, also until an order or the deadline.
+    fn wait(&self, child: Option<(&Child, Duration)>, gives_way: bool) {
         let process =
             child.and_then(|(child, _)| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
         let longest = child.and_then(|(_, left)| Timespec::try_from(left).ok());
         let mut fds = Vec::with_capacity(3);
-        if gives_way != Some(false) {
-            // A hook that does not give way ignores both.
+        if gives_way {
             fds.push(PollFd::from_borrowed_fd(self.inbox.wake.as_fd(), PollFlags::IN));
             fds.push(PollFd::from_borrowed_fd(self.inbox.timer.as_fd(), PollFlags::IN));
         }
@@ -353,7 +337,6 @@ impl HookThread {
     }
 }
 
-/// A hook that failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum HookError {
     #[error("could not be started: {0}")]
@@ -366,24 +349,20 @@ pub(super) enum HookError {
     Overtaken,
 }
 
-/// An order to the thread.
 #[derive(Debug)]
 enum Order {
-    /// Run the on-lead hook, in this environment.
-    Lead { environment: Vec<(OsString, OsString)>, done: oneshot::Sender<Result<(), HookError>> },
-    /// Run the on-loss hook. A running hook is killed first.
-    Lose { done: oneshot::Sender<Result<(), HookError>> },
-    /// End.
+    /// Run the on-lead hook in this environment; without one, the on-loss hook, after a running hook is killed.
+    Run {
+        led_in: Option<Vec<(OsString, OsString)>>,
+        done: oneshot::Sender<Result<(), HookError>>,
+    },
     End,
 }
 
-/// Orders and the kill deadline.
 #[derive(Debug)]
 struct Inbox {
     state: Mutex<State>,
-    /// Readable if there is an order.
     wake: OwnedFd,
-    /// Readable from the deadline on.
     timer: Alarm,
 }
 
@@ -395,22 +374,17 @@ struct State {
 
 impl Inbox {
     /// Makes an empty inbox.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
     fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
     }
 
-    /// Adds an order.
     fn order(&self, order: Order) {
         self.state().orders.push_back(order);
         // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Removes the next order.
     fn take(&self) -> Option<Order> {
         // First: an order that comes after this makes it readable again.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
@@ -419,17 +393,15 @@ impl Inbox {
 
     /// Whether the next order ends a running hook.
     fn is_impatient(&self) -> bool {
-        matches!(self.state().orders.front(), Some(Order::Lose { .. } | Order::End))
+        matches!(self.state().orders.front(), Some(Order::Run { led_in: None, .. } | Order::End))
     }
 
-    /// Replaces the deadline.
     fn set_deadline(&self, deadline: Option<Instant>) {
         let mut state = self.state();
         self.timer.set(deadline.unwrap_or(Instant::NEVER));
         state.deadline = deadline;
     }
 
-    /// Whether the deadline has passed at `now`.
     fn is_overdue(&self, now: Instant) -> bool {
         self.state().deadline.is_some_and(|at| now >= at)
     }
