@@ -30,7 +30,6 @@ use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_containment::{Level, own_group};
 use vvm_host::status::Role;
 
-/// What standard error contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
@@ -40,13 +39,10 @@ pub(crate) enum LogFormat {
 /// The format of a log. Unset in commands whose lines are answers to an operator: they have no timestamps.
 static LOG: OnceLock<LogFormat> = OnceLock::new();
 
-/// Makes standard error a log: from here on lines have timestamps and this format.
 pub(crate) fn start_log(format: LogFormat) {
-    // A process has one command line.
     let _ = LOG.set(format);
 }
 
-/// Whether lines are JSON objects.
 pub(crate) fn is_json() -> bool {
     LOG.get() == Some(&LogFormat::Json)
 }
@@ -56,16 +52,13 @@ static QUIET: OnceLock<()> = OnceLock::new();
 
 /// From here on, leaves out lines and events about changes of state, but for the one about the end.
 pub(crate) fn quieten() {
-    // A process has one command line.
     let _ = QUIET.set(());
 }
 
-/// Whether changes of state are left out.
 pub(crate) fn is_quiet() -> bool {
     QUIET.get().is_some()
 }
 
-/// Whether an event of ours with these members is written.
 fn is_wanted(members: &Map<String, Value>) -> bool {
     !is_quiet() || members.get("event").and_then(Value::as_str) == Some("concluded")
 }
@@ -84,7 +77,6 @@ pub(crate) fn leave_terminal() {
     }
 }
 
-/// Writes `line`, as text or as an event "message".
 pub(crate) fn announce(line: fmt::Arguments<'_>) {
     match LOG.get() {
         Some(LogFormat::Json) => {
@@ -95,12 +87,10 @@ pub(crate) fn announce(line: fmt::Arguments<'_>) {
     }
 }
 
-/// The level of containment, where there is one.
 static CONTAINMENT: OnceLock<Level> = OnceLock::new();
 
 /// Has the level of containment in the events about a campaign and its end.
 pub(crate) fn contained(level: Level) {
-    // A process has one.
     let _ = CONTAINMENT.set(level);
 }
 
@@ -143,7 +133,6 @@ fn now() -> Timestamp {
     Timestamp::default().checked_add(SystemWallClock.since_unix_epoch()).unwrap_or(Timestamp::MAX)
 }
 
-/// Writes a line that ends in a newline, or drops it.
 pub(crate) fn write_line(line: &[u8]) {
     let target = rustix::stdio::stderr();
     let mut fds = [PollFd::new(&target, PollFlags::OUT)];
@@ -153,12 +142,10 @@ pub(crate) fn write_line(line: &[u8]) {
     let stops_us = tcgetattr(target).is_ok_and(|modes| modes.local_modes.contains(LocalModes::TOSTOP))
         && tcgetpgrp(target).ok() != own_group();
     if ready && !stops_us {
-        // There is no other place to report that standard error is gone.
         let _ = std::io::stderr().write_all(line);
     }
 }
 
-/// [`announce`] with a format string.
 macro_rules! say {
     ($($line:tt)*) => { $crate::announce::announce(format_args!($($line)*)) };
 }
@@ -175,7 +162,6 @@ macro_rules! say_text {
 }
 pub(crate) use say_text;
 
-/// Levels and TARGET=LEVEL pairs, separated by commas, such as `debug` or `ielections=trace`.
 const VARIABLE: &str = "VVM_LOG";
 
 /// Errors of our crates, but not of the orchestrator, whose problem is in the last line of a run. Nothing of
@@ -184,10 +170,8 @@ const VARIABLE: &str = "VVM_LOG";
 const DEFAULT: &str =
     "off,vvm_clock=error,vvm_deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 
-/// The target of events of `vvm` itself.
 const OURS: &str = "vvm";
 
-/// A value of `VVM_LOG` that selects nothing sensible.
 #[derive(Debug, thiserror::Error)]
 #[error("VVM_LOG={0}: write off, error, warn, info, debug or trace, or TARGET=LEVEL, separated by commas")]
 pub(crate) struct InvalidFilter(String);
@@ -205,7 +189,6 @@ pub(crate) fn check_filter() -> Result<(), InvalidFilter> {
     if is_valid { Ok(()) } else { Err(InvalidFilter(filter.into_owned())) }
 }
 
-/// Starts to write events. [`check_filter`] has accepted `VVM_LOG`.
 pub(crate) fn start_events() {
     let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty());
     let filter = EnvFilter::new(filter.as_deref().unwrap_or(DEFAULT));
@@ -222,7 +205,6 @@ pub(crate) fn start_events() {
     };
 }
 
-/// Writes whole lines, and drops those that can't be written at once.
 struct Droppable;
 
 impl io::Write for Droppable {
@@ -250,7 +232,6 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// Writes each event as an object.
 struct Objects;
 
 impl<S: Subscriber> Layer<S> for Objects {
@@ -269,9 +250,7 @@ impl<S: Subscriber> Layer<S> for Objects {
     }
 }
 
-/// Returns the fields of an event.
 fn members(event: &Event<'_>) -> Map<String, Value> {
-    // Numbers and texts with text keys: serialization can't fail.
     serde_json::to_value(event.field_map())
         .ok()
         .and_then(|fields| fields.as_object().cloned())

@@ -14,19 +14,14 @@ use std::{
 use vvm_host::{HostSettings, LocalDir, UnfitFolder, operate};
 use vvm_orch::AcquireTimeout;
 
-/// The name of the hidden command that starts the host of `vvm run`.
 pub(crate) const STAGE_HOST: &str = "stage-host";
 
-/// The name of the hidden command that releases the record of a dead host.
 pub(crate) const STAGE_RELEASE: &str = "stage-release";
 
-/// The name of the hidden command that demotes for a dead `vvm elect`.
 pub(crate) const STAGE_DEMOTE: &str = "stage-demote";
 
-/// The commands that another one starts, with the options of its own command line.
 pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 
-/// Groups of options in the help. Those of every day come first, and have none.
 const CAMPAIGN: &str = "Campaign";
 pub(crate) const OUTPUT: &str = "What it shows";
 
@@ -95,7 +90,6 @@ impl CandidateArgs {
         operate::or_own_name(self.holder.as_ref())
     }
 
-    /// Returns the settings of a host with these options.
     pub(crate) fn host_settings(&self, holder: Holder) -> HostSettings {
         let mut settings = HostSettings::new(self.storage.clone(), self.name.clone());
         (settings.slots, settings.ttl, settings.holder) = (self.slots, self.ttl, Some(holder));
@@ -131,13 +125,11 @@ pub(crate) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Returns storage and name.
     pub(crate) fn pair(&self) -> (&str, &str) {
         (&self.storage, &self.name)
     }
 }
 
-/// A value that an option can't have. The text says what to write.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct InvalidValue(pub(crate) &'static str);
@@ -148,7 +140,6 @@ pub(crate) fn parse_ttl(text: &str) -> Result<Ttl, AnyError> {
     Ok(Ttl::new(parse_duration(text)?)?)
 }
 
-/// Parses a duration greater than zero.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, AnyError> {
     let duration = parse_duration(text)?;
     if duration.is_zero() { Err(InvalidValue("write more than 0, like 10s").into()) } else { Ok(duration) }
@@ -168,7 +159,6 @@ pub(crate) fn parse_acquire_timeout(text: &str) -> Result<AcquireTimeout, AnyErr
     }
 }
 
-/// A storage that this binary can't campaign on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAStorage {
     #[error(transparent)]
@@ -178,13 +168,11 @@ pub(crate) enum NotAStorage {
     NotShared,
 }
 
-/// Parses the URL of a storage that processes share.
 pub(crate) fn parse_storage(url: &str) -> Result<String, NotAStorage> {
     let is_shared = vvm_storage::url::shared_between_processes(url)?;
     if is_shared { Ok(url.into()) } else { Err(NotAStorage::NotShared) }
 }
 
-/// Parses the URL of a storage, shared or not.
 pub(crate) fn parse_any_storage(url: &str) -> Result<String, NotAStorage> {
     vvm_storage::url::shared_between_processes(url)?;
     Ok(url.into())
@@ -211,7 +199,6 @@ pub(crate) fn parse_name(text: &str) -> Result<String, InvalidValue> {
     parse_line_of_text(text, "a name has 1 to 255 bytes and no control characters")
 }
 
-/// Parses a text for operators.
 pub(crate) fn parse_text(text: &str) -> Result<String, InvalidValue> {
     parse_line_of_text(text, "write 1 to 255 bytes without control characters")
 }
@@ -225,13 +212,11 @@ pub(crate) fn parse_failures(text: &str) -> Result<NonZeroU32, InvalidValue> {
     text.parse().map_err(|_| InvalidValue("write a number from 1 on"))
 }
 
-/// Parses a line for `sh -c`.
 pub(crate) fn parse_line(text: &str) -> Result<String, InvalidValue> {
     let is_empty = text.trim().is_empty();
     if is_empty { Err(InvalidValue("write a line for sh -c, like './drain --now'")) } else { Ok(text.into()) }
 }
 
-/// Parses the line of `--check`.
 pub(crate) fn parse_check(text: &str) -> Result<String, AnyError> {
     if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
         return Err(format!("sh -c runs this: write \"curl -fsSo /dev/null {text}\"").into());
@@ -239,7 +224,6 @@ pub(crate) fn parse_check(text: &str) -> Result<String, AnyError> {
     Ok(parse_line(text)?)
 }
 
-/// Parses the folder of local wake-ups, and fails if it is unfit.
 pub(crate) fn parse_local_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
     let dir = text.parse::<LocalDir>()?;
     dir.check()?;
@@ -256,13 +240,10 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, InvalidValue> {
     ))
 }
 
-/// A text that is not a duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NotADuration {
-    /// A number alone.
     #[error("{0} of what? Write {0}s for seconds, {0}ms, {0}m or {0}h")]
     NoUnit(String),
-    /// Anything else.
     #[error("write a duration like 20s, 500ms, 1.5s or 1h30m, at most 100 years (units: ms, s, m, h, d)")]
     Malformed,
 }
@@ -270,10 +251,6 @@ pub(crate) enum NotADuration {
 /// 100 years. Larger ones could overflow an `Instant`.
 const MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// Parses a duration.
-///
-/// # Errors
-/// [`NotADuration`].
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, NotADuration> {
     if text == "0" {
         return Ok(Duration::ZERO);

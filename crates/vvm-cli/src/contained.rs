@@ -7,7 +7,6 @@ use vvm_containment::{
 };
 use vvm_host::operate::ResourceLimit;
 
-/// The level of `--containment` is not available here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct NotContained(#[from] pub(crate) Refusal);
 
@@ -32,7 +31,6 @@ fn no_namespace(refusal: &NamespaceRefusal, out: &mut fmt::Formatter<'_>) -> fmt
     }
 }
 
-/// The command was not started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct NotStarted(#[from] SpawnError);
 
@@ -71,7 +69,6 @@ pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     exit::SYSTEM.into()
 }
 
-/// Prints an event of a guardian or a supervision.
 pub(crate) fn say_event(event: &Event) {
     match event {
         Event::NoTimeForPreStop => say!("--pre-stop is skipped: the kill deadline is too near"),
@@ -89,12 +86,10 @@ pub(crate) fn say_event(event: &Event) {
     }
 }
 
-/// Returns the resource limit behind an error.
 fn limit_of(cause: &io::Error) -> ResourceLimit {
     cause.raw_os_error().map_or_else(|| io::Error::from(cause.kind()), io::Error::from_raw_os_error).into()
 }
 
-/// Returns how a run of the command ended, in words.
 pub(crate) fn describe(last: &Supervised) -> String {
     let Some(ended) = last.ended else { return "the end of the command was not seen".into() };
     let killed = match last.killed {

@@ -5,10 +5,11 @@ mod storage;
 
 use crate::{
     args::{TargetArgs, parse_ttl},
-    inspection::{conclude, inspect},
+    inspection::operate,
 };
 use clap::Args;
 use ielections::Ttl;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{
     io::{self, Write as _},
@@ -20,19 +21,15 @@ use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // First: a namespace can be tried out only while this process has no other thread.
-    let mut findings = vec![storage::containment(), storage::limits()];
+    let of_machine = [storage::containment(), storage::limits()];
     // Also a login that may only read a server gets all findings.
-    let examined =
-        inspect(args.target.pair(), Purpose::Look, async |inspector| examine(inspector, args).await);
-    let shown = examined.and_then(|more| {
-        findings.splice(0..0, more);
-        show(args, &findings).map_err(InspectError::Output)
-    });
-    match shown {
-        Ok(()) if verdict(&findings) == Health::Problem => ExitCode::FAILURE,
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => conclude(&refusal).into(),
-    }
+    operate(args.target.pair(), Purpose::Look, async |inspector| {
+        let mut findings = examine(inspector, args).await?;
+        findings.extend(of_machine);
+        let verdict = findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Good);
+        show(args, &findings, verdict).map_err(InspectError::Output)?;
+        Ok(u8::from(verdict == Health::Problem))
+    })
 }
 
 /// The shortest time over which the rates of two clocks are compared. Their readings err by microseconds.
@@ -49,19 +46,12 @@ async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<
     Ok(findings)
 }
 
-/// Returns the worst of all findings.
-fn verdict(findings: &[Finding]) -> Health {
-    findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Good)
-}
-
-fn show(args: &DoctorArgs, findings: &[Finding]) -> io::Result<()> {
+fn show(args: &DoctorArgs, findings: &[Finding], verdict: Health) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let verdict = verdict(findings);
     if args.json {
-        let findings = findings.iter().map(Finding::to_json).collect::<Vec<_>>();
         let ttl_ms = args.ttl.get().as_millis() as u64;
         let object = json!({
-            "name": args.target.name, "ttl_ms": ttl_ms, "verdict": verdict.word(), "findings": findings,
+            "name": args.target.name, "ttl_ms": ttl_ms, "verdict": verdict, "findings": findings,
         });
         return writeln!(out, "{object:#}");
     }
@@ -98,7 +88,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Health {
     Good,
     /// It works, with little room for mishaps.
@@ -107,13 +98,13 @@ enum Health {
     Problem,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 struct Finding {
     about: &'static str,
     health: Health,
     /// For people, with the remedy if there is one.
     says: String,
-    /// For programs.
+    #[serde(flatten)]
     figures: Map<String, Value>,
 }
 
@@ -132,20 +123,12 @@ impl Finding {
         Self { about, health, says: says.into(), figures: Map::new() }
     }
 
-    /// Adds a figure.
     fn with(mut self, name: &str, figure: impl Into<Value>) -> Self {
         self.figures.insert(name.into(), figure.into());
         self
     }
 
-    /// Adds a duration, in milliseconds.
     fn with_duration(self, name: &str, duration: Duration) -> Self {
         self.with(&format!("{name}_ms"), duration.as_secs_f64() * 1e3)
-    }
-
-    fn to_json(&self) -> Value {
-        let mut object = json!({"about": self.about, "health": self.health.word(), "says": self.says});
-        self.figures.iter().for_each(|(name, figure)| object[name] = figure.clone());
-        object
     }
 }

@@ -5,7 +5,6 @@
 pub(crate) use vvm_containment::die_of;
 pub(crate) use vvm_host::exit_status::*;
 
-/// The command failed its checks and was stopped.
 pub(crate) const UNHEALTHY: u8 = 81;
 /// `vvm once`: every attempt was used, and the period is not done.
 pub(crate) const NO_ATTEMPT_LEFT: u8 = 82;
@@ -13,9 +12,7 @@ pub(crate) const NO_ATTEMPT_LEFT: u8 = 82;
 pub(crate) const NOT_MARKED: u8 = 83;
 /// Killed at the deadline, by the kernel or by another process of `vvm`.
 pub(crate) const KILLED: u8 = by_signal(9);
-/// The command can't be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
 /// Ended at the deadline by the deadman's thread.
 pub(crate) const DEADMAN: u8 = vvm_deadman::EXIT_STATUS as u8;
@@ -28,7 +25,6 @@ pub(crate) const STATUS_STALE: u8 = 2;
 /// `vvm status --exit-status --no-wait`: a record is of unknown age.
 pub(crate) const STATUS_HELD: u8 = 3;
 
-/// For `vvm run --help`.
 pub(crate) const HELP: &str = "\
 Exit status:
   CMD's own, or 128 + n if signal n ended it; if vvm forwarded TERM, INT or HUP

@@ -3,25 +3,19 @@
 use crate::{
     announce::say,
     args::{TargetArgs, parse_slots},
-    inspection::{Refusal, operate, printable},
+    exit,
+    inspection::{Refusal, operate, slot_of},
     liveness::{Liveness, Observation},
     once,
-    shown::{Moment, Span},
+    shown::{Moment, Span, Style, print_rows},
 };
 use clap::Args;
 use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
-use std::{
-    io::{self, Write as _},
-    num::NonZeroU32,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{num::NonZeroU32, process::ExitCode, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
-use vvm_host::operate::{InspectError, PastLeadership, Purpose, read};
-use vvm_storage::SlotNumber;
+use vvm_host::operate::{PastLeadership, Purpose, read};
 
-/// A leadership, as shown.
 #[derive(Serialize)]
 struct Line {
     slot: u32,
@@ -36,15 +30,15 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         if storage.documents().is_none() {
-            return Err(Refusal::Refused("this storage keeps no documents, and so no history".into()));
+            let why = "this storage keeps no documents, and so no history";
+            return Err(Refusal::Status(exit::NOT_ACQUIRED, why.into()));
         }
-        let slots = inspector.slots().await?;
-        let wanted = args.slot.map(SlotNumber::new);
-        if let Some(wanted) = wanted.filter(|wanted| slots.iter().all(|key| key.slot != *wanted)) {
-            return Err(Refusal::Misuse(format!("--slot {wanted}: {name} has {}", slots.len())));
+        let mut keys = inspector.slots().await?;
+        if let Some(wanted) = args.slot {
+            keys = vec![slot_of(keys, wanted, name)?];
         }
         let mut lines = Vec::new();
-        for key in slots.iter().filter(|key| wanted.is_none_or(|wanted| key.slot == wanted)) {
+        for key in &keys {
             let leaderships = read(storage, key).await?;
             // Read after the log: a leadership that the log does not end yet may have ended.
             let slot = storage.get(key).await?;
@@ -62,7 +56,25 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
                 lines.push(Line { slot: key.slot.get().get(), leadership });
             }
         }
-        Ok(show(args.json, &lines).map_err(InspectError::Output)?)
+        let columns = [
+            ("SLOT", -4),
+            ("START", 20),
+            ("END", 20),
+            ("FOR", -8),
+            ("EPOCH", -14),
+            ("HOLDER", 24),
+            ("HOW IT ENDED", 0),
+        ];
+        let now = SystemWallClock.since_unix_epoch();
+        print_rows(args.json, columns, &lines, |Line { slot, leadership }| {
+            let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
+            let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
+            let lasted = lasted(leadership, now).map(|lasted| Span(lasted).to_string());
+            let (slot, started) = (Some(slot.to_string()), Some(moment(*started_ms)));
+            let (epoch, holder) = (Some(epoch.to_string()), Some(holder.clone()));
+            (Style::Plain, [slot, started, ended_ms.map(moment), lasted, epoch, holder, end.clone()])
+        })?;
+        Ok(0)
     })
 }
 
@@ -75,30 +87,6 @@ fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
             "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage".into()
         }),
     }
-}
-
-fn show(json: bool, lines: &[Line]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, lines)?;
-        return writeln!(out);
-    }
-    let mut row = |[slot, start, end, lasted, epoch, holder, how]: [&str; 7]| {
-        writeln!(out, "{slot:>4}  {start:20}  {end:20}  {lasted:>8}  {epoch:>14}  {holder:24}  {how}")
-    };
-    row(["SLOT", "START", "END", "FOR", "EPOCH", "HOLDER", "HOW IT ENDED"])?;
-    let now = SystemWallClock.since_unix_epoch();
-    for Line { slot, leadership } in lines {
-        let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
-        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let lasted = text(lasted(leadership, now).map(|lasted| Span(lasted).to_string()));
-        let started = Duration::from_millis(*started_ms);
-        let ended = text(ended_ms.map(|ended| Moment(Duration::from_millis(ended)).to_string()));
-        let (holder, how) = (printable(holder), printable(end.as_deref().unwrap_or("-")));
-        let (slot, epoch, started) = (slot.to_string(), epoch.to_string(), Moment(started).to_string());
-        row([&slot, &started, &ended, &lasted, &epoch, &holder, &how])?;
-    }
-    Ok(())
 }
 
 /// Returns how long a leadership lasted, or has by now. `None` if that is unknown: its end is, or a wall clock

@@ -5,21 +5,13 @@ use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, TtlStorage as 
 use std::{
     fmt,
     io::{self, Write as _},
+    num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::Ask;
-
-/// Prints `error` and returns the exit status. A closed pipe, as of `head`, is no error.
-pub(crate) fn conclude(error: &InspectError) -> u8 {
-    if matches!(error, InspectError::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe) {
-        return 0;
-    }
-    say!("{error}");
-    error.status()
-}
+use vvm_storage::{Ask, ElectionKey};
 
 /// Opens the storage at `url`, runs `act` with it, and closes it.
 ///
@@ -39,27 +31,23 @@ pub(crate) fn inspect<T, E: From<InspectError>>(
     })
 }
 
-/// Pause between two reads of a request's progress.
+/// As [`inspect`]. Prints the error, and returns the exit status: that of the error, or that of `act`.
+pub(crate) fn operate(
+    of: (&str, &str),
+    purpose: Purpose,
+    act: impl AsyncFnOnce(&StorageInspector) -> Result<u8, Refusal>,
+) -> ExitCode {
+    inspect(of, purpose, act).unwrap_or_else(|refusal| refusal.conclude()).into()
+}
+
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a request failed, or did not come to the wanted end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    #[error("{0}")]
-    Misuse(String),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// No candidate has campaigned for the name.
-    #[error("{0}")]
-    Unknown(String),
-    /// Nothing was changed.
-    #[error("{0}")]
-    Refused(String),
-    /// The request has an effect, but not the wanted one, or not yet.
-    #[error("{0}")]
-    Unfinished(String),
+    #[error("{1}")]
+    Status(u8, String),
 }
 
 impl From<io::Error> for Refusal {
@@ -74,29 +62,39 @@ impl From<ReadError> for Refusal {
     }
 }
 
+impl From<WriteError> for Refusal {
+    fn from(cause: WriteError) -> Self {
+        Self::Status(exit::STORAGE, cause.to_string())
+    }
+}
+
 impl Refusal {
-    /// Prints it, and returns the exit status.
+    /// Prints it, and returns the exit status. A closed pipe, as of `head`, is no error.
     pub(crate) fn conclude(&self) -> u8 {
-        if let Self::Inspect(refusal) = self {
-            return conclude(refusal);
+        if let Self::Inspect(InspectError::Output(cause)) = self
+            && cause.kind() == io::ErrorKind::BrokenPipe
+        {
+            return 0;
         }
         say!("{self}");
-        self.status()
-    }
-
-    fn status(&self) -> u8 {
         match self {
             Self::Inspect(refusal) => refusal.status(),
-            Self::Misuse(_) => exit::MISUSE,
-            Self::Unknown(_) => exit::UNKNOWN,
-            Self::Write(_) => exit::STORAGE,
-            Self::Refused(_) => exit::NOT_ACQUIRED,
-            Self::Unfinished(_) => exit::UNFINISHED,
+            Self::Status(status, _) => *status,
         }
     }
 }
 
-/// Returns the identity of a new request.
+/// Returns the key of the slot `number` of `name` among `keys`, which are all.
+pub(crate) fn slot_of(
+    keys: Vec<ElectionKey>,
+    number: NonZeroU32,
+    name: &str,
+) -> Result<ElectionKey, Refusal> {
+    let count = keys.len();
+    let found = keys.into_iter().find(|key| key.slot.get() == number);
+    found.ok_or_else(|| Refusal::Status(exit::MISUSE, format!("--slot {number}: {name} has {count}")))
+}
+
 pub(crate) fn new_ask() -> Ask {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);
@@ -115,16 +113,6 @@ pub(crate) fn printable(text: &str) -> String {
 /// Prints a line about the name. A closed standard output does not fail the request.
 pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
     let _ = writeln!(io::stdout().lock(), "{}: {line}", inspector.name);
-}
-
-/// Opens the storage, runs `act`, prints its error, and returns the exit status.
-pub(crate) fn operate(
-    (url, name): (&str, &str),
-    purpose: Purpose,
-    act: impl AsyncFnOnce(&StorageInspector) -> Result<(), Refusal>,
-) -> ExitCode {
-    inspect((url, name), purpose, act)
-        .map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

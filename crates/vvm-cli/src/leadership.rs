@@ -12,7 +12,6 @@ use vvm_containment::{Note, signal_of};
 use vvm_host::operate::LeftBehind;
 use vvm_storage::ElectionKey;
 
-/// Whether a variable is for `vvm`, and not for what it starts.
 pub(crate) fn is_ours(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"VVM_")
 }
@@ -28,7 +27,6 @@ pub(crate) fn inherited(
     inherited.into_iter().filter(is_kept)
 }
 
-/// A leadership of this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Leadership {
     pub(crate) name: String,
@@ -68,7 +66,6 @@ impl Leadership {
     }
 }
 
-/// The line that reports it.
 impl fmt::Display for Leadership {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, slot, epoch, holder, .. } = self;
@@ -87,13 +84,10 @@ pub(crate) enum ToGuardian {
     /// The keeper has died, so the host can't prove that the command has ended, and releases nothing. The
     /// guardian can, once it has no child left.
     Unproven,
-    /// For a service manager.
     State(HostState),
-    /// The last message: how `vvm` is to end.
     Farewell(Farewell),
 }
 
-/// A leadership, or one that is claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "[u64; 4]", try_from = "[u64; 4]")]
 pub(crate) struct Leading {
@@ -102,7 +96,6 @@ pub(crate) struct Leading {
     pub(crate) incarnation: Incarnation,
 }
 
-/// The last messages of the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     /// The last claim that may have been applied and not been released.
@@ -110,13 +103,11 @@ pub(crate) struct Told {
     /// When that was heard, on a clock that does not jump.
     pub(crate) since: Instant,
     pub(crate) leading: Option<Leading>,
-    /// Whether the host had no proof that the command has ended.
     pub(crate) unproven: bool,
     pub(crate) farewell: Option<Farewell>,
 }
 
 impl Told {
-    /// Takes a message.
     pub(crate) fn hear(&mut self, message: ToGuardian) {
         match message {
             ToGuardian::Claim(claim) => (self.claim, self.since) = (claim, SystemClock::read()),
@@ -134,29 +125,22 @@ impl Default for Told {
     }
 }
 
-/// How `vvm` is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Farewell {
-    /// With this exit status.
     Exit(u8),
-    /// Of this signal, as the command did.
     DieOf(Signal),
 }
 
-/// The state of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HostState {
     pub(crate) activity: Activity,
-    /// Slot and epoch of the leadership, if there is one.
     pub(crate) leading: Option<(u32, Epoch)>,
 }
 
-/// What a host does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activity {
     Waiting,
     Leading,
-    /// It leads, and the command is to be restarted.
     Restarting,
     /// Another campaign may follow.
     Stopping,
@@ -174,7 +158,6 @@ const ACTIVITIES: [(Activity, &str, &str); 6] = [
     (Activity::Ended, "ended", ""),
 ];
 
-/// For people.
 impl fmt::Display for HostState {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, before, after) = ACTIVITIES[self.activity as usize];

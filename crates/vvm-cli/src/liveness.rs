@@ -2,16 +2,14 @@
 
 use ielections::{Entry, Slot};
 use serde::Serialize;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use vvm_clock::Instant;
 
-/// What the answers about one slot prove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Liveness {
     /// The record was written less than its TTL ago.
     Led,
-    /// There is no record.
     Free,
     /// The record has stood unchanged for its TTL: its leader is dead (I1), or about to find that it lost.
     Stale,
@@ -19,9 +17,20 @@ pub(crate) enum Liveness {
     Held,
 }
 
-/// The observation of one slot: a version of its record, and when the first answer with it arrived.
+impl fmt::Display for Liveness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Led => "led",
+            Self::Free => "free",
+            Self::Stale => "stale",
+            Self::Held => "held",
+        })
+    }
+}
+
+/// The observation of one slot: a version of its record, how old it is at least, and when that was known.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Observation(Option<(Entry, Instant)>);
+pub(crate) struct Observation(Option<(Entry, Duration, Instant)>);
 
 impl Observation {
     /// Adds an answer that arrived at `now`, and returns what all answers prove.
@@ -32,12 +41,12 @@ impl Observation {
             self.0 = None;
             return Liveness::Free;
         };
-        let same = self.0.take_if(|(seen, _)| seen.is_same_write(entry));
+        let same = self.0.take_if(|(seen, ..)| seen.is_same_write(entry));
         let moved = same.is_none() && self.0.is_some();
-        let since = same.map_or(now, |(_, since)| since);
-        self.0 = Some((entry.clone(), since));
-        let observed = since.until(now).max(proven_age.unwrap_or(Duration::ZERO));
-        if observed >= entry.ttl.get() {
+        let observed = same.map_or(Duration::ZERO, |(_, age, at)| age + at.until(now));
+        let age = observed.max(proven_age.unwrap_or_default());
+        self.0 = Some((entry.clone(), age, now));
+        if age >= entry.ttl.get() {
             Liveness::Stale
         } else if moved || proven_age.is_some() {
             Liveness::Led
@@ -46,9 +55,12 @@ impl Observation {
         }
     }
 
-    /// Returns the record that was seen last.
     pub(crate) fn record(&self) -> Option<&Entry> {
-        self.0.as_ref().map(|(entry, _)| entry)
+        self.0.as_ref().map(|(entry, ..)| entry)
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |(_, age, _)| *age)
     }
 }
 
@@ -57,7 +69,6 @@ pub(crate) mod tests {
     use super::*;
     use ielections::{Epoch, Holder, Incarnation, Ttl, Vacant, Version};
 
-    /// Returns a record as a leader of this holder and epoch writes it.
     pub(crate) fn record(holder: &str, epoch: u64, write: u64) -> Entry {
         let version = Version { incarnation: Incarnation::from_bytes([epoch as u8; 16]), write };
         let (holder, epoch) = (Holder::new(holder).unwrap(), Epoch::new(epoch).unwrap());

@@ -5,20 +5,16 @@ use crate::{
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
     exit,
     inspection::{Refusal, operate, printable},
-    shown::Moment,
+    result_file::Outcome,
+    shown::{Moment, Style, print_rows},
 };
 use clap::Args;
 use ielections::TtlStorage as _;
 use serde::Serialize;
-use std::{
-    io::{self, Write as _},
-    num::NonZeroU32,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{num::NonZeroU32, process::ExitCode, time::Duration};
 use vvm_host::{
     once::{Decision, LEAST_KEPT, LONGEST_PERIOD, MOST_KEPT, Once, PastPeriod, PeriodError, Periods, read},
-    operate::{InspectError, Purpose, StorageInspector},
+    operate::{Purpose, StorageInspector},
 };
 
 #[derive(Clone, Debug, Args)]
@@ -48,7 +44,6 @@ pub(crate) struct OnceArgs {
 }
 
 impl OnceArgs {
-    /// Returns what the leader has to do.
     pub(crate) fn plan(&self) -> Once {
         let Self { attempts, keep, skip_if_newer_done, .. } = *self;
         Once { period: self.period.clone(), attempts, keep, skip_if_newer_done }
@@ -70,22 +65,11 @@ fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
     count.ok_or(InvalidValue("write a number from 32 to 400"))
 }
 
-/// Why a candidate or leader runs nothing, or how its attempt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OnceEnd {
-    /// The period was done before.
-    Done(String),
-    /// Every attempt was used.
-    NoAttemptLeft(String),
-    /// The period can't be run for a reason in its own text.
-    Misuse(String),
-    /// The storage refuses.
-    Refused(String),
-    /// The command succeeded, and the period is marked as done.
+    /// `vvm` ends with this outcome and status, however its command ended, if it ran.
+    Reason(Outcome, u8, String),
     Marked(String),
-    /// The command succeeded, and the period may not be marked as done.
-    NotMarked(String),
-    /// The command did not succeed.
     Failed(String),
 }
 
@@ -93,51 +77,53 @@ impl OnceEnd {
     /// Returns the end that `decision` means for `args`; none if the command is to be run.
     pub(crate) fn of(decision: &Decision, args: &OnceArgs) -> Option<Self> {
         let period = &args.period;
+        let done = |text| Self::Reason(Outcome::AlreadyDone, 0, text);
         match decision {
             Decision::Run { .. } => None,
-            Decision::Done(done) => Some(Self::Done(format!("period {period} is done: {}", Attempt(done)))),
-            Decision::Superseded(newer) => Some(Self::Done(format!(
+            Decision::Done(past) => Some(done(format!("period {period} is done: {}", Attempt(past)))),
+            Decision::Superseded(newer) => Some(done(format!(
                 "period {period} is skipped: the newer period {} is done: {}",
                 printable(&newer.period),
                 Attempt(newer)
             ))),
-            Decision::NoAttemptLeft(last) => Some(Self::NoAttemptLeft(format!(
-                "period {period} is not done, and was started {} times: {}; correct the cause, then try again with \
-                 --attempts {}",
-                last.attempts,
-                Attempt(last),
-                last.attempts.saturating_add(1)
-            ))),
-            Decision::Older { oldest } => Some(Self::Misuse(format!(
-                "period {period} comes before {oldest}, the oldest one that is remembered (--keep), so it may have \
-                 been done: to run it, give it a text of its own, like {period}-again"
-            ))),
+            Decision::NoAttemptLeft(last) => {
+                let text = format!(
+                    "period {period} is not done, and was started {} times: {}; correct the cause, then try again \
+                     with --attempts {}",
+                    last.attempts,
+                    Attempt(last),
+                    last.attempts.saturating_add(1)
+                );
+                Some(Self::Reason(Outcome::NoAttemptLeft, exit::NO_ATTEMPT_LEFT, text))
+            }
+            Decision::Older { oldest } => {
+                let text = format!(
+                    "period {period} comes before {oldest}, the oldest one that is remembered (--keep), so it may \
+                     have been done: to run it, give it a text of its own, like {period}-again"
+                );
+                Some(Self::Reason(Outcome::Misuse, exit::MISUSE, text))
+            }
         }
     }
 
-    /// Returns its text and its exit status. That of a command that failed is the command's.
-    pub(crate) fn into_parts(self) -> (String, u8) {
-        match self {
-            Self::Done(text) | Self::Marked(text) => (text, 0),
-            Self::NoAttemptLeft(text) => (text, exit::NO_ATTEMPT_LEFT),
-            Self::Misuse(text) => (text, exit::MISUSE),
-            Self::Refused(text) => (text, exit::STORAGE),
-            Self::NotMarked(text) => (text, exit::NOT_MARKED),
-            Self::Failed(text) => (text, exit::SYSTEM),
-        }
+    pub(crate) fn text(&self) -> &str {
+        let (Self::Reason(_, _, text) | Self::Marked(text) | Self::Failed(text)) = self;
+        text
     }
 }
 
 impl From<PeriodError> for OnceEnd {
     fn from(error: PeriodError) -> Self {
         match error {
-            PeriodError::NoDocuments => Self::Misuse(format!("--storage: {error}: use another one")),
-            error => Self::Refused(error.to_string()),
+            PeriodError::NoDocuments => {
+                let text = format!("--storage: {error}: use another one");
+                Self::Reason(Outcome::Misuse, exit::MISUSE, text)
+            }
+            error => Self::Reason(Outcome::StorageRefused, exit::STORAGE, error.to_string()),
         }
     }
 }
 
-/// The last attempt of a period, in words.
 struct Attempt<'past>(&'past PastPeriod);
 
 impl std::fmt::Display for Attempt<'_> {
@@ -168,62 +154,54 @@ pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<O
     }
 }
 
-/// Reads the periods of the name.
 async fn periods(inspector: &StorageInspector) -> Result<Periods, PeriodError> {
     let Some(key) = inspector.keys_of(None).pop() else { return Ok(Periods::default()) };
     read(inspector.storage.documents(), &key).await
 }
 
-/// A period, as shown.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct Line {
     state: &'static str,
     #[serde(flatten)]
     past: PastPeriod,
 }
 
 /// `vvm history --periods`: those of the name, oldest first; none if its storage keeps no documents.
-pub(crate) fn history(target: &TargetArgs, json: bool) -> ExitCode {
+pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
     operate(target.pair(), Purpose::Look, async |inspector| {
         inspector.slots().await?;
-        let Some(key) = inspector.keys_of(None).pop() else { return Ok(()) };
+        let Some(key) = inspector.keys_of(None).pop() else { return Ok(0) };
         let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
-            periods => periods.map_err(|error| Refusal::Refused(error.to_string()))?,
+            periods => periods.map_err(|error| Refusal::Status(exit::NOT_ACQUIRED, error.to_string()))?,
         };
-        let shown = |past: &PastPeriod| Shown { state: past.state(leading), past: past.clone() };
-        let shown = periods.list().iter().map(shown).collect::<Vec<_>>();
-        Ok(show(json, &shown).map_err(InspectError::Output)?)
+        let line = |past: &PastPeriod| Line { state: past.state(leading), past: past.clone() };
+        let lines = periods.list().iter().map(line).collect::<Vec<_>>();
+        let columns = [
+            ("PERIOD", 20),
+            ("STATE", 11),
+            ("ATTEMPTS", -8),
+            ("START", 20),
+            ("END", 20),
+            ("EPOCH", -14),
+            ("HOLDER", 24),
+            ("HOW THE LAST ATTEMPT FAILED", 0),
+        ];
+        print_rows(as_json, columns, &lines, |Line { state, past }| {
+            let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
+            let cells = [
+                Some(past.period.clone()),
+                Some((*state).to_owned()),
+                Some(past.attempts.to_string()),
+                Some(moment(past.started_ms)),
+                past.ended_ms.map(moment),
+                Some(past.epoch.to_string()),
+                Some(past.holder.clone()),
+                past.end.clone(),
+            ];
+            (Style::Plain, cells)
+        })?;
+        Ok(0)
     })
-}
-
-fn show(json: bool, periods: &[Shown]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, periods)?;
-        return writeln!(out);
-    }
-    let mut row = |[period, state, attempts, start, end, epoch, holder, how]: [&str; 8]| {
-        writeln!(
-            out,
-            "{period:20}  {state:11}  {attempts:>8}  {start:20}  {end:20}  {epoch:>14}  {holder:24}  {how}"
-        )
-    };
-    row(["PERIOD", "STATE", "ATTEMPTS", "START", "END", "EPOCH", "HOLDER", "HOW THE LAST ATTEMPT FAILED"])?;
-    for Shown { state, past } in periods {
-        let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
-        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        row([
-            &printable(&past.period),
-            state,
-            &past.attempts.to_string(),
-            &moment(past.started_ms),
-            &text(past.ended_ms.map(moment)),
-            &past.epoch.to_string(),
-            &printable(&past.holder),
-            &text(past.end.as_deref().map(printable)),
-        ])?;
-    }
-    Ok(())
 }

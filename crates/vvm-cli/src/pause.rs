@@ -7,6 +7,7 @@
 use crate::{
     announce::say,
     args::{NotADuration, TargetArgs, WakeArgs, parse_duration, parse_text},
+    exit,
     inspection::{INTERVAL, Refusal, new_ask, operate, print},
     liveness::{Liveness, Observation},
     shown::{Moment, Span},
@@ -30,14 +31,15 @@ pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }
 
-async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<(), Refusal> {
+async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<u8, Refusal> {
     let StorageInspector { name, clock, .. } = inspector;
     let by = by(args)?;
     if !args.new {
         inspector.slots().await.map_err(|refusal| match refusal {
-            unknown @ InspectError::UnknownName { .. } => {
-                Refusal::Unknown(format!("{unknown}, or pause it before its first start with --new"))
-            }
+            unknown @ InspectError::UnknownName { .. } => Refusal::Status(
+                exit::UNKNOWN,
+                format!("{unknown}, or pause it before its first start with --new"),
+            ),
             refusal => refusal.into(),
         })?;
     }
@@ -53,18 +55,18 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
     let Wait::For(timeout) = args.wait else {
         // Only for what it says: the pause stands in any case.
         let _ = occupied.find(inspector).await;
-        return Ok(());
+        return Ok(0);
     };
     let give_up_at = began.after(timeout);
     let mut is_first = true;
     loop {
-        match progress(inspector, &pause, &mut occupied).await {
-            Ok(Progress::Clear) => break,
-            Ok(Progress::Resumed) => {
+        match stands_when_clear(inspector, &pause, &mut occupied).await {
+            Ok(Some(true)) => break,
+            Ok(Some(false)) => {
                 let why = format!("{name} was resumed by another operator meanwhile");
-                return Err(Refusal::Unfinished(why));
+                return Err(Refusal::Status(exit::UNFINISHED, why));
             }
-            Ok(Progress::Occupied) | Err(ReadError::Unavailable(_)) => {}
+            Ok(None) | Err(ReadError::Unavailable(_)) => {}
             Err(refusal) => return Err(refusal.into()),
         }
         let leaders = occupied.leaders();
@@ -72,47 +74,39 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
             say!("{name}: waiting until no process leads: {leaders} (Ctrl-C ends the wait, not the pause)");
         }
         if clock.now() >= give_up_at {
-            return Err(Refusal::Unfinished(format!(
-                "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
+            return Err(Refusal::Status(
+                exit::UNFINISHED,
+                format!(
+                    "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
                  leader begins; but a program that leads without vvm or a vvm_host::Host ignores a pause. To \
                  wait again, run `vvm pause` again; to end the pause, `vvm resume`"
-            )));
+                ),
+            ));
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
     let took = Span(began.until(clock.now()));
     print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
-    Ok(())
+    Ok(0)
 }
 
-/// What the reads after a pause show.
-enum Progress {
-    /// A leader may still work.
-    Occupied,
-    /// No leader works, and the pause stands.
-    Clear,
-    /// Another operator ended the pause.
-    Resumed,
-}
-
-/// Reads what is not known yet.
-async fn progress(
+/// Reads what is not known yet. Returns whether the pause stands, once no leader works; none before.
+async fn stands_when_clear(
     inspector: &StorageInspector,
     pause: &Pause,
     occupied: &mut Occupied,
-) -> Result<Progress, ReadError> {
+) -> Result<Option<bool>, ReadError> {
     let StorageInspector { storage, cluster, clock, .. } = inspector;
     occupied.find(inspector).await?;
     occupied.look(storage, &**clock).await?;
     if !occupied.is_clear() {
-        return Ok(Progress::Occupied);
+        return Ok(None);
     }
     // After a resume in between, what was seen proves nothing.
-    let stands = storage.standing_pause(cluster).await?;
-    Ok(if stands.as_ref() == Some(pause) { Progress::Clear } else { Progress::Resumed })
+    Ok(Some(storage.standing_pause(cluster).await?.as_ref() == Some(pause)))
 }
 
-async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<(), Refusal> {
+async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8, Refusal> {
     for attempt in 1.. {
         let Some(pause) = inspector.storage.standing_pause(&inspector.cluster).await? else {
             if attempt == 1 {
@@ -121,7 +115,7 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<()
             }
             inspector.wake_candidates(args.wake.local_dir.as_ref());
             print(inspector, if attempt == 1 { "not paused" } else { "resumed" });
-            return Ok(());
+            return Ok(0);
         };
         match inspector.storage.resume(&inspector.cluster, &pause).await {
             Ok(true) => {
@@ -129,14 +123,14 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<()
                 let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
                 let (by, lasted) = (pause.by(), Span(lasted));
                 print(inspector, format_args!("resumed; had been paused by {by} for {lasted}"));
-                return Ok(());
+                return Ok(0);
             }
             // Gone or replaced: read again.
             Ok(false) => {}
             Err(refusal) => retry(inspector, attempt, refusal).await?,
         }
     }
-    Ok(())
+    Ok(0)
 }
 
 /// Writes a pause unless one stands. Returns the pause that stands, and whether it is this one.
@@ -153,7 +147,6 @@ async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool
     }
 }
 
-/// Waits before the next attempt. Fails with `refusal` if there is none.
 async fn retry(inspector: &StorageInspector, attempt: u32, refusal: WriteError) -> Result<(), Refusal> {
     let is_passing = matches!(refusal, WriteError::NotApplied(_) | WriteError::Unknown(_));
     if !is_passing || attempt >= ATTEMPTS {
@@ -163,7 +156,6 @@ async fn retry(inspector: &StorageInspector, attempt: u32, refusal: WriteError) 
     Ok(())
 }
 
-/// Returns the operator and the reason, as candidates show them.
 fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
     let operator = args.by.clone().unwrap_or_else(|| {
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty()).or_else(user_name);
@@ -174,11 +166,10 @@ fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
         args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
     Holder::new(text).map_err(|_| {
         let left = Holder::MAX_BYTES.saturating_sub(operator.len() + ": ".len());
-        Refusal::Misuse(format!("--reason: too long: at most {left} bytes beside {operator}"))
+        Refusal::Status(exit::MISUSE, format!("--reason: too long: at most {left} bytes beside {operator}"))
     })
 }
 
-/// Returns the user's name from the user database of this machine.
 fn user_name() -> Option<String> {
     let id = rustix::process::getuid().as_raw().to_string();
     std::fs::read_to_string("/etc/passwd").ok()?.lines().find_map(|user| {
@@ -235,7 +226,6 @@ pub(crate) struct ResumeArgs {
     pub(crate) wake: WakeArgs,
 }
 
-/// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     No,
@@ -251,10 +241,6 @@ fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
 struct Occupied(Option<Vec<(ElectionKey, Observation)>>);
 
 impl Occupied {
-    /// Starts with all slots, once.
-    ///
-    /// # Errors
-    /// When the storage fails.
     async fn find(&mut self, inspector: &StorageInspector) -> Result<(), ReadError> {
         if self.0.is_some() {
             return Ok(());
@@ -295,12 +281,10 @@ impl Occupied {
         Ok(())
     }
 
-    /// Returns whether no leader works.
     fn is_clear(&self) -> bool {
         self.0.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns the leaders that were seen, for people.
     fn leaders(&self) -> String {
         let leaders = self.0.iter().flatten().filter_map(|(key, observation)| {
             let entry = observation.record()?;
@@ -333,7 +317,6 @@ mod tests {
         testing::Layer,
     };
 
-    /// Does not answer one of the reads.
     #[derive(Debug)]
     struct Blip {
         beneath: Arc<dyn SysVvmStorage>,

@@ -32,13 +32,10 @@ use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by, signal
 use vvm_host::operate::{HostEnd, InspectError, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
-/// A release to be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Release {
     order: Order,
-    /// When it begins, after `--quiet-time`.
     from: Instant,
-    /// When it is given up.
     until: Instant,
 }
 
@@ -61,11 +58,9 @@ impl Release {
         Some(Self { order, from, until })
     }
 
-    /// Runs it, for as long as it may take. Reports what keeps it from being run.
     pub(crate) fn run(&self, arguments: Vec<OsString>, settings: OsString) {
         SystemClock::block_for(SystemClock::read().until(self.from));
         let mut command = Command::new(OWN_BINARY);
-        // Numbers and a text: it can be written as JSON.
         let order = serde_json::to_string(&self.order).unwrap_or_default();
         command.args(arguments).env(HANDED_ON, settings).env(VARIABLE, order);
         // Standard output is the command's.
@@ -84,7 +79,6 @@ impl Release {
     }
 }
 
-/// Says how the host ended.
 fn ended_host(end: &GuardEnded) -> String {
     match end.supervisor {
         Some(Ended::Exited(exit::DEADMAN)) => "host was killed at its deadline".into(),
@@ -97,22 +91,16 @@ fn ended_host(end: &GuardEnded) -> String {
     }
 }
 
-/// The variable with the order.
 pub(crate) const VARIABLE: &str = "VVM_STAGE_RELEASE";
 
-/// What a guardian orders.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Order {
-    /// The process of the guardian.
     from: i32,
     leading: Leading,
-    /// When it was claimed.
     since_ns: u64,
-    /// How it ended, for the history.
     how: String,
 }
 
-/// Why nothing was released.
 #[derive(Debug, thiserror::Error)]
 enum ReleaseError {
     #[error(transparent)]
@@ -121,7 +109,6 @@ enum ReleaseError {
     Refused(#[from] WriteError),
 }
 
-/// Releases the record that [`VARIABLE`] names.
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<Order>(&order).ok());
     let Some(Order { from, leading, since_ns, how }) = order else {
@@ -226,7 +213,6 @@ mod tests {
         assert_eq!(release.order.leading, leading);
         assert_eq!(release.order.how, "released by the guardian after the host was killed (SIGKILL)");
         for (ended, how) in [
-            // A panic.
             (Ended::Exited(101), "exited with status 101"),
             (Ended::Signalled(6), "was killed (SIGABRT)"),
             (Ended::Exited(exit::DEADMAN), "was killed at its deadline"),

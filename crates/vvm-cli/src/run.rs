@@ -50,7 +50,6 @@ use vvm_host::{
 use vvm_orch::Problem;
 use warm::{NoSocket, WarmApp};
 
-/// Why the host did not start. It prints the reason, and the guardian reports the rest.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
@@ -83,7 +82,6 @@ impl From<HostError> for StartError {
     }
 }
 
-/// Runs the host of a `vvm run`, or of a `vvm once`.
 pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     if once.as_ref().is_some_and(|once| once.quiet) {
@@ -169,7 +167,6 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Leads, and meanwhile handles signals and messages of the guardian.
 async fn lead_and_listen(
     runner: &CommandRunner,
     host: Host,
@@ -310,14 +307,12 @@ async fn nothing_to_run(runner: &CommandRunner, give_up_at: Instant) -> Option<E
         () = runner.clock.sleep_until(until) => return None,
     };
     let run = LeadershipRun::default();
-    // It is new.
     let _ = run.once.set(end);
     let reason = runner.campaign_ended(&run, &Cause::NothingToRun);
     runner.status.ends(reason.to_string());
     Some(reason)
 }
 
-/// Returns what ended the campaign of `run` first.
 fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &Ended) -> Cause {
     // First, because a dead guardian confirms nothing either.
     if control.guardian_died.is_cancelled() {
@@ -373,13 +368,11 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Cu
         if current.get().is_some() {
             return;
         }
-        // The sender lives as long as `control`.
         let _ = in_force.changed().await;
     }
 }
 
 impl CommandRunner {
-    /// Ends this process, which has stopped while the storage opens.
     fn end_while_opening(&self) -> ! {
         let run = LeadershipRun::default();
         self.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))

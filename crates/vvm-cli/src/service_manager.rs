@@ -20,18 +20,15 @@ use std::{
 /// The variable with the address of the manager. The host and the command do not get it.
 pub(crate) const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// A service manager that wants notifications.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
     socket: UnixDatagram,
     address: SocketAddr,
-    /// READY and STOPPING are sent once.
     is_told_ready: bool,
     is_told_stopping: bool,
 }
 
 impl ServiceManager {
-    /// Returns the manager that started this process, if it wants notifications.
     pub(crate) fn of_environment() -> Option<Self> {
         // Nothing depends on a manager that can't be reached.
         Self::at(&env::var_os(VARIABLE)?).ok()
@@ -68,7 +65,6 @@ mod tests {
     use super::*;
     use ielections::Epoch;
 
-    /// The address has no file.
     #[test]
     fn each_change_is_sent_and_ready_and_stopping_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,15 @@
-//! How moments, spans and states are shown to people. No decision depends on it.
+//! How moments, spans, states and tables are shown to people. No decision depends on it.
 
+use crate::inspection::printable;
 use jiff::Timestamp;
+use serde::Serialize;
 use std::{
     env, fmt,
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
+    iter,
     time::Duration,
 };
+use vvm_host::operate::InspectError;
 
 /// A moment on a wall clock, since 1970, as `2026-11-21T21:46:00Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,7 +40,6 @@ impl fmt::Display for Span {
     }
 }
 
-/// How a text looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
     Plain,
@@ -45,7 +48,6 @@ pub(crate) enum Style {
     Orange,
 }
 
-/// Whether a text gets colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Palette {
     Colours,
@@ -71,6 +73,40 @@ impl Palette {
         };
         format!("\x1b[{codes}m{text}\x1b[0m")
     }
+}
+
+/// A column of a table: its head and its width. A negative width aligns to the right.
+pub(crate) type Column = (&'static str, isize);
+
+/// Prints a line for each of `rows`, which `cells` turns into texts, or all of them as one array of JSON. Texts are
+/// escaped, and one that is missing is shown as a dash.
+pub(crate) fn print_rows<R: Serialize, const N: usize>(
+    as_json: bool,
+    columns: [Column; N],
+    rows: &[R],
+    cells: impl Fn(&R) -> (Style, [Option<String>; N]),
+) -> Result<(), InspectError> {
+    let write = || {
+        let mut out = io::stdout().lock();
+        if as_json {
+            serde_json::to_writer_pretty(&mut out, rows)?;
+            return writeln!(out);
+        }
+        let palette = Palette::of_standard_output();
+        let heads = (Style::Plain, columns.map(|(head, _)| Some(head.to_owned())));
+        for (style, cells) in iter::once(heads).chain(rows.iter().map(cells)) {
+            let cells = iter::zip(cells, columns).map(|(cell, (_, width))| {
+                let (text, width, at_right) =
+                    (cell.map(|cell| printable(&cell)), width.unsigned_abs(), width < 0);
+                let text = text.unwrap_or_else(|| "-".into());
+                if at_right { format!("{text:>width$}") } else { format!("{text:width$}") }
+            });
+            let line = cells.collect::<Vec<_>>().join("  ");
+            writeln!(out, "{}", palette.paint(line.trim_end(), style))?;
+        }
+        Ok(())
+    };
+    write().map_err(InspectError::Output)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use crate::{
     announce::say,
     args::TargetArgs,
     exit,
-    inspection::{Refusal, inspect},
+    inspection::operate,
     liveness::{Liveness, Observation},
-    shown::{Moment, Palette, Span, Style},
+    shown::{Moment, Palette, Span, Style, print_rows},
 };
 use clap::Args;
-use ielections::{Slot, TtlStorage as _};
+use ielections::{ReadError, Slot, TtlStorage as _};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
@@ -22,14 +22,13 @@ use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 /// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// A slot, as shown.
 #[derive(Debug, Serialize)]
-struct Line {
-    slot: u32,
-    state: Liveness,
-    holder: Option<String>,
+pub(crate) struct Line {
+    pub(crate) slot: u32,
+    pub(crate) state: Liveness,
+    pub(crate) holder: Option<String>,
     /// That of the last leadership, if the slot is free.
-    epoch: Option<u64>,
+    pub(crate) epoch: Option<u64>,
     incarnation: Option<String>,
     ttl_ms: Option<u64>,
     /// The time since the record was written, if the storage can prove it or its server's clock shows it.
@@ -38,12 +37,11 @@ struct Line {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_server_clock: bool,
     /// The operator who paused the name.
-    paused_by: Option<String>,
+    pub(crate) paused_by: Option<String>,
     pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
 }
 
-/// A step-down request, as shown.
 #[derive(Debug, Serialize)]
 struct Stepping {
     stage: &'static str,
@@ -51,73 +49,73 @@ struct Stepping {
 }
 
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    let shown: Result<_, Refusal> = inspect(args.target.pair(), Purpose::Look, async |inspector| {
-        let (lines, requests) = look(inspector, args).await?;
-        show(args, &lines, &requests).map_err(InspectError::Output)?;
-        Ok(lines.iter().map(Line::exit_status).max())
-    });
-    match shown {
-        Ok(worst) if args.exit_status => worst.unwrap_or(exit::STATUS_HELD).into(),
-        Ok(_) => ExitCode::SUCCESS,
-        Err(refusal) => refusal.conclude().into(),
-    }
+    operate(args.target.pair(), Purpose::Look, async |inspector| {
+        let (settled, keys) = inspector.keys().await?;
+        let (slots, requests) = inspector.storage.scan_with_requests(&inspector.cluster, &keys).await?;
+        if settled.is_none() && requests.pause.is_none() {
+            inspector.check_known(&slots)?;
+        }
+        let mut lines = look_once(inspector, &keys, &slots, &requests).await?;
+        if !args.no_wait {
+            wait_for_renewals(inspector, &keys, &requests, &mut lines).await?;
+        }
+        show(args, &lines, &requests)?;
+        let worst = lines.iter().map(Line::exit_status).max().unwrap_or(exit::STATUS_HELD);
+        Ok(if args.exit_status { worst } else { 0 })
+    })
 }
 
-async fn look(inspector: &StorageInspector, args: &StatusArgs) -> Result<(Vec<Line>, Requests), Refusal> {
-    let StorageInspector { storage, cluster, clock, .. } = inspector;
-    let (settled, keys) = inspector.keys().await?;
-    let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
-    if settled.is_none() && requests.pause.is_none() {
-        inspector.check_known(&slots)?;
-    }
-    let now = clock.now();
-    let mut seen = Vec::with_capacity(keys.len());
-    for slot in slots {
-        seen.push((Observation::default().add(&slot, now), slot));
-    }
-    let mut by_server_clock = vec![None; keys.len()];
-    if seen.iter().any(|(state, _)| *state == Liveness::Held) {
-        by_server_clock = storage.shown_ages(&keys).await?;
-        for ((state, slot), age) in seen.iter_mut().zip(&mut by_server_clock) {
-            match (slot.entry(), *age) {
-                (Some(entry), Some(age)) if *state == Liveness::Held => {
-                    *state = if age < entry.ttl.get() { Liveness::Led } else { Liveness::Stale };
-                }
-                _ => *age = None,
-            }
+/// Returns what `slots`, which were just read, prove or show by the clock of the storage's server.
+pub(crate) async fn look_once(
+    inspector: &StorageInspector,
+    keys: &[ElectionKey],
+    slots: &[Slot],
+    requests: &Requests,
+) -> Result<Vec<Line>, ReadError> {
+    let now = inspector.clock.now();
+    let line = |(key, slot)| Line::of(key, Observation::default().add(slot, now), slot, requests);
+    let mut lines = keys.iter().zip(slots).map(line).collect::<Vec<_>>();
+    if lines.iter().any(Line::is_held) {
+        let ages = inspector.storage.shown_ages(keys).await?;
+        for (line, age) in lines.iter_mut().zip(ages).filter(|(line, _)| line.is_held()) {
+            let Some(age) = age.map(millis) else { continue };
+            let is_led = line.ttl_ms.is_some_and(|ttl| age < ttl);
+            line.state = if is_led { Liveness::Led } else { Liveness::Stale };
+            (line.age_ms, line.by_server_clock) = (Some(age), true);
         }
     }
-    // A scan may be stale: an observation counts from the first linearizable read.
+    Ok(lines)
+}
+
+/// Reads the slots of unknown age until each shows a renewal, or has stood for its TTL. A scan may be stale: an
+/// observation counts from the first linearizable read.
+async fn wait_for_renewals(
+    inspector: &StorageInspector,
+    keys: &[ElectionKey],
+    requests: &Requests,
+    lines: &mut [Line],
+) -> Result<(), ReadError> {
+    announce_wait(lines);
     let mut observations = vec![Observation::default(); keys.len()];
-    if !args.no_wait {
-        announce_wait(keys.iter().zip(&seen));
-    }
-    while !args.no_wait && seen.iter().any(|(state, _)| *state == Liveness::Held) {
-        for ((key, observation), seen) in keys.iter().zip(&mut observations).zip(&mut seen) {
-            if seen.0 == Liveness::Held {
-                let slot = storage.get(key).await?;
-                *seen = (observation.add(&slot, clock.now()), slot);
+    while lines.iter().any(Line::is_held) {
+        for ((key, observation), line) in keys.iter().zip(&mut observations).zip(&mut *lines) {
+            if line.is_held() {
+                let slot = inspector.storage.get(key).await?;
+                *line = Line::of(key, observation.add(&slot, inspector.clock.now()), &slot, requests);
             }
         }
-        clock.sleep(INTERVAL).await;
+        inspector.clock.sleep(INTERVAL).await;
     }
-    let mut lines = Vec::with_capacity(keys.len());
-    for ((key, (state, slot)), shown) in keys.iter().zip(&seen).zip(by_server_clock) {
-        let line = Line::of(key, *state, slot, &requests);
-        let age_ms = shown.map(millis).or(line.age_ms);
-        lines.push(Line { age_ms, by_server_clock: shown.is_some(), ..line });
-    }
-    Ok((lines, requests))
+    Ok(())
 }
 
-/// Says what is waited for, if there is a record of unknown age.
-fn announce_wait<'a>(slots: impl Iterator<Item = (&'a ElectionKey, &'a (Liveness, Slot))>) {
-    let held = slots.filter(|(_, (state, _))| *state == Liveness::Held);
-    let held = held.filter_map(|(key, (_, slot))| Some((key.slot.get(), slot.entry()?.ttl.get())));
-    let held = held.collect::<Vec<_>>();
-    let Some(ttl) = held.iter().map(|(_, ttl)| *ttl).max() else { return };
+fn announce_wait(lines: &[Line]) {
+    let held = lines.iter().filter(|line| line.is_held()).collect::<Vec<_>>();
+    let Some(ttl) = held.iter().filter_map(|line| line.ttl_ms).max().map(Duration::from_millis) else {
+        return;
+    };
     let slots = match held.as_slice() {
-        [(slot, _)] => format!("slot {slot}"),
+        [line] => format!("slot {}", line.slot),
         several => format!("{} slots", several.len()),
     };
     say!(
@@ -128,17 +126,14 @@ fn announce_wait<'a>(slots: impl Iterator<Item = (&'a ElectionKey, &'a (Liveness
     );
 }
 
-/// Returns whole milliseconds.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Line {
     fn of(key: &ElectionKey, state: Liveness, slot: &Slot, requests: &Requests) -> Self {
-        let entry = slot.entry();
-        let step_down = requests.step_down.as_ref();
-        let step_down =
-            step_down.filter(|request| request.is_about(key.slot, entry.map(|entry| entry.epoch)));
+        let (entry, pause) = (slot.entry(), requests.pause.as_ref());
+        let is_about = |request: &&StepDown| request.is_about(key.slot, entry.map(|entry| entry.epoch));
         let age = if let Slot::Held { proven_age, .. } = slot { *proven_age } else { None };
         Self {
             slot: key.slot.get().get(),
@@ -149,13 +144,17 @@ impl Line {
             ttl_ms: entry.map(|entry| millis(entry.ttl.get())),
             age_ms: age.map(millis),
             by_server_clock: false,
-            paused_by: requests.pause.as_ref().map(|pause| pause.author().to_owned()),
-            pause_reason: requests.pause.as_ref().and_then(Pause::reason).map(str::to_owned),
-            stepping_down: step_down.and_then(Stepping::of),
+            paused_by: pause.map(|pause| pause.author().to_owned()),
+            pause_reason: pause.and_then(Pause::reason).map(str::to_owned),
+            stepping_down: requests.step_down.as_ref().filter(is_about).and_then(Stepping::of),
         }
     }
 
-    /// Returns the status of `--exit-status`.
+    /// Whether there is a record of unknown age.
+    fn is_held(&self) -> bool {
+        self.state == Liveness::Held
+    }
+
     fn exit_status(&self) -> u8 {
         match self.state {
             Liveness::Held => exit::STATUS_HELD,
@@ -163,6 +162,22 @@ impl Line {
             Liveness::Led if self.paused_by.is_none() => 0,
             Liveness::Led | Liveness::Free => exit::STATUS_FREE,
         }
+    }
+
+    fn cells(&self) -> (Style, [Option<String>; 6]) {
+        let span = |millis| Span(Duration::from_millis(millis)).to_string();
+        let (style, age) = match self.state {
+            // It was seen to be renewed.
+            Liveness::Led => (Style::Good, Some("now".to_owned())),
+            Liveness::Free => (Style::Plain, None),
+            Liveness::Stale => (Style::Bad, self.ttl_ms.map(|ttl| format!("≥{}", span(ttl)))),
+            Liveness::Held => (Style::Plain, Some("?".to_owned())),
+        };
+        let age = self.age_ms.map(span).or(age);
+        let ttl = self.ttl_ms.map(|ttl| vvm_clock::Span(Duration::from_millis(ttl)).to_string());
+        let (slot, state) = (self.slot.to_string(), self.state.to_string());
+        let epoch = self.epoch.map(|epoch| epoch.to_string());
+        (style, [Some(slot), Some(state), age, ttl, epoch, self.holder.clone()])
     }
 }
 
@@ -178,43 +193,27 @@ impl Stepping {
     }
 }
 
-fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, lines)?;
-        return writeln!(out);
+fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> Result<(), InspectError> {
+    if !args.json {
+        show_requests(lines, requests).map_err(InspectError::Output)?;
     }
-    let palette = Palette::of_standard_output();
+    let columns = [("SLOT", -4), ("STATE", 7), ("AGE", -7), ("TTL", -7), ("EPOCH", -14), ("HOLDER", 0)];
+    print_rows(args.json, columns, lines, Line::cells)?;
+    if !args.json && lines.iter().any(|line| line.by_server_clock) {
+        say!("AGE is by the clock of the storage's server");
+    }
+    Ok(())
+}
+
+fn show_requests(lines: &[Line], requests: &Requests) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     if let Some(pause) = &requests.pause {
         let paused = format!("paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()));
-        writeln!(out, "{}", palette.paint(&paused, Style::Orange))?;
+        writeln!(out, "{}", Palette::of_standard_output().paint(&paused, Style::Orange))?;
     }
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
         let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
-    }
-    let mut row = |style, [slot, state, age, ttl, epoch, holder]: [&str; 6]| {
-        let state = palette.paint(&format!("{state:7}"), style);
-        writeln!(out, "{slot:>4}  {state}  {age:>7}  {ttl:>7}  {epoch:>14}  {holder}")
-    };
-    row(Style::Plain, ["SLOT", "STATE", "AGE", "TTL", "EPOCH", "HOLDER"])?;
-    for line in lines {
-        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let span = |millis| Span(Duration::from_millis(millis)).to_string();
-        let (style, state, age) = match line.state {
-            // It was seen to be renewed.
-            Liveness::Led => (Style::Good, "led", Some("now".to_owned())),
-            Liveness::Free => (Style::Plain, "free", None),
-            Liveness::Stale => (Style::Bad, "stale", line.ttl_ms.map(|ttl| format!("≥{}", span(ttl)))),
-            Liveness::Held => (Style::Plain, "held", Some("?".to_owned())),
-        };
-        let age = line.age_ms.map(span).or(age);
-        let ttl = line.ttl_ms.map(|ttl| vvm_clock::Span(Duration::from_millis(ttl)).to_string());
-        let (slot, epoch) = (line.slot.to_string(), line.epoch.map(|epoch| epoch.to_string()));
-        row(style, [&slot, state, &text(&age), &text(&ttl), &text(&epoch), &text(&line.holder)])?;
-    }
-    if lines.iter().any(|line| line.by_server_clock) {
-        say!("AGE is by the clock of the storage's server");
     }
     Ok(())
 }

@@ -7,7 +7,8 @@
 use crate::{
     announce::say,
     args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
-    inspection::{INTERVAL, Refusal, new_ask, operate, print, printable},
+    exit,
+    inspection::{INTERVAL, Refusal, new_ask, operate, print, printable, slot_of},
     runtime::{Signals, ends_a_candidate},
     shown::Span,
 };
@@ -23,7 +24,7 @@ use std::{
 };
 use vvm_clock::Instant;
 use vvm_host::operate::{Purpose, StorageInspector, read};
-use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, SlotNumber, Stage, StepDown};
+use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, Stage, StepDown};
 
 /// How long other candidates hold back for the named standby: five polls of a standby that polls once a
 /// second.
@@ -32,7 +33,6 @@ const FIRST_CHANCE: Duration = Duration::from_secs(5);
 /// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// So many holders are named.
 const SHOWN: usize = 8;
 
 /// Returns how long a standby has to accept a request to a leader with this TTL: as long as the leader, from
@@ -46,7 +46,6 @@ pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
 
-/// A request that was written.
 struct Requested<'a> {
     inspector: &'a StorageInspector,
     args: &'a StepDownArgs,
@@ -58,11 +57,11 @@ struct Requested<'a> {
     interrupted: Cell<bool>,
 }
 
-async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<(), Refusal> {
+async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8, Refusal> {
     let StorageInspector { storage, name, cluster, clock, .. } = inspector;
     let key = slot(inspector, args).await?;
     let slot = key.slot;
-    let refused = |why: String| Err(Refusal::Refused(why));
+    let refused = |why: String| Err(Refusal::Status(exit::NOT_ACQUIRED, why));
     let Slot::Held { entry: leader, .. } = storage.get(&key).await? else {
         return refused(format!("no process leads {name} slot {slot}"));
     };
@@ -74,7 +73,7 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<()
         return refused(format!("{name} is paused by {by}: no standby could lead next; `vvm resume` first"));
     }
     let signals = RefCell::new(Signals::catch()?);
-    let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| Refusal::Misuse(e.to_string()))?;
+    let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| Refusal::Status(exit::MISUSE, e.to_string()))?;
     let began = clock.now();
     let to = args.to.as_ref();
     let Advanced::Done(request) =
@@ -89,32 +88,24 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<()
     let outcome = requested.see_through(&request).await;
     // It has no effect any more. If this fails, it does no harm.
     let _ = storage.remove_step_down(cluster, &request).await;
-    outcome
+    outcome.map(|()| 0)
 }
 
-/// Returns the slot that the arguments name.
 async fn slot(inspector: &StorageInspector, args: &StepDownArgs) -> Result<ElectionKey, Refusal> {
-    let mut slots = inspector.slots().await?;
-    let (name, count) = (&inspector.name, slots.len());
-    match args.slot {
-        Some(number) => slots
-            .into_iter()
-            .find(|key| key.slot == SlotNumber::new(number))
-            .ok_or_else(|| Refusal::Misuse(format!("--slot {number}: {name} has {count}"))),
-        None if count == 1 => Ok(slots.remove(0)),
-        None => Err(Refusal::Misuse(format!("{name} has {count} slots: name one with --slot N"))),
+    let keys = inspector.slots().await?;
+    let (name, count) = (&inspector.name, keys.len());
+    if args.slot.is_none() && count > 1 {
+        let why = format!("{name} has {count} slots: name one with --slot N");
+        return Err(Refusal::Status(exit::MISUSE, why));
     }
+    slot_of(keys, args.slot.unwrap_or(NonZeroU32::MIN), name)
 }
 
-/// What a look shows of a request.
 #[derive(PartialEq, Eq, Debug)]
 enum Progress {
     Stands(StepDown),
-    /// The leader has begun to stop its work.
     Begun,
-    /// Another request stands, or none.
     Replaced,
-    /// The leadership ended before the leader began.
     Lost,
 }
 
@@ -175,11 +166,11 @@ impl Requested<'_> {
                 Some(Progress::Begun) => return Ok(()),
                 Some(Progress::Replaced) => {
                     let why = "another operator replaced the request by another step-down";
-                    return Err(Refusal::Unfinished(why.into()));
+                    return Err(Refusal::Status(exit::UNFINISHED, why.into()));
                 }
                 Some(Progress::Lost) => {
                     let why = format!("{} lost the slot before it began to step down", leader.holder);
-                    return Err(Refusal::Refused(why));
+                    return Err(Refusal::Status(exit::NOT_ACQUIRED, why));
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
@@ -196,7 +187,7 @@ impl Requested<'_> {
                     deadline = clock.now().after(ANSWER);
                 } else if interrupted {
                     let why = format!("withdrawn, so nothing was changed: {} leads on", leader.holder);
-                    return Err(Refusal::Refused(why));
+                    return Err(Refusal::Status(exit::NOT_ACQUIRED, why));
                 } else {
                     return Err(self.unanswered(stands.stage).await);
                 }
@@ -212,7 +203,9 @@ impl Requested<'_> {
             Ok(Advanced::Done(_)) => Ok(true),
             Ok(Advanced::Overtaken(_)) => Ok(false),
             Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) if self.has_time() => Ok(false),
-            Err(refusal) => Err(Refusal::Unfinished(format!("the request can't be withdrawn: {refusal}"))),
+            Err(refusal) => {
+                Err(Refusal::Status(exit::UNFINISHED, format!("the request can't be withdrawn: {refusal}")))
+            }
         }
     }
 
@@ -221,14 +214,18 @@ impl Requested<'_> {
         let (leader, after) = (&self.leader.holder, Span(self.began.until(clock.now())));
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
         if stage > Stage::Asked {
-            return Refusal::Refused(format!(
-                "{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"
-            ));
+            return Refusal::Status(
+                exit::NOT_ACQUIRED,
+                format!("{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"),
+            );
         }
         let Some(to) = &self.args.to else {
-            return Refusal::Refused(format!(
-                "no standby answered {unchanged}. Start one first; an app of vvm run --warm must be ready"
-            ));
+            return Refusal::Status(
+                exit::NOT_ACQUIRED,
+                format!(
+                    "no standby answered {unchanged}. Start one first; an app of vvm run --warm must be ready"
+                ),
+            );
         };
         let keys = self.inspector.slots().await.unwrap_or_default();
         let slots = storage.scan(&keys).await.unwrap_or_default();
@@ -237,10 +234,9 @@ impl Requested<'_> {
             Some((key, _)) => format!("{to} leads {name} slot {}: name a standby", key.slot),
             None => format!("Was it started with --holder {to}? An app of vvm run --warm must be ready"),
         };
-        Refusal::Refused(format!("standby {to} did not answer {unchanged}. {hint}"))
+        Refusal::Status(exit::NOT_ACQUIRED, format!("standby {to} did not answer {unchanged}. {hint}"))
     }
 
-    /// Waits until another leadership of the slot has begun.
     async fn until_followed(&self) -> Result<(), Refusal> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let (slot, former) = (self.key.slot, &self.leader);
@@ -259,12 +255,15 @@ impl Requested<'_> {
             }
             if now >= self.give_up_at || self.is_interrupted() {
                 let (holder, after) = (&former.holder, Span(self.began.until(now)));
-                return Err(Refusal::Unfinished(match released_at {
-                    None => format!("{name} slot {slot}: after {after} {holder} still stops its work"),
-                    Some(_) => {
-                        format!("{name} slot {slot}: released, but after {after} no process leads it")
-                    }
-                }));
+                return Err(Refusal::Status(
+                    exit::UNFINISHED,
+                    match released_at {
+                        None => format!("{name} slot {slot}: after {after} {holder} still stops its work"),
+                        Some(_) => {
+                            format!("{name} slot {slot}: released, but after {after} no process leads it")
+                        }
+                    },
+                ));
             }
             clock.sleep(INTERVAL).await;
         }
@@ -283,7 +282,7 @@ impl Requested<'_> {
                 return Ok(());
             }
         };
-        Err(Refusal::Unfinished(format!("{name}: {missed}: {line}, after {took}")))
+        Err(Refusal::Status(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
     }
 
     /// Returns an answer, or none for now.
@@ -360,7 +359,7 @@ mod tests {
     };
     use testing_time::MockClock;
     use vvm_clock::{Clock, SystemClock};
-    use vvm_storage::{ClusterName, Partition, SysVvmStorage, mem::MemDatabase, testing::Layer};
+    use vvm_storage::{ClusterName, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer};
 
     /// Runs a future before one of the reads.
     struct Interleaved {

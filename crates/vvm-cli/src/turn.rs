@@ -24,14 +24,11 @@ use vvm_orch::AcquireTimeout;
 /// Between two looks of a start that waits: short beside the start of a host, and 50 starts cost 1 % of a core.
 const PACE: Duration = Duration::from_millis(200);
 
-/// What follows for a start.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// It becomes a candidate. Others wait behind the admission, if there is one.
     Candidate(Option<Admission>),
-    /// This signal asked for a stop.
     Stopped(Signal),
-    /// `--acquire-timeout` is over.
     TimedOut,
 }
 
@@ -39,9 +36,6 @@ pub(crate) enum Turn {
 ///
 /// A start that ends soon in any case does not wait, nor does one that serves before it leads: a warm app, or HTTP.
 /// Without a folder, or if the system refuses, there is no queue: the storage alone decides which candidate leads.
-///
-/// # Errors
-/// If the system refuses to catch signals.
 pub(crate) fn wait_for_turn(
     args: &RunArgs,
     once: Option<&OnceArgs>,

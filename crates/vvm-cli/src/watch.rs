@@ -4,7 +4,8 @@
 
 use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
-    inspection::{conclude, inspect},
+    inspection::operate,
+    liveness::{Liveness, Observation},
     shown::{Moment, Palette, Span, Style},
 };
 use clap::Args;
@@ -15,6 +16,7 @@ use std::{
     collections::BTreeMap,
     error::Error,
     io::{self, Write as _},
+    mem,
     num::NonZeroU32,
     process::ExitCode,
     time::Duration,
@@ -23,11 +25,11 @@ use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    let watched = inspect(args.target.pair(), Purpose::Look, async |inspector| watch(args, inspector).await);
-    watched.map_or_else(|refusal| conclude(&refusal).into(), |()| ExitCode::SUCCESS)
+    operate(args.target.pair(), Purpose::Look, async |inspector| {
+        Ok(watch(args, inspector).await.map(|()| 0)?)
+    })
 }
 
-/// Prints a line for each change, until the reader of standard output is gone.
 async fn watch(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), InspectError> {
     let (mut slots, mut settled, clock) = (Slots::default(), None, &inspector.clock);
     let palette = Palette::of_standard_output();
@@ -49,7 +51,6 @@ async fn watch(args: &WatchArgs, inspector: &StorageInspector) -> Result<(), Ins
     Ok(())
 }
 
-/// Returns whether standard output is a pipe or socket without a reader.
 fn is_reader_gone() -> bool {
     let stdout = rustix::stdio::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
@@ -92,9 +93,7 @@ fn parse_poll(text: &str) -> Result<Duration, Box<dyn Error + Send + Sync>> {
     Ok(interval)
 }
 
-/// What one look found.
 struct Found {
-    /// All slots, from the first on.
     slots: Vec<Slot>,
     /// Whether a candidate has settled how many there are.
     is_settled: bool,
@@ -102,7 +101,6 @@ struct Found {
     paused: Option<(String, Duration)>,
 }
 
-/// Reads slots and requests. `settled` gets the slot count, once it is settled.
 async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
     let StorageInspector { storage, cluster, .. } = inspector;
     if settled.is_none() {
@@ -113,16 +111,12 @@ async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) ->
     Ok(Found { slots, is_settled: settled.is_some(), paused })
 }
 
-/// A change that was seen.
 #[derive(Debug)]
 struct Change {
-    /// None if it concerns all slots.
     slot: Option<u32>,
-    /// Whether an operator should look into it.
     is_alarming: bool,
     /// For people. Texts from the storage are escaped: they may contain control sequences of terminals.
     says: String,
-    /// For programs: the event, and what belongs to it.
     members: Value,
 }
 
@@ -135,7 +129,6 @@ impl Change {
         Self { is_alarming: true, ..Self::new(says, members) }
     }
 
-    /// A change to this record.
     fn of_record(event: &str, verb: &str, entry: &Entry) -> Self {
         let (holder, epoch, ttl) = (entry.holder.as_str(), entry.epoch, entry.ttl);
         let ttl_ms = ttl.get().as_millis() as u64;
@@ -151,7 +144,6 @@ impl Change {
         format!("{}  {slot}{}", Moment(at), self.says)
     }
 
-    /// Returns one JSON object on one line.
     fn json(mut self, at: Duration) -> String {
         self.members["at"] = Moment(at).to_string().into();
         self.members["unix_ms"] = (at.as_millis() as u64).into();
@@ -164,27 +156,18 @@ impl Change {
 /// After so many looks in a row at an older state, the storage went back. Fewer may be a replica that lags.
 const BEHIND: u32 = 3;
 
-/// What was seen so far.
-///
-/// A renewal is a record whose version differs from that of the look before. It was written at some moment
-/// between the two, which is known better only if the storage proves the age. Its age counts from the later
-/// end.
 #[derive(Debug, Default)]
 struct Slots {
     seen: BTreeMap<u32, Seen>,
-    /// Whether a look was answered.
     answered: bool,
-    /// Whether the last look failed.
     fails: bool,
     paused: Option<(String, Duration)>,
 }
 
-/// What was seen of one slot.
 #[derive(Debug)]
 struct Seen {
     slot: Slot,
-    /// The latest moment at which its state can have been written.
-    written: Instant,
+    observation: Observation,
     overdue: bool,
     behind: u32,
 }
@@ -205,125 +188,113 @@ impl Slots {
                 return Err(InspectError::Read(cause));
             }
             Err(cause) => {
-                let is_first = !std::mem::replace(&mut self.fails, true);
                 let says = format!("can't be read: {cause}; trying again");
                 let change = Change::alarming(says, json!({"event": "trouble", "cause": cause.to_string()}));
-                return Ok(is_first.then_some(change).into_iter().collect());
+                return Ok(if mem::replace(&mut self.fails, true) { vec![] } else { vec![change] });
             }
         };
         let mut changes = Vec::new();
-        let is_first = !std::mem::replace(&mut self.answered, true);
-        if std::mem::take(&mut self.fails) {
+        let is_first = !mem::replace(&mut self.answered, true);
+        if mem::take(&mut self.fails) {
             changes.push(Change::new("can be read again", json!({"event": "works_again"})));
         }
-        changes.extend(self.saw_pause(found.paused));
+        let paused_before = mem::replace(&mut self.paused, found.paused);
+        if self.paused != paused_before {
+            changes.push(match &self.paused {
+                Some((by, _)) => Change::new(
+                    format!("paused by {}: no new leader begins", by.escape_debug()),
+                    json!({"event": "paused", "by": by}),
+                ),
+                None => Change::new("resumed: candidates may lead again", json!({"event": "resumed"})),
+            });
+        }
         let was_led = found.slots.iter().any(|slot| slot.last_epoch().is_some());
         if is_first && !found.is_settled && !was_led {
             let says = "no candidate has ever used this name: check --name";
             changes.push(Change::new(says, json!({"event": "unknown"})));
         }
         for (number, slot) in (1..).zip(found.slots) {
-            let change = self.saw(number, slot, now);
+            let change = match self.seen.get_mut(&number) {
+                Some(seen) => seen.change(slot, now),
+                None => {
+                    let first = first_seen(&slot);
+                    self.seen.insert(number, Seen::of(slot, now));
+                    Some(first)
+                }
+            };
             changes.extend(change.map(|change| Change { slot: Some(number), ..change }));
         }
         Ok(changes)
     }
+}
 
-    fn saw_pause(&mut self, paused: Option<(String, Duration)>) -> Option<Change> {
-        let before = std::mem::replace(&mut self.paused, paused);
-        match &self.paused {
-            paused if *paused == before => None,
-            Some((by, _)) => Some(Change::new(
-                format!("paused by {}: no new leader begins", by.escape_debug()),
-                json!({"event": "paused", "by": by}),
-            )),
-            None => Some(Change::new("resumed: candidates may lead again", json!({"event": "resumed"}))),
-        }
+fn first_seen(slot: &Slot) -> Change {
+    let Some(entry) = slot.entry() else {
+        let last = slot.last_epoch();
+        let says = last.map_or("free, and never led".into(), |last| format!("free, last epoch {last}"));
+        return Change::new(says, json!({"event": "free", "epoch": last.map(Epoch::get)}));
+    };
+    Change::of_record("held", "held by", entry)
+}
+
+impl Seen {
+    fn of(slot: Slot, now: Instant) -> Self {
+        let mut observation = Observation::default();
+        observation.add(&slot, now);
+        Self { slot, observation, overdue: false, behind: 0 }
     }
 
-    fn saw(&mut self, number: u32, slot: Slot, now: Instant) -> Option<Change> {
-        let Some(seen) = self.seen.get_mut(&number) else {
-            let change = slot.entry().map(|entry| Change::of_record("held", "held by", entry));
-            let change = change.unwrap_or_else(|| {
-                let last = slot.last_epoch();
-                let says =
-                    last.map_or("free, and never led".into(), |last| format!("free, last epoch {last}"));
-                Change::new(says, json!({"event": "free", "epoch": last.map(Epoch::get)}))
-            });
-            self.seen.insert(number, Seen::of(slot, now));
-            return Some(change);
-        };
-        if is_older(&slot, &seen.slot) {
-            seen.behind += 1;
-            if seen.behind < BEHIND {
-                return None;
-            }
-            let [from, to] = [&seen.slot, &slot].map(|slot| slot.last_epoch().map(Epoch::get));
-            *seen = Seen::of(slot, now);
-            let text = |epoch: Option<u64>| epoch.map_or("none".into(), |epoch| epoch.to_string());
-            return Some(Change::alarming(
-                format!(
-                    "the storage shows an older epoch, {} after {}: restored from a backup?",
-                    text(to),
-                    text(from)
-                ),
-                json!({"event": "went_back", "from_epoch": from, "epoch": to}),
-            ));
+    fn change(&mut self, slot: Slot, now: Instant) -> Option<Change> {
+        if is_older(&slot, &self.slot) {
+            self.behind += 1;
+            return (self.behind >= BEHIND).then(|| self.went_back(slot, now));
         }
-        seen.behind = 0;
-        if slot.is_as_expected(&seen.slot) {
-            return seen.falls_overdue(now);
-        }
-        let before = std::mem::replace(seen, Seen::of(slot, now));
-        match (before.slot.entry(), seen.slot.entry()) {
+        self.behind = 0;
+        let liveness = self.observation.add(&slot, now);
+        let was_overdue = mem::replace(&mut self.overdue, liveness == Liveness::Stale);
+        let before = mem::replace(&mut self.slot, slot);
+        let holder_before = before.entry().map(|entry| entry.holder.as_str());
+        match (before.entry(), self.slot.entry()) {
             (Some(then), Some(entry)) if then.is_of(entry.incarnation(), entry.epoch) => {
-                before.overdue.then(|| {
-                    let holder = entry.holder.as_str();
-                    let says = format!("{} renews again", holder.escape_debug());
-                    Change::new(says, json!({"event": "renews_again", "holder": holder}))
-                })
+                let holder = entry.holder.as_str();
+                let (shown, age) = (holder.escape_debug(), self.observation.age());
+                match (was_overdue, self.overdue) {
+                    (true, false) => {
+                        let members = json!({"event": "renews_again", "holder": holder});
+                        Some(Change::new(format!("{shown} renews again"), members))
+                    }
+                    (false, true) => Some(Change::alarming(
+                        format!("no renewal of {shown} seen for {}: candidates may take over", Span(age)),
+                        json!({"event": "overdue", "holder": holder, "silent_ms": age.as_millis() as u64}),
+                    )),
+                    _ => None,
+                }
             }
-            (then, Some(entry)) => {
-                let after = then.map(|then| then.holder.as_str());
+            (_, Some(entry)) => {
                 let mut change = Change::of_record("leads", "leads:", entry);
-                change.members["after"] = after.into();
-                change.says +=
-                    &after.map(|after| format!(", after {}", after.escape_debug())).unwrap_or_default();
+                change.members["after"] = holder_before.into();
+                if let Some(before) = holder_before {
+                    change.says += &format!(", after {}", before.escape_debug());
+                }
                 Some(change)
             }
-            (_, None) => seen.slot.last_epoch().map(|epoch| {
+            (None, None) if before.last_epoch() == self.slot.last_epoch() => None,
+            (_, None) => self.slot.last_epoch().map(|epoch| {
                 let says = format!("released, free, last epoch {epoch}");
                 Change::new(says, json!({"event": "released", "epoch": epoch.get()}))
             }),
         }
     }
-}
 
-impl Seen {
-    fn of(slot: Slot, now: Instant) -> Self {
-        let proven_age = match &slot {
-            Slot::Held { proven_age, .. } => proven_age.unwrap_or_default(),
-            Slot::Vacant(_) => Duration::ZERO,
-        };
-        Self { slot, written: now.before(proven_age), overdue: false, behind: 0 }
-    }
-
-    fn falls_overdue(&mut self, now: Instant) -> Option<Change> {
-        let entry = self.slot.entry()?;
-        let silent = self.written.until(now);
-        if self.overdue || silent < entry.ttl.get() {
-            return None;
-        }
-        self.overdue = true;
-        let (holder, silent_ms) = (entry.holder.as_str(), silent.as_millis() as u64);
-        Some(Change::alarming(
-            format!(
-                "no renewal of {} seen for {}: candidates may take over",
-                holder.escape_debug(),
-                Span(silent)
-            ),
-            json!({"event": "overdue", "holder": holder, "silent_ms": silent_ms}),
-        ))
+    fn went_back(&mut self, slot: Slot, now: Instant) -> Change {
+        let [from, to] = [&self.slot, &slot].map(|slot| slot.last_epoch().map(Epoch::get));
+        *self = Self::of(slot, now);
+        let text = |epoch: Option<u64>| epoch.map_or("none".into(), |epoch| epoch.to_string());
+        let (later, earlier) = (text(from), text(to));
+        Change::alarming(
+            format!("the storage shows an older epoch, {earlier} after {later}: restored from a backup?"),
+            json!({"event": "went_back", "from_epoch": from, "epoch": to}),
+        )
     }
 }
 

@@ -18,7 +18,6 @@ const TOO_FAST: f64 = 100_000.0;
 /// How far a wall clock that is not set may drift in a short while.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Returns the findings from readings before and after the other examinations.
 pub(super) fn clocks(before: &Readings, after: &Readings, newest_epoch: Option<u64>) -> [Finding; 2] {
     [rates(before, after), wall_clock(newest_epoch, after.wall)]
 }

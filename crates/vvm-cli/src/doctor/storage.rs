@@ -23,10 +23,6 @@ const FILES: u64 = 64;
 const FOR_BACKGROUND_PROCESSES: &str = "Choose --containment pidns if the command starts background processes \
     and need not see others: they can't outlive a kill of all vvm processes at once";
 
-/// Returns the findings about the storage, and its newest epoch.
-///
-/// # Errors
-/// When it can't be read.
 pub(super) async fn examine(
     inspector: &StorageInspector,
     args: &DoctorArgs,
@@ -55,7 +51,6 @@ pub(super) async fn examine(
     Ok((findings, newest))
 }
 
-/// Returns the settings of the database and the concerns about them, if there are any.
 fn settings(described: Result<Description, ReadError>) -> Option<Finding> {
     const ABOUT: &str = "settings";
     let described = match described {
@@ -92,7 +87,6 @@ fn trips(about: &'static str, trips: &Trips) -> Finding {
     named.fold(finding, |finding, (name, duration)| finding.with_duration(name, duration))
 }
 
-/// Compares the durations of writes with the time that the TTL leaves for them.
 fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
     let timing = Timing::of(args.ttl);
     let attempt = timing.attempt_timeout();
@@ -127,7 +121,6 @@ fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
     finding.with_duration("attempt", attempt).with_duration("loss", loss).with_duration("kill", kill)
 }
 
-/// Tries each level of containment.
 pub(super) fn containment() -> Finding {
     let mut figures = serde_json::Map::new();
     let mut said = Vec::new();
@@ -149,13 +142,11 @@ pub(super) fn containment() -> Finding {
     if figures.get("pidns").is_some_and(|had| had == true) {
         says = format!("{says}. {FOR_BACKGROUND_PROCESSES}");
     }
-    // All other levels need this one.
     let has_any = figures.get("guardian").is_some_and(|had| had == true);
     let health = if has_any { Health::Good } else { Health::Problem };
     Finding::new("containment", health, says).with("levels", figures)
 }
 
-/// Checks how many files a process may open.
 pub(super) fn limits() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
     let (health, says) = match limit {
@@ -168,25 +159,20 @@ pub(super) fn limits() -> Finding {
     Finding::new("limits", health, says).with("open_files", limit)
 }
 
-/// How often each call is made.
 const TRIALS: usize = 50;
 
 /// After so long no further call of its kind is made.
 const ENOUGH: Duration = Duration::from_secs(10);
 
-/// How many doctors can measure at the same time.
 const RECORDS: u32 = 8;
 
 /// The name of the records that writes go to. It has a control character, so no candidate can lead it. Each
 /// record is released in the end, and used again by later doctors.
 const NAME: &[u8] = b"\0vvm doctor";
 
-/// The durations of calls.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Trips {
-    /// Sorted.
     took: Vec<Duration>,
-    /// Of the first call that failed.
     pub(super) failure: Option<String>,
 }
 
@@ -213,7 +199,6 @@ impl Trips {
     }
 }
 
-/// Measures reads and conditional writes. A failure is part of the result.
 pub(super) async fn measure(
     storage: &ElectionsTtlStorage,
     clock: &Arc<dyn Clock>,

@@ -82,7 +82,6 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Groups of options in the help.
 const WARM: &str = "Warm standby";
 const RESTARTS: &str = "Restarts, with --on-exit restart";
 const CHECKS: &str = "Health check, and what runs before a stop";
@@ -105,14 +104,12 @@ Example:
     format!("{EXAMPLE}\n\n{}", exit::HELP)
 }
 
-/// What follows a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnLoss {
     Exit,
     Rejoin,
 }
 
-/// A level of containment, or the choice of one.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ContainmentLevel {
     /// cgroup if a control group is delegated to vvm, otherwise guardian
@@ -195,20 +192,17 @@ pub(crate) struct WorkArgs {
 }
 
 impl WorkArgs {
-    /// Returns the shell lines that run beside the command.
     pub(crate) fn helpers(&self) -> HelperLines {
         HelperLines { pre_stop: self.pre_stop.clone(), check: self.check.clone() }
     }
 }
 
-/// What follows when the command has ended by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnExit {
     Release,
     Restart,
 }
 
-/// The number of restarts in one leadership; `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RestartLimit(pub(crate) Option<u32>);
 

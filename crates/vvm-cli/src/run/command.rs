@@ -37,14 +37,11 @@ use vvm_storage::ElectionKey;
 /// guardian and on a busy machine.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// More variables for the command.
 pub(super) type Variables = [(OsString, OsString)];
 
-/// The service that runs the command.
 #[derive(Clone, Debug)]
 pub(super) struct CommandRunner {
     pub(super) args: Arc<RunArgs>,
-    /// The options of `vvm once`.
     pub(super) once: Option<Arc<OnceArgs>>,
     pub(super) starter: Arc<CommandStarter>,
     pub(super) control: Arc<Control>,
@@ -65,7 +62,6 @@ impl Service<ElectionKey> for CommandRunner {
         let status = Arc::clone(&self.status);
         self.begin(cx).await.inspect_err(|cause| {
             if !cause.is::<StopRequested>() {
-                // For the history.
                 status.work_ended(format!("command not started: {cause}"));
             }
         })
@@ -73,7 +69,6 @@ impl Service<ElectionKey> for CommandRunner {
 }
 
 impl CommandRunner {
-    /// Returns the name that this process competes for.
     pub(super) fn election_name(&self) -> &str {
         &self.args.candidate.name
     }
@@ -133,7 +128,6 @@ impl CommandRunner {
     }
 }
 
-/// The work of one leadership.
 #[derive(Debug)]
 pub(super) struct LeadershipWork {
     pub(super) runner: CommandRunner,
@@ -146,7 +140,6 @@ pub(super) struct LeadershipWork {
 }
 
 impl LeadershipWork {
-    /// Subscribes a supervision to signals, stop requests and the deadline.
     pub(super) fn controls(&self) -> Controls {
         let control = &self.runner.control;
         Controls {
@@ -184,9 +177,6 @@ impl LeadershipWork {
     }
 
     /// Runs from the start of the first command to the end of the last.
-    ///
-    /// # Errors
-    /// If the command can't be started again.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
@@ -314,7 +304,6 @@ impl LeadershipWork {
         supervised
     }
 
-    /// Supervises, and gives the leadership up if the command fails its checks.
     async fn check(&self, supervision: Supervision) -> Supervised {
         let helpers = supervision.helpers();
         let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
@@ -328,7 +317,6 @@ impl LeadershipWork {
             unhealthy = health::fails_checks(check, &args.work, &helpers, (status, clock)) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 status.stops_by(&self.standing, why);
-                // The first one counts.
                 let _ = self.runner.run.unhealthy.set(unhealthy);
                 self.stop.cancel();
             }
@@ -336,7 +324,6 @@ impl LeadershipWork {
         supervised.await
     }
 
-    /// Waits for a stop request, by a signal or through the storage.
     async fn is_asked(&self) {
         let stop = &self.runner.control.stop;
         tokio::select! {
@@ -370,7 +357,6 @@ impl LeadershipWork {
         say_text!("{name} slot {slot}: stopping: up to {longest}; a second signal kills");
     }
 
-    /// Reports that the leadership is kept without work for a while.
     pub(super) fn idles(&self, idle: Idle) {
         let Leadership { name, slot, .. } = &self.leadership;
         say_text!("{name} slot {slot}: {idle}");
@@ -379,7 +365,6 @@ impl LeadershipWork {
 
     fn has_worked(&self, last: Supervised, end: WorkEnd) {
         self.runner.status.work_ended(describe(&last));
-        // A leadership has one end.
         let _ = self.runner.run.worked.set(Worked { last, end });
     }
 }
@@ -399,16 +384,13 @@ const KILLING_SHARE: u32 = 20;
 /// `--pre-stop` leaves the command this part of the TTL to stop in: half of the 0.15 TTL after a loss.
 const LEAST_TO_STOP_SHARE: u32 = 13;
 
-/// Starts the command, each time in the same way.
 #[derive(Debug)]
 pub(super) struct CommandStarter {
     pub(super) run: Arc<RunArgs>,
-    /// The standard input of the command.
     pub(super) input: OwnedFd,
     /// The process group that the command shares with the guardian.
     pub(super) terminal_group: Option<Pid>,
     pub(super) containment: Containment,
-    /// Readable when the guardian has ended.
     pub(super) guardian_process: Arc<OwnedFd>,
     pub(super) on_event: OnEvent,
     /// The kill deadline, which each renewal moves.
@@ -430,7 +412,6 @@ impl CommandStarter {
         self.start_in(environment)
     }
 
-    /// Returns the variables that the command does not get: the storage's credentials.
     pub(super) fn withheld(&self) -> &'static [&'static str] {
         let credentials = vvm_storage::url::credentials(&self.run.candidate.storage);
         if self.run.keep_credentials { &[] } else { credentials }
@@ -457,7 +438,6 @@ impl CommandStarter {
         Ok(spawn(&order)?)
     }
 
-    /// Returns how long the steps of a stop may take.
     pub(super) fn timeouts(&self) -> StopTimeouts {
         let ttl = self.run.candidate.ttl.get();
         StopTimeouts {
@@ -469,7 +449,6 @@ impl CommandStarter {
     }
 }
 
-/// The delays before restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Backoff {
     first: Duration,
@@ -478,7 +457,6 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the delays that the options ask for.
     pub(super) fn of(work: &WorkArgs) -> Self {
         Self::new(work.restart_backoff, work.restart_backoff_max)
     }
@@ -488,7 +466,6 @@ impl Backoff {
         Self { first, longest, next: first }
     }
 
-    /// Returns the delay after a run of this length.
     pub(super) fn after_a_run_of(&mut self, length: Duration) -> Duration {
         if length > self.longest {
             self.next = self.first;

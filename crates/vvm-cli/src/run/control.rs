@@ -31,15 +31,12 @@ const SIGNALS: usize = 64;
 /// The terminal may disappear this long after the shell's HUP: a shell signals its jobs before it ends.
 const SHELL_ENDS: Duration = Duration::from_millis(250);
 
-/// The requests to this process.
 #[derive(Debug)]
 pub(super) struct Control {
     /// Cancelled by the first stop request.
     pub(super) stop: CancellationToken,
     status: Arc<HostStatus>,
-    /// The signal of the first stop request, and when it arrived.
     stop_request: OnceLock<(Signal, Instant)>,
-    /// `--stop-signal`.
     stop_signal: Option<Signal>,
     /// Cancelled by the second stop request.
     pub(super) kill: CancellationToken,
@@ -47,16 +44,13 @@ pub(super) struct Control {
     pub(super) guardian_lapsed: CancellationToken,
     /// Cancelled when the guardian has died.
     pub(super) guardian_died: CancellationToken,
-    /// Why a warm app could not be started.
     pub(super) not_started: OnceLock<Arc<NotStarted>>,
-    /// Signals for the command.
     pub(super) signals: broadcast::Sender<SignalForCommand>,
     /// The deadline that the guardian's own timer enforces.
     pub(super) in_force: watch::Sender<Option<Instant>>,
 }
 
 impl Control {
-    /// Makes the control of the host that `stop` stops and whose status is `status`, with this `--stop-signal`.
     pub(super) fn new(stop: CancellationToken, status: Arc<HostStatus>, stop_signal: Option<Signal>) -> Self {
         Self {
             stop,
@@ -73,9 +67,6 @@ impl Control {
     }
 
     /// Handles signals and messages as long as it is polled.
-    ///
-    /// # Errors
-    /// If the runtime can't poll descriptors.
     ///
     /// # Cancel safety
     /// May be dropped at any time.
@@ -169,17 +160,14 @@ impl Control {
         self.stop_request.get().map_or(Signal::TERM, |(signal, _)| *signal)
     }
 
-    /// Whether a signal had asked for a stop by then.
     pub(super) fn was_asked_to_stop_by(&self, then: Instant) -> bool {
         self.stop_request.get().is_some_and(|(_, at)| *at <= then)
     }
 
-    /// Returns the reason of a stop.
     pub(super) fn why(&self) -> WhyStopping {
         if self.guardian_died.is_cancelled() { WhyStopping::GuardianDied } else { WhyStopping::Asked }
     }
 
-    /// Whether a command runs or starts.
     pub(super) fn has_worker(&self) -> bool {
         self.signals.receiver_count() > 0
     }
@@ -207,7 +195,6 @@ impl Control {
     }
 
     fn stop_by(&self, now: Instant, signal: Signal, delivered: bool) {
-        // The first one counts.
         let _ = self.stop_request.set((signal, now));
         let of_command = self.stop_signal.filter(|_| signal == Signal::TERM).unwrap_or(signal);
         self.pass_on(of_command, delivered, true);
@@ -215,7 +202,6 @@ impl Control {
     }
 
     fn pass_on(&self, signal: Signal, delivered: bool, asks: bool) {
-        // Without a command there is no receiver.
         let _ = self.signals.send(SignalForCommand { passed: ForwardedSignal { signal, delivered }, asks });
     }
 }
@@ -230,7 +216,6 @@ fn tells_of_lost_terminal(source: SignalSource) -> bool {
     }
 }
 
-/// The guardian did not confirm the kill deadline in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the guardian does not answer (stopped by Ctrl-Z?), so the command would not be contained")]
 pub(super) struct GuardianSilent;
@@ -252,7 +237,6 @@ pub(super) async fn send_changes(status: Arc<HostStatus>, guardian: Guardian) ->
     }
 }
 
-/// Returns the state of a role; none before the storage is open.
 fn state(role: &Role) -> Option<HostState> {
     let activity = match role {
         Role::Opening => return None,

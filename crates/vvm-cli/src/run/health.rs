@@ -7,7 +7,6 @@ use vvm_clock::{Clock, Span};
 use vvm_containment::{Ended, Helper, HelperError, Helpers};
 use vvm_host::{operate::ResourceLimit, status::HostStatus};
 
-/// A check has failed too often in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unhealthy {
     check: String,
@@ -15,7 +14,6 @@ pub(super) struct Unhealthy {
     last: Failure,
 }
 
-/// How one check failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum Failure {
     #[error("no answer within {}", Span(*.0))]
@@ -26,7 +24,6 @@ enum Failure {
     System(Errno),
 }
 
-/// For people.
 impl fmt::Display for Unhealthy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { check, failures, last } = self;

@@ -4,7 +4,9 @@
 use super::{args::RunArgs, command::LeadershipWork, outcome::WorkEnd};
 use crate::{
     contained::describe,
+    exit,
     once::{OnceArgs, OnceEnd},
+    result_file::Outcome,
 };
 use clap::Args;
 use std::{sync::Arc, time::Duration};
@@ -36,7 +38,6 @@ pub(crate) struct OnceCommand {
     pub(crate) run: RunArgs,
 }
 
-/// The options of a stage of `vvm run` or `vvm once`.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("period", |arg| arg.required(false)))]
 pub(crate) struct StageArgs {
@@ -48,7 +49,6 @@ pub(crate) struct StageArgs {
 
 const USAGE: &str = "vvm once --storage URL --name NAME --period TEXT [OPTIONS] -- CMD [ARGS…]";
 
-/// For `vvm once --help`.
 const HELP: &str = "\
 Exit status:
   0    the period is done, by this command or an earlier one
@@ -81,9 +81,6 @@ pub(crate) const REFUSED: [(&str, &str, &str); 3] = [
 impl LeadershipWork {
     /// Runs the command if the period is not done, and an attempt is left.
     ///
-    /// # Errors
-    /// If the command can't be started.
-    ///
     /// # Cancel safety
     /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn run_once(self, args: Arc<OnceArgs>) -> Result<(), BoxError> {
@@ -106,7 +103,8 @@ impl LeadershipWork {
             Ok(Settled::Failed { attempt }) => OnceEnd::Failed(of(attempt)),
             Ok(Settled::Marked) => OnceEnd::Marked(format!("period {} is done", args.period)),
             Ok(Settled::NotMarked { attempt, why }) => {
-                OnceEnd::NotMarked(format!("{}: {why}; it may run again", of(attempt)))
+                let text = format!("{}: {why}; it may run again", of(attempt));
+                OnceEnd::Reason(Outcome::NotMarked, exit::NOT_MARKED, text)
             }
             Err(PeriodError::Over(_)) => {
                 // The engine finds the same, and stops this work.
@@ -119,20 +117,17 @@ impl LeadershipWork {
         Ok(())
     }
 
-    /// Ends this leadership without a command.
     fn runs_nothing(&self, end: OnceEnd) -> Result<(), BoxError> {
-        self.runner.status.work_ended(end.clone().into_parts().0);
+        self.runner.status.work_ended(end.text());
         self.ends_once(end);
         Ok(())
     }
 
     fn ends_once(&self, end: OnceEnd) {
-        // A leadership has one end.
         let _ = self.runner.run.once.set(end);
     }
 }
 
-/// The attempts of one leadership.
 struct Attempts<'leadership> {
     work: &'leadership LeadershipWork,
     args: &'leadership OnceArgs,
@@ -148,7 +143,6 @@ impl OnceWork for Attempts<'_> {
         if left.is_zero() {
             return;
         }
-        // In whole seconds, for people.
         let left = Duration::from_secs(left.as_secs() + 1).min(args.retry_after);
         let limit = Some(args.attempts.get().saturating_sub(1));
         let end = last.end.as_deref().unwrap_or_default();

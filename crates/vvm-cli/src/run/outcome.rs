@@ -22,7 +22,6 @@ use vvm_orch::{Failure, Problem};
 pub(super) const GUARDIAN_LAPSED: &str =
     "the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline";
 
-/// Why a `vvm run` ends.
 #[derive(Debug)]
 pub(super) struct ExitReason {
     pub(super) outcome: Outcome,
@@ -30,12 +29,10 @@ pub(super) struct ExitReason {
     pub(super) text: Option<String>,
 }
 
-/// What ended a campaign or a leadership first.
 #[derive(Debug)]
 pub(super) enum Cause {
     /// The command ended by itself, and is not to be restarted.
     Finished,
-    /// This signal asked for a stop.
     Stopped(Signal),
     /// The same while no warm app was ready, so that this process did not campaign.
     StoppedUnready(Signal),
@@ -47,17 +44,13 @@ pub(super) enum Cause {
     Unproven(Unproven),
     /// This signal asked for a stop, a second one came, and the release or the storage hangs.
     Hung(Signal),
-    /// Leadership was not acquired in time, for this reason.
     TimedOut(String),
     /// The period needs no command of this candidate (`vvm once`).
     NothingToRun,
-    /// The storage could not be opened.
     Storage(Arc<HostError>),
-    /// The command failed its checks.
     Unhealthy(Unhealthy),
     /// The command could not be started before it led.
     NotStarted(Arc<NotStarted>),
-    /// A loss, a failure, or the end of the command.
     Problem(Problem),
 }
 
@@ -83,7 +76,6 @@ impl ExitReason {
         Self { outcome, farewell: Farewell::DieOf(signal), text }
     }
 
-    /// Returns the reason of a campaign that ended for `cause`.
     pub(super) fn of(cause: &Cause, run: &LeadershipRun) -> Self {
         let reason = Self::of_run(cause, run);
         match (run.once.get(), cause) {
@@ -97,22 +89,17 @@ impl ExitReason {
 
     /// Returns the reason of a `vvm once`. It ends with 0 only if the period is done.
     fn of_once(self, end: &OnceEnd, cause: &Cause) -> Self {
-        let (what, status) = end.clone().into_parts();
-        let text = self.text.map_or_else(|| what.clone(), |text| format!("{text}; {what}"));
-        let outcome = match end {
+        let what = end.text();
+        let text = self.text.map_or_else(|| what.to_owned(), |text| format!("{text}; {what}"));
+        match end {
+            OnceEnd::Reason(outcome, status, what) => Self::exit(*outcome, *status, what),
             // It was stopped, and ended with 0 without having done its work.
             OnceEnd::Failed(_) if self.farewell == Farewell::Exit(0) => {
                 let signal = if let Cause::Stopped(signal) = cause { *signal } else { Signal::TERM };
-                return Self { farewell: Farewell::DieOf(signal), text: Some(text), ..self };
+                Self { farewell: Farewell::DieOf(signal), text: Some(text), ..self }
             }
-            OnceEnd::Failed(_) | OnceEnd::Marked(_) => return Self { text: Some(text), ..self },
-            OnceEnd::Done(_) => Outcome::AlreadyDone,
-            OnceEnd::NoAttemptLeft(_) => Outcome::NoAttemptLeft,
-            OnceEnd::NotMarked(_) => Outcome::NotMarked,
-            OnceEnd::Misuse(_) => Outcome::Misuse,
-            OnceEnd::Refused(_) => Outcome::StorageRefused,
-        };
-        Self::exit(outcome, status, what)
+            OnceEnd::Failed(_) | OnceEnd::Marked(_) => Self { text: Some(text), ..self },
+        }
     }
 
     fn of_run(cause: &Cause, run: &LeadershipRun) -> Self {
@@ -181,7 +168,6 @@ impl ExitReason {
         }
     }
 
-    /// Ends as the command ended.
     fn of_worker(outcome: Outcome, last: &Supervised) -> Self {
         let farewell = match last.ended {
             Some(Ended::Exited(status)) => Farewell::Exit(status),
@@ -252,7 +238,6 @@ fn command_status(cause: &Failure) -> Option<u8> {
     cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status)
 }
 
-/// For people.
 impl fmt::Display for ExitReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.outcome.fmt(out)?;
@@ -260,33 +245,26 @@ impl fmt::Display for ExitReason {
     }
 }
 
-/// The record of one campaign and of the leadership that followed, if any.
 #[derive(Debug, Default)]
 pub(super) struct LeadershipRun {
-    /// Set when a slot is won.
     pub(super) leadership: OnceLock<Leadership>,
     /// Set when the command has ended for the last time and no process of it is left.
     pub(super) worked: OnceLock<Worked>,
-    /// Set when the command has failed its checks.
     pub(super) unhealthy: OnceLock<Unhealthy>,
     /// Set when a `vvm once` knows that it runs nothing, or has written how its command ended.
     pub(super) once: OnceLock<OnceEnd>,
 }
 
-/// How the work of a leadership ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Worked {
-    /// The last run of the command.
     pub(super) last: Supervised,
     pub(super) end: WorkEnd,
 }
 
-/// What ended the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WorkEnd {
     /// The command ended by itself, and is not to be restarted.
     Finished,
-    /// The command was stopped.
     Stopped,
     /// A stop came between two runs of the command.
     BetweenRuns,

@@ -190,27 +190,34 @@ pub struct Limits {
 enum Phase {
     /// No leadership. Claims may be on their way.
     Standby,
-    /// A slot is won, and `lead` is not sent yet.
-    Arming { term: Term, by: Connection },
-    /// `lead` is sent.
+    Arming {
+        term: Term,
+        by: Connection,
+    },
     Leading {
         term: Term,
         by: Connection,
-        /// Whether it has said `leading`.
         answered: bool,
         /// When it has to say `leading` or `alive`.
         answer_by: Instant,
     },
     /// It has said `stopped` at `stop_by`, as it has to. The loss follows, or the renewal that was not confirmed in time.
-    Expired { term: Term, by: Connection },
-    /// `stop` is sent.
-    Stopping { term: Term, by: Connection, until: Instant },
+    Expired {
+        term: Term,
+        by: Connection,
+    },
+    Stopping {
+        term: Term,
+        by: Connection,
+        until: Instant,
+    },
     /// The tree is being ended. A leadership is released after it.
-    Ending { term: Option<Term> },
+    Ending {
+        term: Option<Term>,
+    },
 }
 
 impl Phase {
-    /// Returns the leadership that is not released yet.
     fn term(self) -> Option<Term> {
         match self {
             Self::Standby => None,
@@ -241,7 +248,6 @@ pub struct Machine {
     /// The connections that could lead. The first leads next.
     ready: Vec<Connection>,
     quits: bool,
-    /// What was reported last.
     reported_ready: bool,
 }
 
