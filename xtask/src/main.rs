@@ -36,7 +36,7 @@ enum Command {
     /// tests.
     Ci(ci::Options),
     /// The project's own rules, such as arrows between crates and banned words.
-    Tidy(tidy::Options),
+    Tidy,
     /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
     /// of the code that it must catch.
     Sim(Passed),
@@ -180,7 +180,7 @@ fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Test => test_programs::main(),
         Command::Ci(options) => ci::run(&options),
-        Command::Tidy(options) => tidy::run(options),
+        Command::Tidy => tidy::run(),
         Command::Sim(passed) if passed.arguments.first().is_some_and(|first| first == "--broken") => {
             broken::run(passed.arguments.get(1..).unwrap_or_default())
         }

@@ -1,4 +1,4 @@
-//! The workspace by `cargo metadata`: its folder, packages, features, targets and dependencies. And `cargo xtask
+//! The workspace by `cargo metadata`: its folder, packages, features and targets. And `cargo xtask
 //! package`.
 
 use serde::Deserialize;
@@ -24,22 +24,9 @@ pub(crate) struct Package {
     pub(crate) name: String,
     #[serde(rename = "manifest_path")]
     pub(crate) manifest: PathBuf,
-    pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Dependency {
-    pub(crate) name: String,
-    /// `None` for a normal one, else `dev` or `build`.
-    pub(crate) kind: Option<String>,
-    #[serde(default)]
-    pub(crate) optional: bool,
-    /// Its folder, if it comes from no registry.
-    #[serde(default)]
-    pub(crate) path: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,11 +82,6 @@ impl Workspace {
         for package in &mut self.packages {
             relative(&mut package.manifest);
             package.targets.iter_mut().for_each(|target| relative(&mut target.root));
-            package
-                .dependencies
-                .iter_mut()
-                .filter_map(|dependency| dependency.path.as_mut())
-                .for_each(relative);
         }
     }
 }
@@ -117,7 +99,7 @@ impl Package {
     pub(crate) fn named(name: &str) -> Self {
         let manifest = format!("crates/{name}/Cargo.toml").into();
         let name = name.into();
-        Self { name, manifest, dependencies: Vec::new(), targets: Vec::new(), features: BTreeMap::new() }
+        Self { name, manifest, targets: Vec::new(), features: BTreeMap::new() }
     }
 }
 

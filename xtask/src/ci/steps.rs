@@ -147,7 +147,7 @@ impl Work {
     /// What went wrong, in a few words.
     pub(super) fn run(&self, root: &Path, records: &Path, is_alone: bool) -> Result<(), String> {
         match self {
-            Self::Tidy => holds(tidy::run(tidy::Options::default()), "violations, listed above"),
+            Self::Tidy => holds(tidy::run(), "violations, listed above"),
             Self::Tests(selection) => {
                 let workspace = Workspace::read().map_err(|error| error.to_string())?;
                 test_programs::run(&workspace, *selection, records).map(|counts| println!("{counts}"))
