@@ -1,5 +1,6 @@
-//! `cargo xtask test-drivers --faults`: elections on real servers with faults ([`faults`]). `--histories`: recorded
-//! calls on every storage, and their check ([`faults::histories`]). Package `servers` starts the servers.
+//! `cargo xtask test-drivers --histories`: recorded calls on every storage under faults, and their check
+//! ([`faults::histories`]). `--faults`: elections during what no history can judge, such as fail-overs that lose writes
+//! ([`faults`]). Package `servers` starts the servers.
 #![forbid(unsafe_code)]
 
 mod faults;
@@ -14,28 +15,30 @@ use std::{
     time::Duration,
 };
 
-/// Storages with faults: elections on servers, or recorded histories.
+/// Storages with faults: recorded histories, or elections on servers.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask test-drivers")]
 struct CommandLine {
-    /// Injects faults while candidates contend: stops and kills servers, cuts and slows connections, forges answers.
-    #[arg(long, required_unless_present = "histories")]
+    /// Lets candidates contend during fail-overs, switches back, restores, and deletions by hand. PostgreSQL, MariaDB,
+    /// object stores and Kubernetes have them.
+    #[arg(long, required_unless_present = "histories", conflicts_with = "duration")]
     faults: bool,
-    /// Records what clients ask and are answered under such faults, and checks the history with porcupine. Needs Go.
-    #[arg(long, conflicts_with_all = ["faults", "fail_overs"])]
+    /// Records what clients ask and are answered while servers stop and messages are delayed, lost, forged, cut and
+    /// repeated, and checks the history with porcupine. Needs Go.
+    #[arg(long, conflicts_with_all = ["faults", "rounds"])]
     histories: bool,
     /// Only these storages, separated by commas; default all.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Storage>,
-    /// The duration of the faults on each storage, in seconds. The default is 600, and 120 of a history.
-    #[arg(long)]
-    duration: Option<u64>,
+    /// The duration of a history on each storage, in seconds.
+    #[arg(long, default_value_t = 120)]
+    duration: u64,
+    /// How often each kind of fault comes.
+    #[arg(long, default_value_t = faults::DEFAULT_ROUNDS)]
+    rounds: u32,
     /// The seed of the faults. The default is random.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only fail-overs, each kind so many times. PostgreSQL and MariaDB have them.
-    #[arg(long)]
-    fail_overs: Option<u32>,
 }
 
 /// A storage, and its driver.
@@ -64,26 +67,23 @@ pub(crate) enum Storage {
 }
 
 fn main() -> ExitCode {
-    let CommandLine { faults: _, histories, only, duration, seed, fail_overs } = CommandLine::parse();
-    let default = if histories { histories::DEFAULT_DURATION } else { faults::DEFAULT_DURATION };
-    let duration = duration.map_or(default, Duration::from_secs);
-    let storages: Vec<Storage> = match only.is_empty() {
-        true => {
-            Storage::value_variants().iter().copied().filter(|one| histories || one.is_server()).collect()
-        }
-        false => only,
+    let CommandLine { faults: _, histories, only, duration, rounds, seed } = CommandLine::parse();
+    let storages: &[Storage] = match (&only[..], histories) {
+        ([], true) => Storage::value_variants(),
+        ([], false) => &[Storage::Postgres, Storage::Mysql, Storage::S3, Storage::Kubernetes],
+        (only, _) => only,
     };
     if !has_local_credentials() {
         eprintln!("test-drivers: {}", with_local_credentials());
         return ExitCode::FAILURE;
     }
     let mut held = true;
-    for storage in storages {
+    for &storage in storages {
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
         let ran = if histories {
-            histories::run(storage, duration, seed)
+            histories::run(storage, Duration::from_secs(duration), seed)
         } else {
-            faults::run(storage, faults::Plan { duration, seed, fail_overs })
+            faults::run(storage, rounds, seed)
         };
         if let Err(why) = ran {
             eprintln!("{}: FAILED: {why}", storage.name());
@@ -108,11 +108,6 @@ fn with_local_credentials() -> io::Error {
 }
 
 impl Storage {
-    /// Whether it is a server, on which candidates can contend under faults.
-    fn is_server(self) -> bool {
-        !matches!(self, Self::Mem | Self::Sqlite | Self::Sled)
-    }
-
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }

@@ -4,11 +4,10 @@ use super::{
     NAME, SLOTS, TTL,
     event::{Counts, Event},
     leadership_log::LeadershipLog,
-    network::{Forged, WriteUnderWay},
 };
 use async_trait::async_trait;
 use ielections::{
-    Candidacy, Entry, Holder, Leadership, Slot, Terms, WriteError, testing::elections_suite::Process,
+    Candidacy, Entry, Holder, Leadership, Terms, WriteError, testing::elections_suite::Process,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -17,29 +16,16 @@ use vvm_storage::{
     Done, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, Step, SysVvmStorage, testing::Layer,
 };
 
-/// How leaders behave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pace {
-    /// They lead for a few renewals.
-    Normal,
-    /// They release at once, so that there are many claims.
-    Fast,
-    /// They release, and end.
-    Stopping,
-}
-
 pub(super) struct Candidate {
     pub(super) number: usize,
     pub(super) storage: Arc<dyn SysVvmStorage>,
-    /// A storage without proxies, which all candidates share.
+    /// A storage for late writes, which all candidates share.
     pub(super) direct: Arc<dyn SysVvmStorage>,
     pub(super) leaderships: Arc<LeadershipLog>,
     pub(super) counts: Arc<Counts>,
     pub(super) clock: SystemClock,
-    pub(super) pace: watch::Receiver<Pace>,
+    pub(super) stops: watch::Receiver<bool>,
     pub(super) rng: fastrand::Rng,
-    /// What its proxies do with its writes.
-    pub(super) write: Arc<WriteUnderWay>,
 }
 
 /// Whether a process has crashed.
@@ -50,20 +36,17 @@ enum ProcessState {
 }
 
 impl Candidate {
-    /// Runs until the pace is [`Pace::Stopping`].
+    /// Runs until it is told to stop.
     pub(super) async fn run(mut self) {
-        while self.pace() != Pace::Stopping {
+        while !self.stops() {
             let recording_storage = RecordingStorage {
                 candidate: self.number,
                 storage: Arc::clone(&self.storage),
-                direct: Arc::clone(&self.direct),
                 leaderships: Arc::clone(&self.leaderships),
-                counts: Arc::clone(&self.counts),
-                write: Arc::clone(&self.write),
             };
             let storage = ElectionsTtlStorage::new(Arc::new(recording_storage).into_storage());
             let process = Process::start(Arc::new(storage), Arc::new(self.clock.clone()));
-            while self.pace() != Pace::Stopping && self.lead_once(&process).await == ProcessState::Alive {}
+            while !self.stops() && self.lead_once(&process).await == ProcessState::Alive {}
             if process.deadman.armed() == 0 {
                 process.elections.cleanup().await;
             } else {
@@ -73,8 +56,8 @@ impl Candidate {
         self.storage.close().await;
     }
 
-    fn pace(&self) -> Pace {
-        *self.pace.borrow()
+    fn stops(&self) -> bool {
+        *self.stops.borrow()
     }
 
     async fn lead_once(&mut self, process: &Process<ElectionKey>) -> ProcessState {
@@ -82,11 +65,11 @@ impl Candidate {
         let Ok(holder) = Holder::new(format!("candidate-{}", self.number)) else { return ProcessState::Dead };
         let candidacy = Candidacy { slots: slots.collect(), terms: Terms::new(holder, TTL) };
         self.leaderships.campaigns(self.number);
-        let mut pace = self.pace.clone();
+        let mut stops = self.stops.clone();
         let acquired = tokio::select! {
             biased;
             acquired = process.elections.acquire(candidacy) => acquired,
-            _ = pace.wait_for(|pace| *pace == Pace::Stopping) => return ProcessState::Alive,
+            _ = stops.wait_for(|stops| *stops) => return ProcessState::Alive,
         };
         match acquired {
             Ok((key, leadership)) => self.leads(process, &key, leadership).await,
@@ -108,16 +91,13 @@ impl Candidate {
         if let Some(before) = before {
             self.send_late_writes(key, &before).await;
         }
-        let (most, crashes) = match self.pace() {
-            Pace::Normal => (TTL.get() * 2, 0.25),
-            Pace::Fast | Pace::Stopping => (TTL.get() / 20, 0.0),
-        };
-        let turn = most.mul_f64(self.rng.f64());
-        let mut pace = self.pace.clone();
+        // A few renewals.
+        let turn = (TTL.get() * 2).mul_f64(self.rng.f64());
+        let mut stops = self.stops.clone();
         let loss = tokio::select! {
             biased;
             loss = leadership.lost() => Some(loss),
-            _ = pace.wait_for(|pace| *pace == Pace::Stopping) => None,
+            _ = stops.wait_for(|stops| *stops) => None,
             () = self.clock.sleep(turn) => None,
         };
         let crashes = match &loss {
@@ -132,7 +112,7 @@ impl Candidate {
                 }
                 lingers
             }
-            None => self.rng.f64() < crashes,
+            None => !self.stops() && self.rng.f64() < 0.25,
         };
         // A process past its deadline is dead.
         let crashes = crashes || process.trigger.check() || !process.trigger.fired().is_empty();
@@ -168,16 +148,12 @@ impl Candidate {
     }
 }
 
-/// The storage of one candidate. It tells the proxies of each write, and looks at the server after an answer
-/// that was forged.
+/// The storage of one candidate, which logs its claims and renewals.
 #[derive(Debug)]
 struct RecordingStorage {
     candidate: usize,
     storage: Arc<dyn SysVvmStorage>,
-    direct: Arc<dyn SysVvmStorage>,
     leaderships: Arc<LeadershipLog>,
-    counts: Arc<Counts>,
-    write: Arc<WriteUnderWay>,
 }
 
 #[async_trait]
@@ -187,45 +163,13 @@ impl Layer for RecordingStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
-        let incarnation = match &step {
+        match &step {
             Step::Claim { from, to } => {
                 self.leaderships.claims(self.candidate, to, from.entry(), SystemClock::read());
-                to.incarnation()
             }
-            Step::Renew { to, .. } => {
-                self.leaderships.renews(to);
-                to.incarnation()
-            }
-            Step::Release { incarnation, .. } => *incarnation,
-            Step::Batch { .. } | Step::Settle { .. } => return self.storage.commit(at, step).await,
-        };
-        self.write.begins(incarnation);
-        let answer = self.storage.commit(at.clone(), step.clone()).await;
-        // A driver may have found out what became of its write by itself.
-        let event = match self.write.ends() {
-            Some(Forged::Throttled) => Event::Throttled,
-            Some(Forged::Unsent) => Event::ForgedUnsent,
-            Some(Forged::Answered) => match self.direct.read(at).await {
-                Ok(slot) if stands(&step, &slot) => Event::ForgedApplied,
-                Ok(_) => Event::ForgedRefused,
-                Err(_) => return answer,
-            },
-            None => return answer,
-        };
-        self.counts.add(event);
-        answer
-    }
-}
-
-/// Whether a slot shows that the step was applied.
-fn stands(step: &Step, slot: &Slot) -> bool {
-    match step {
-        Step::Claim { to, .. } | Step::Renew { to, .. } => {
-            slot.entry().is_some_and(|stands| stands.version == to.version)
+            Step::Renew { to, .. } => self.leaderships.renews(to),
+            Step::Release { .. } | Step::Batch { .. } | Step::Settle { .. } => {}
         }
-        Step::Release { incarnation, .. } => {
-            slot.entry().is_none_or(|stands| stands.incarnation() != *incarnation)
-        }
-        Step::Batch { .. } | Step::Settle { .. } => false,
+        self.storage.commit(at, step).await
     }
 }

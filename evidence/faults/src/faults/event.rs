@@ -28,10 +28,6 @@ pub(super) use reported;
 reported! {
     /// An effect of a fault.
     Event {
-        ForgedApplied = "ambiguous answers forged after the write was applied",
-        ForgedRefused = "ambiguous answers forged after the write was refused",
-        ForgedUnsent = "ambiguous answers forged to a write that was lost",
-        Throttled = "writes throttled",
         ConnectionCut = "connections cut",
         ConnectionRefused = "connections refused",
         AnswerDelayed = "answers delayed",
@@ -51,11 +47,6 @@ reported! {
     }
 }
 
-impl Event {
-    /// Events after which the client does not know the outcome of its write.
-    pub(crate) const AMBIGUOUS: [Self; 3] = [Self::ForgedApplied, Self::ForgedRefused, Self::ForgedUnsent];
-}
-
 /// How often each event happened.
 #[derive(Default, Debug)]
 pub(crate) struct Counts(Mutex<BTreeMap<Event, u64>>);
@@ -72,10 +63,6 @@ impl Counts {
     /// Those that happened.
     pub(crate) fn all(&self) -> BTreeMap<Event, u64> {
         self.counts().clone()
-    }
-
-    pub(crate) fn ambiguous(&self) -> u64 {
-        Event::AMBIGUOUS.iter().map(|what| self.of(*what)).sum()
     }
 
     /// Every change is one step, so poison carries no information here.

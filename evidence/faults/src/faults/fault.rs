@@ -1,4 +1,4 @@
-//! The faults, and their order: random from a seed, every kind once before any repeats.
+//! The faults of connections and servers.
 
 use super::{
     SLOTS, TTL,
@@ -79,9 +79,18 @@ impl Fault {
         }
     }
 
-    /// Whether another server, or another state of a server, is used after it.
-    pub(super) fn changes_history(self) -> bool {
-        matches!(self, Self::FailOver | Self::FailOverLagging | Self::SwitchBack | Self::Restore)
+    /// Whether another server, or another state of a server, is used after it, or a record is deleted: what no order of the
+    /// clients' steps explains. A fail-over to a standby that has all of them is one, too: its adoption is a step.
+    pub(super) fn is_beyond_histories(self) -> bool {
+        !self.keeps_history() || self == Self::FailOver
+    }
+
+    /// Whether all that happens to a storage under it are the steps of its clients, and adoptions.
+    pub(super) fn keeps_history(self) -> bool {
+        !matches!(
+            self,
+            Self::FailOverLagging | Self::SwitchBack | Self::Restore | Self::DeleteRecord | Self::DeleteAll
+        )
     }
 
     /// Returns what is deleted at its beginning and at its end.
@@ -96,42 +105,12 @@ impl Fault {
         }
     }
 
-    /// Returns its duration: half a TTL to three TTLs, so that some leaders survive it.
+    /// Returns its duration in a fault run: half a TTL to three TTLs, so that some leaders survive it.
     pub(super) fn lasts(self, rng: &mut fastrand::Rng) -> Duration {
-        let most = match self {
-            // Long enough for the leader's deadline.
-            Self::StopMost => return TTL.get().mul_f64(1.5 + rng.f64()),
+        match self {
             // Long enough for leaders on the server that was promoted.
-            Self::SwitchBack => return TTL.get().mul_f64(2.5 + rng.f64()),
-            _ => TTL.get() * 3,
-        };
-        (TTL.get() / 2) + (most - TTL.get() / 2).mul_f64(rng.f64())
-    }
-}
-
-/// The order of faults.
-pub(super) struct Schedule {
-    kinds: Vec<Fault>,
-    ahead: Vec<Fault>,
-    pub(super) rng: fastrand::Rng,
-}
-
-impl Schedule {
-    pub(super) fn new(of_servers: &[Fault], seed: u64) -> Self {
-        let kinds = [&Fault::OF_NETWORKS, of_servers].concat();
-        Self { kinds, ahead: Vec::new(), rng: fastrand::Rng::with_seed(seed) }
-    }
-
-    /// Whether every kind was injected equally often.
-    pub(super) fn is_complete_round(&self) -> bool {
-        self.ahead.is_empty()
-    }
-
-    pub(super) fn next(&mut self) -> Option<Fault> {
-        if self.ahead.is_empty() {
-            self.ahead.clone_from(&self.kinds);
-            self.rng.shuffle(&mut self.ahead);
+            Self::SwitchBack => TTL.get().mul_f64(2.5 + rng.f64()),
+            _ => TTL.get().mul_f64(0.5 + 2.5 * rng.f64()),
         }
-        self.ahead.pop()
     }
 }

@@ -33,9 +33,6 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinSet};
 use vvm_clock::SystemClock;
 use vvm_storage::{SysVvmStorage, mem::MemDatabase};
 
-/// The default duration of a history.
-pub(crate) const DEFAULT_DURATION: Duration = Duration::from_secs(120);
-
 const CLIENTS: usize = 4;
 
 /// How long connections are cut, where that is a part of another fault.
@@ -269,16 +266,5 @@ impl Place {
             }
         }
         Ok(injected)
-    }
-}
-
-impl Fault {
-    /// Whether all that happens to a storage under it are the steps of its clients, and adoptions.
-    fn keeps_history(self) -> bool {
-        match self {
-            Self::FailOver => true,
-            Self::DeleteRecord | Self::DeleteAll => false,
-            _ => !self.changes_history(),
-        }
     }
 }

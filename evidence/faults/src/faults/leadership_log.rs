@@ -2,7 +2,6 @@
 //! during the run; the verdict checks everything at the end.
 
 use super::{
-    AMBIGUOUS,
     event::{Counts, Event},
     fault::Deletion,
 };
@@ -267,18 +266,6 @@ impl LeadershipLog {
     }
 }
 
-/// The events that every run must have.
-const REQUIRED: [Event; 8] = [
-    Event::ForgedApplied,
-    Event::ForgedUnsent,
-    Event::ConnectionCut,
-    Event::ConnectionRefused,
-    Event::AnswerDelayed,
-    Event::WriteDelivered,
-    Event::LeaderCrashed,
-    Event::DeposedRefused,
-];
-
 /// Returns the text of the report. `recovered`: each fault, and how long after it every slot had a leader.
 pub(super) fn figures(
     recovered: &[(String, Duration)],
@@ -288,11 +275,7 @@ pub(super) fn figures(
 ) -> String {
     let leaderships = log.judge();
     let mut lines = vec![
-        format!(
-            "\n{leaderships} leaderships in {:.0} s; {} ambiguous answers forged",
-            began.until(SystemClock::read()).as_secs_f64(),
-            counts.ambiguous()
-        ),
+        format!("\n{leaderships} leaderships in {:.0} s", began.until(SystemClock::read()).as_secs_f64()),
         "                         times  longest time without a leader afterwards".into(),
     ];
     let mut kinds: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
@@ -307,17 +290,19 @@ pub(super) fn figures(
     lines.join("\n")
 }
 
-/// Checks that all required events happened.
+/// Checks that what a run is for has happened.
 ///
 /// # Errors
-/// The missing events.
-pub(super) fn judge(counts: &Counts, by_servers: &[Event], has_default_duration: bool) -> Result<(), String> {
-    let never = REQUIRED.iter().chain(by_servers).filter(|what| counts.of(**what) == 0);
-    let mut missing: Vec<_> = never.map(|what| format!("never happened: {what}")).collect();
-    if has_default_duration && counts.ambiguous() < AMBIGUOUS {
-        missing.push(format!("{} ambiguous answers are fewer than {AMBIGUOUS}", counts.ambiguous()));
+/// What has not.
+pub(super) fn judge(counts: &Counts) -> Result<(), String> {
+    let mut required = vec![Event::LeaderCrashed, Event::DeposedRefused];
+    if counts.of(Event::Deleted) > 0 {
+        required.push(Event::LostByDeletion);
     }
-    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+    match required.into_iter().find(|what| counts.of(*what) == 0) {
+        Some(missing) => Err(format!("never happened: {missing}")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -360,10 +345,10 @@ mod tests {
     #[test]
     fn run_without_a_required_event_fails() {
         let counts = Counts::default();
-        REQUIRED.iter().for_each(|what| counts.add(*what));
-        assert_eq!(judge(&counts, &[], false), Ok(()));
-        let missing = judge(&counts, &[Event::QuorumLost], true).unwrap_err();
-        assert!(missing.contains("never happened: times that no quorum was left"), "{missing}");
-        assert!(missing.contains("2 ambiguous answers are fewer"), "{missing}");
+        [Event::LeaderCrashed, Event::DeposedRefused].iter().for_each(|what| counts.add(*what));
+        assert_eq!(judge(&counts), Ok(()));
+        counts.add(Event::Deleted);
+        let missing = judge(&counts).unwrap_err();
+        assert_eq!(missing, "never happened: leaders lost because their record was deleted");
     }
 }

@@ -1,9 +1,8 @@
-//! [`Network`]: proxies between each candidate and each server. They cut, delay or hold back bytes, lose
+//! [`Network`]: proxies between each client and each server. They cut, delay or hold back bytes, lose
 //! requests and answers, answer writes with errors, and repeat what a connection sent after its end.
 //!
 //! They forward bytes as they come, and do not read protocols. A write is recognized by a text or by the
-//! leadership that it is for ([`answers`]), and the bytes of an error replace its answer. What became of the
-//! write is seen at the server afterwards, by the candidate.
+//! leadership that it is for ([`answers`]), and the bytes of an error replace its answer.
 
 mod answers;
 
@@ -87,60 +86,55 @@ pub(super) struct Network {
     conditions: Vec<watch::Sender<Conditions>>,
     writes: Vec<Arc<WriteUnderWay>>,
     proxies: JoinSet<()>,
-    pub(super) counts: Arc<Counts>,
-    pub(super) clock: SystemClock,
+    counts: Arc<Counts>,
+    clock: SystemClock,
     protocol: Protocol,
 }
 
 impl Network {
-    /// A network for this many candidates, without proxies so far.
-    pub(super) fn new(
-        candidates: usize,
-        protocol: Protocol,
-        counts: Arc<Counts>,
-        clock: SystemClock,
-    ) -> Self {
-        let conditions = (0..candidates).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
-        let writes = (0..candidates).map(|_| Arc::default()).collect();
+    /// A network for this many clients, without proxies so far.
+    pub(super) fn new(clients: usize, protocol: Protocol, counts: Arc<Counts>, clock: SystemClock) -> Self {
+        let conditions = (0..clients).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
+        let writes = (0..clients).map(|_| Arc::default()).collect();
         Self { conditions, writes, proxies: JoinSet::new(), counts, clock, protocol }
     }
 
-    /// Starts a proxy for a candidate, from `listen` to `server`.
+    /// Starts a proxy for a client, from `listen` to `server`.
     ///
     /// # Errors
     /// If `listen` is not available.
     pub(super) fn open(
         &mut self,
         runtime: &Handle,
-        candidate: usize,
+        client: usize,
         listen: SocketAddr,
         server: SocketAddr,
     ) -> io::Result<()> {
         let listener = runtime.block_on(TcpListener::bind(listen))?;
         let context = ConnectionContext {
-            conditions: self.conditions[candidate].subscribe(),
+            conditions: self.conditions[client].subscribe(),
             counts: Arc::clone(&self.counts),
             clock: self.clock.clone(),
-            write: Arc::clone(&self.writes[candidate]),
+            write: Arc::clone(&self.writes[client]),
             protocol: self.protocol.clone(),
         };
         self.proxies.spawn_on(serve(listener, server, context), runtime);
         Ok(())
     }
 
-    /// What a candidate and its proxies tell each other about its write.
-    pub(super) fn write_of(&self, candidate: usize) -> Arc<WriteUnderWay> {
-        Arc::clone(&self.writes[candidate])
+    /// What a client and its proxies tell each other about its write.
+    pub(super) fn write_of(&self, client: usize) -> Arc<WriteUnderWay> {
+        Arc::clone(&self.writes[client])
     }
 
-    /// Sets the conditions of one candidate.
-    pub(super) fn set(&self, candidate: usize, conditions: Conditions) {
-        self.conditions[candidate].send_replace(conditions);
+    /// Sets the conditions of one client.
+    pub(super) fn set(&self, client: usize, conditions: Conditions) {
+        self.conditions[client].send_replace(conditions);
     }
 
-    /// Sets the conditions of all candidates.
+    /// Sets the conditions of all clients.
     pub(super) fn set_all(&self, conditions: Conditions) {
-        (0..self.conditions.len()).for_each(|candidate| self.set(candidate, conditions));
+        (0..self.conditions.len()).for_each(|client| self.set(client, conditions));
     }
 }
 
@@ -164,41 +158,26 @@ async fn serve(listener: TcpListener, server: SocketAddr, context: ConnectionCon
     }
 }
 
-/// What a proxy did with a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Forged {
-    /// The server got it, and its answer was replaced or lost.
-    Answered,
-    /// It was not sent, and answered by an error that does not say so, or not at all.
-    Unsent,
-    /// It was not sent, and the answer says that it was not applied.
-    Throttled,
-}
-
-/// The write of a candidate that is under way: it has one at a time.
+/// The write of a client that is under way: it has one at a time.
 #[derive(Default, Debug)]
 pub(super) struct WriteUnderWay(Mutex<Write>);
 
 #[derive(Default, Debug)]
 struct Write {
     incarnation: Option<Incarnation>,
-    forged: Option<Forged>,
     /// When the client last learned that a write of its was not applied.
     not_applied: Option<Instant>,
 }
 
 impl WriteUnderWay {
-    /// The candidate writes for this leadership.
+    /// The client writes for this leadership.
     pub(super) fn begins(&self, incarnation: Incarnation) {
-        let mut write = self.lock();
-        (write.incarnation, write.forged) = (Some(incarnation), None);
+        self.lock().incarnation = Some(incarnation);
     }
 
-    /// The candidate got an answer, or none. Returns what a proxy did.
-    pub(super) fn ends(&self) -> Option<Forged> {
-        let mut write = self.lock();
-        write.incarnation = None;
-        write.forged.take()
+    /// The client got an answer, or none.
+    pub(super) fn ends(&self) {
+        self.lock().incarnation = None;
     }
 
     /// The write was not applied. Sent once more, it could be: what repeats messages is between client and server,
@@ -214,10 +193,6 @@ impl WriteUnderWay {
 
     fn incarnation(&self) -> Option<Incarnation> {
         self.lock().incarnation
-    }
-
-    fn forged(&self, forged: Forged) {
-        self.lock().forged = Some(forged);
     }
 
     /// Every change is one step, so a poisoned lock is no problem.
@@ -333,8 +308,7 @@ impl Relay {
             let writes = protocol.is_write(bytes, incarnation.as_ref());
             if writes && self.context.forges() {
                 let forgery = protocol.forge(bytes, incarnation.as_ref());
-                self.context.write.forged(forgery.forged);
-                if forgery.forged != Forged::Answered {
+                if !forgery.is_sent {
                     self.give(&forgery.bytes, forgery.closes).await?;
                     is_over = forgery.closes;
                     continue;
@@ -436,7 +410,7 @@ impl Tls {
     }
 }
 
-/// The conditions for one candidate.
+/// The conditions for one client.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Conditions {
     pub(crate) link: Link,

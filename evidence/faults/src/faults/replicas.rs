@@ -23,8 +23,6 @@ pub(super) trait Faulty: Replicated {
     /// In the order of the report.
     const FAULTS: &[Fault];
 
-    const REQUIRED: &[Event];
-
     /// Whether a primary without its standby does not answer, once it was told to wait for it.
     const WAITS_FOR_STANDBY: bool;
 
@@ -45,16 +43,6 @@ impl Faulty for Postgres {
 
     const FAULTS: &[Fault] =
         &[Fault::StopOne, Fault::StopMost, Fault::KillOne, Fault::FailOver, Fault::FailOverLagging];
-
-    const REQUIRED: &[Event] = &[
-        Event::ForgedRefused,
-        Event::Throttled,
-        Event::ServerStopped,
-        Event::QuorumLost,
-        Event::ServerRestarted,
-        Event::FailedOver,
-        Event::FailedOverLagging,
-    ];
 
     const WAITS_FOR_STANDBY: bool = true;
 
@@ -85,17 +73,6 @@ impl Faulty for MariaDb {
         Fault::FailOverLagging,
         Fault::SwitchBack,
         Fault::Restore,
-    ];
-
-    const REQUIRED: &[Event] = &[
-        Event::ForgedRefused,
-        Event::Throttled,
-        Event::QuorumLost,
-        Event::ServerRestarted,
-        Event::FailedOver,
-        Event::FailedOverLagging,
-        Event::SwitchedBack,
-        Event::Restored,
     ];
 
     const WAITS_FOR_STANDBY: bool = false;
@@ -142,7 +119,7 @@ impl<S: Faulty> Replicas<S> {
         let bound = TTL.get().as_secs();
         let url =
             move |at: &[SocketAddr]| format!("{}?max_ttl={bound}s&request_timeout=1s", S::url(&listed(at)));
-        let site = Site::new(name, S::PROTOCOL, addresses, (S::FAULTS, S::REQUIRED), url)?;
+        let site = Site::new(name, S::PROTOCOL, addresses, S::FAULTS, url)?;
         let (former, copy, to_repair) = (None, None, None);
         Ok(Self { site, primary, standby: Some(standby), former, copy, to_repair })
     }

@@ -54,8 +54,6 @@ pub(super) struct Site {
     pub(super) addresses: Vec<SocketAddr>,
     /// The faults of these servers.
     pub(super) faults: &'static [Fault],
-    /// The events that a run must have, beyond those of connections.
-    pub(super) required: &'static [Event],
     /// `None` if the proxies listen at the addresses of the servers.
     front: Option<Ipv4Addr>,
     url: Box<UrlAt>,
@@ -68,11 +66,11 @@ impl Site {
         name: String,
         protocol: Protocol,
         addresses: Vec<SocketAddr>,
-        (faults, required): (&'static [Fault], &'static [Event]),
+        faults: &'static [Fault],
         url: impl Fn(&[SocketAddr]) -> String + 'static,
     ) -> Result<Self, String> {
         let (front, url) = (Some(free_front()?), Box::new(url));
-        Ok(Self { name, protocol, addresses, faults, required, front, url })
+        Ok(Self { name, protocol, addresses, faults, front, url })
     }
 
     /// Returns where the proxy between a candidate and a server listens.
@@ -138,11 +136,8 @@ pub(super) struct Servers {
 const OF_THREE: &[Fault] = &[Fault::StopOne, Fault::StopMost, Fault::KillOne];
 const OF_ONE: &[Fault] = &[Fault::StopOne, Fault::KillOne];
 
-/// The same where records are deleted by hand, and what has to happen then.
-const DELETED: (&[Fault], &[Event]) = (
-    &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll],
-    &[Event::Throttled, Event::ServerStopped, Event::ServerRestarted, Event::Deleted, Event::LostByDeletion],
-);
+/// The same where records are deleted by hand, too.
+const DELETED: &[Fault] = &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll];
 
 impl Servers {
     /// Three nodes of Apache Cassandra, with every record on each.
@@ -154,9 +149,7 @@ impl Servers {
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
         let name = "Apache Cassandra 5.0.5, 3 nodes, replication 3".to_owned();
         let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
-        let required =
-            &[Event::ForgedRefused, Event::ServerStopped, Event::QuorumLost, Event::ServerRestarted];
-        let site = Site::new(name, Protocol::Cql, addresses, (OF_THREE, required), url)?;
+        let site = Site::new(name, Protocol::Cql, addresses, OF_THREE, url)?;
         let act = move |index: usize, act: Act| act(&mut cluster.nodes()[index]);
         Ok(Self::new(Site { front: None, ..site }, act))
     }
@@ -168,14 +161,7 @@ impl Servers {
         let addresses = cluster.members().iter().map(|member| member.address()).collect();
         let name = format!("{}, three members", program.version());
         let url = |at: &[SocketAddr]| format!("etcd://{}/faults?request_timeout=1s", listed(at));
-        let required = &[
-            Event::ForgedRefused,
-            Event::Throttled,
-            Event::ServerStopped,
-            Event::QuorumLost,
-            Event::ServerRestarted,
-        ];
-        let site = Site::new(name, Protocol::Etcd, addresses, (OF_THREE, required), url)?;
+        let site = Site::new(name, Protocol::Etcd, addresses, OF_THREE, url)?;
         Ok(Self::new(site, move |index: usize, act: Act| act(&mut cluster.members()[index])))
     }
 
@@ -183,10 +169,8 @@ impl Servers {
         let server = DynamoDbLocal::start(&servers::target()).map_err(text)?;
         let address = server.address();
         let url = |at: &[SocketAddr]| format!("dynamodb://eu-west-1/faults?endpoint=http://{}", listed(at));
-        // Few writes are refused where candidates ask for the slot at different times.
-        let required = &[Event::Throttled, Event::ServerStopped, Event::ServerRestarted];
         let name = "DynamoDB Local 2.6.1".into();
-        let site = Site::new(name, Protocol::DynamoDb, vec![address], (OF_ONE, required), url)?;
+        let site = Site::new(name, Protocol::DynamoDb, vec![address], OF_ONE, url)?;
         Ok(Self::new(site, on_one(server)))
     }
 

@@ -149,7 +149,7 @@ impl Recorder {
         };
         let to = SystemClock::read();
         if let Some(write) = &self.write {
-            let _forged = write.ends();
+            write.ends();
             if outcome == Outcome::NotApplied {
                 write.forbids_repetition();
             }

@@ -1,6 +1,6 @@
 //! [`Protocol`]: how a proxy recognizes a write in each protocol, and the bytes of forged answers to one.
 
-use super::{Forged, Tls};
+use super::Tls;
 use ielections::Incarnation;
 
 /// The protocol of a server.
@@ -22,7 +22,8 @@ pub(crate) enum Protocol {
 /// A forged answer.
 #[derive(Debug)]
 pub(super) struct Forgery {
-    pub(super) forged: Forged,
+    /// Whether the server gets the write, too.
+    pub(super) is_sent: bool,
     pub(super) bytes: Vec<u8>,
     /// The bytes come before the server's own answer, and do not replace it.
     pub(super) precedes: bool,
@@ -63,9 +64,9 @@ impl Protocol {
     /// Draws the answer to a write.
     pub(super) fn forge(&self, request: &[u8], incarnation: Option<&Incarnation>) -> Forgery {
         let at = || find(request, incarnation?.as_bytes());
-        let unknown = if fastrand::bool() { Forged::Answered } else { Forged::Unsent };
-        let ends = |forged, bytes| Forgery { forged, bytes, precedes: false, closes: true };
-        let goes_on = |forged, bytes| Forgery { forged, bytes, precedes: false, closes: false };
+        let unknown = fastrand::bool();
+        let ends = |is_sent, bytes| Forgery { is_sent, bytes, precedes: false, closes: true };
+        let goes_on = |is_sent, bytes| Forgery { is_sent, bytes, precedes: false, closes: false };
         let lost = ends(unknown, Vec::new());
         // 0: the answer and the connection are lost. 1: an error that leaves the outcome open. 2: an error that says
         // that the write was not applied.
@@ -77,31 +78,27 @@ impl Protocol {
                 // Success, with this warning.
                 false => Forgery {
                     precedes: true,
-                    ..goes_on(Forged::Answered, postgres(b'N', "WARNING", "01000", NOT_REPLICATED))
+                    ..goes_on(true, postgres(b'N', "WARNING", "01000", NOT_REPLICATED))
                 },
             },
             (Self::Postgres, _) => {
                 let refusal = postgres(b'E', "ERROR", "55P03", "canceling statement due to lock timeout");
-                goes_on(Forged::Throttled, [&refusal[..], b"Z\0\0\0\x05I"].concat())
+                goes_on(false, [&refusal[..], b"Z\0\0\0\x05I"].concat())
             }
             (Self::Mysql, 1) => ends(unknown, mysql(1317, "70100", "Query execution was interrupted")),
-            (Self::Mysql, _) => {
-                ends(Forged::Throttled, mysql(1205, "HY000", "Lock wait timeout exceeded; try again"))
-            }
+            (Self::Mysql, _) => ends(false, mysql(1205, "HY000", "Lock wait timeout exceeded; try again")),
             (Self::Etcd, 1) => ends(unknown, etcd(request, at(), "14", "etcdserver: request timed out")),
-            (Self::Etcd, _) => {
-                ends(Forged::Throttled, etcd(request, at(), "8", "etcdserver: too many requests"))
-            }
+            (Self::Etcd, _) => ends(false, etcd(request, at(), "8", "etcdserver: too many requests")),
             (Self::DynamoDb, 1) => {
                 ends(unknown, dynamodb("500 Internal Server Error", "InternalServerError"))
             }
             (Self::DynamoDb, _) => {
-                ends(Forged::Throttled, dynamodb("400 Bad Request", "ProvisionedThroughputExceededException"))
+                ends(false, dynamodb("400 Bad Request", "ProvisionedThroughputExceededException"))
             }
             (Self::S3, 1) => ends(unknown, s3("500 Internal Server Error", "InternalError")),
-            (Self::S3, _) => ends(Forged::Throttled, s3("503 Slow Down", "SlowDown")),
+            (Self::S3, _) => ends(false, s3("503 Slow Down", "SlowDown")),
             (Self::Kubernetes(_), 1) => ends(unknown, kubernetes(500, "InternalError")),
-            (Self::Kubernetes(_), _) => ends(Forged::Throttled, kubernetes(429, "TooManyRequests")),
+            (Self::Kubernetes(_), _) => ends(false, kubernetes(429, "TooManyRequests")),
         }
     }
 }
