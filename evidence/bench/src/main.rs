@@ -22,9 +22,6 @@ use std::{io, process::ExitCode};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct CommandLine {
-    /// Print one JSON array of figures, with every sample, instead of a table.
-    #[arg(long)]
-    json: bool,
     /// Only this measurement; may be given more than once. If none is, all that need no server.
     #[arg(long, value_name = "NAME")]
     only: Vec<Measurement>,
@@ -142,10 +139,10 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         None => storage::measure(url, quick),
     };
     if let Some(url) = &line.storage {
-        return print(line, &measure(url, line.quick)?);
+        return print(&measure(url, line.quick)?);
     }
     if let Some(server) = line.server {
-        let options = [("--json", line.json), ("--quick", line.quick), ("--documents", line.documents)];
+        let options = [("--quick", line.quick), ("--documents", line.documents)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| (*option).to_owned());
         let held = line.held.map(|names| format!("--held={names}"));
         let mut options: Vec<String> = given.chain(held).collect();
@@ -164,11 +161,9 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     for measurement in chosen {
         figures.extend(measurement.run(line.quick)?);
     }
-    print(line, &figures)
+    print(&figures)
 }
 
-fn print(line: &CommandLine, figures: &[Figure]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let printed = if line.json { report::json(&mut out, figures) } else { report::table(&mut out, figures) };
-    Ok(printed?)
+fn print(figures: &[Figure]) -> Result<(), Failure> {
+    Ok(report::table(&mut io::stdout().lock(), figures)?)
 }

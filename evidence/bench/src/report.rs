@@ -1,6 +1,5 @@
-//! Prints figures as a table or as JSON.
+//! Prints figures as a table.
 
-use serde::Serialize;
 use std::{
     error::Error,
     io::{self, Write},
@@ -13,29 +12,21 @@ pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
     let wide = figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
     writeln!(out, "{:wide$} {:>11} {:>11} {:>11}", "", "min", "median", "max")?;
-    for Figure { name, unit, min, median, max, .. } in figures {
+    for Figure { name, unit, min, median, max } in figures {
         let [min, median, max] = [min, median, max].map(|number| unit.written(*number));
         writeln!(out, "{name:wide$} {min:>11} {median:>11} {max:>11}")?;
     }
     Ok(())
 }
 
-/// Writes an array of objects.
-pub(crate) fn json(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, figures)?;
-    writeln!(out)
-}
-
 /// One quantity, measured more than once. Its statistics are NaN without a sample.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Figure {
     name: String,
     unit: Unit,
     min: f64,
     median: f64,
     max: f64,
-    /// In ascending order.
-    samples: Vec<f64>,
 }
 
 impl Figure {
@@ -45,7 +36,7 @@ impl Figure {
         let at = |place: usize| samples.get(place).copied().unwrap_or(f64::NAN);
         let (min, max) = (at(0), at(last));
         let median = f64::midpoint(at(last / 2), at(last.div_ceil(2)));
-        Self { name: name.into(), unit, min, median, max, samples }
+        Self { name: name.into(), unit, min, median, max }
     }
 }
 
@@ -67,8 +58,7 @@ impl Unit {
 }
 
 /// The unit of a number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     PairsPerSecond,
     PerSecond,
@@ -94,14 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn table_has_the_statistics_and_json_every_sample() {
+    fn table_has_the_statistics() {
         let figures = [Figure::new("x", Unit::Seconds, vec![f64::INFINITY, 1.0, 2.0])];
-        let (mut shown, mut written) = (Vec::new(), Vec::new());
+        let mut shown = Vec::new();
         table(&mut shown, &figures).unwrap();
         let shown = String::from_utf8(shown).unwrap();
         assert!(shown.ends_with("x      1.00 s      2.00 s       never\n"), "{shown}");
-        json(&mut written, &figures).unwrap();
-        let read: serde_json::Value = serde_json::from_slice(&written).unwrap();
-        assert_eq!(read[0]["samples"].as_array().map(Vec::len), Some(3));
     }
 }

@@ -373,37 +373,6 @@ impl Client {
         self.0
     }
 
-    /// Prepares a statement, and returns its number.
-    ///
-    /// # Errors
-    /// If the server refuses it.
-    pub fn prepare(&mut self, statement: &str) -> io::Result<u32> {
-        self.send(0, &[&[0x16], statement.as_bytes()].concat())?;
-        let head = self.receive()?;
-        // Descriptions of columns and of values follow, each behind which a packet ends them.
-        for count in [[head[5], head[6]], [head[7], head[8]]].map(u16::from_le_bytes) {
-            for _ in 0..count + u16::from(count > 0) {
-                self.receive()?;
-            }
-        }
-        Ok(u32::from_le_bytes([head[1], head[2], head[3], head[4]]))
-    }
-
-    /// Carries out a prepared statement that shows nothing, with values of at most 250 bytes. Returns how many rows it changed.
-    ///
-    /// # Errors
-    /// If the server refuses it.
-    pub fn execute(&mut self, statement: u32, values: &[&[u8]]) -> io::Result<u8> {
-        let mut message = [&[0x17], &statement.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
-        // None of them is null, and all of them are strings.
-        message.extend(vec![0; values.len().div_ceil(8)]);
-        message.push(1);
-        values.iter().for_each(|_| message.extend([0xfd, 0]));
-        values.iter().for_each(|value| message.extend([&[value.len() as u8], *value].concat()));
-        self.send(0, &message)?;
-        self.receive()?.get(1).copied().ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
     fn send(&mut self, sequence: u8, payload: &[u8]) -> io::Result<()> {
         let length = (payload.len() as u32).to_le_bytes();
         self.0.write_all(&[&length[..3], &[sequence], payload].concat())
