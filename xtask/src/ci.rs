@@ -8,12 +8,19 @@ pub(crate) mod needs;
 mod steps;
 
 use crate::{
+    left_out::LeftOut,
     test_timed::Inconclusive,
     workspace::{self, Workspace},
 };
 use clap::Args;
 use needs::scratch;
-use std::{fmt, path::Path, thread, time::Duration};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
 use steps::Step;
 use vvm_clock::SystemClock;
 
@@ -32,6 +39,9 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
+/// How many steps that mostly wait run side by side. Three clusters at once would be late on two cores.
+const AT_ONCE: usize = 2;
+
 /// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
 /// every single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
@@ -43,37 +53,22 @@ fn run_steps(options: &Options) -> Result<bool, String> {
     limit::heed_interrupts().map_err(|error| format!("no handler for signals: {error}"))?;
     let no_folder = |error| format!("no folder for inconclusive attempts: {error}");
     let mut inconclusive = Inconclusive::new().map_err(no_folder)?;
-    let groups = chosen(steps::all(&workspace), &options.only)?;
-    let mut report = Report::default();
+    let steps = chosen(steps::all(&workspace), &options.only)?;
     match scratch() {
         Some(place) => println!("ci: temporary files are kept in memory, in {place}"),
         None => println!("ci: temporary files are kept in {}", std::env::temp_dir().display()),
     }
-    for group in groups {
-        let mut runnable = Vec::new();
-        for step in group {
-            let missing = step.need.and_then(|need| Some((need, need.missing()?)));
-            if limit::is_interrupted() {
-                report.add(step.name, Outcome::NotRun("interrupted".into()));
-            } else if let (Some(failed), false) = (report.first_failure(), options.keep_going) {
-                let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");
-                report.add(step.name, Outcome::NotRun(why));
-            } else if let Some((need, missing)) = missing {
-                let outcome = if need.is_optional() { Outcome::Optional } else { Outcome::LeftOut };
-                report.add(step.name, outcome(missing));
-            } else {
-                println!("==> {}: {}", step.name, step.work);
-                runnable.push(step);
-            }
-        }
-        let outcomes = run_at_once(&runnable, &workspace.root, inconclusive.folder());
-        let collected = inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"));
-        for (step, outcome) in runnable.into_iter().zip(outcomes) {
-            println!("<== {}: {outcome}\n", step.name);
-            report.add(step.name, outcome);
-        }
-        collected?;
+    let run = Run {
+        keep_going: options.keep_going,
+        root: &workspace.root,
+        records: inconclusive.folder(),
+        report: Mutex::default(),
+    };
+    for steps in steps.chunk_by(|one, next| one.waits && next.waits) {
+        run.side_by_side(steps);
     }
+    let report = run.report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"))?;
     print!("{inconclusive}{report}");
     Ok(report.held(options.all) && !inconclusive.are_too_many())
 }
@@ -82,34 +77,78 @@ fn run_steps(options: &Options) -> Result<bool, String> {
 ///
 /// # Errors
 /// There is no step of such a name.
-fn chosen(mut groups: Vec<Vec<Step>>, only: &[String]) -> Result<Vec<Vec<Step>>, String> {
-    let names: Vec<&str> = groups.iter().flatten().map(|step| &*step.name).collect();
+fn chosen(mut steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
+    let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
     if let Some(unknown) = only.iter().find(|only| !names.contains(&&***only)) {
         return Err(format!("there is no step `{unknown}`; the steps are: {}", names.join(", ")));
     }
-    if !only.is_empty() {
-        groups.iter_mut().for_each(|group| group.retain(|step| only.contains(&step.name)));
-    }
-    Ok(groups)
+    steps.retain(|step| only.is_empty() || only.contains(&step.name));
+    Ok(steps)
 }
 
-/// Runs `steps` side by side.
-fn run_at_once(steps: &[Step], root: &Path, records: &Path) -> Vec<Outcome> {
-    let is_alone = steps.len() == 1;
-    thread::scope(|scope| {
-        let carry_out = |step: &Step| {
+/// A run of steps.
+struct Run<'a> {
+    keep_going: bool,
+    root: &'a Path,
+    /// Where tests leave inconclusive attempts.
+    records: &'a Path,
+    report: Mutex<Report>,
+}
+
+impl Run<'_> {
+    /// Runs one step, or some at once, of which each begins when another one has ended.
+    fn side_by_side(&self, steps: &[Step]) {
+        let queue = Mutex::new(steps.iter());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE.min(steps.len()) {
+                scope.spawn(|| {
+                    while let Some(step) = next() {
+                        self.carry_out(step, steps.len() == 1);
+                    }
+                });
+            }
+        });
+    }
+
+    fn carry_out(&self, step: &Step, is_alone: bool) {
+        let mut left_out = LeftOut::default();
+        let outcome = self.refusal(step).unwrap_or_else(|| {
+            println!("==> {}: {}", step.name, step.work);
             let start = SystemClock::read();
-            let result = step.work.run(root, records, is_alone);
+            let result = step.work.run(self.root, self.records, is_alone, (&step.name, &mut left_out));
             let took = SystemClock::read().since(start);
-            match result {
+            let outcome = match result {
                 Ok(()) => Outcome::Held(took),
                 Err(cause) => Outcome::Failed(took, cause),
-            }
-        };
-        let begun: Vec<_> = steps.iter().map(|step| scope.spawn(move || carry_out(step))).collect();
-        let panicked = |_| Outcome::Failed(Default::default(), "panicked".into());
-        begun.into_iter().map(|step| step.join().unwrap_or_else(panicked)).collect()
-    })
+            };
+            println!("<== {}: {outcome}\n", step.name);
+            outcome
+        });
+        if let Outcome::LeftOut(why) | Outcome::Optional(why) = &outcome {
+            left_out.add(&step.name, why);
+        }
+        self.report().add(&step.name, outcome, left_out);
+    }
+
+    /// Why a step is not begun.
+    fn refusal(&self, step: &Step) -> Option<Outcome> {
+        if limit::is_interrupted() {
+            return Some(Outcome::NotRun("interrupted".into()));
+        }
+        if let (Some(failed), false) = (self.report().first_failure(), self.keep_going) {
+            let why = format!("`{failed}` failed before it; `--keep-going` runs it anyway");
+            return Some(Outcome::NotRun(why));
+        }
+        let need = step.need?;
+        let missing = need.missing()?;
+        Some(if need.is_optional() { Outcome::Optional(missing) } else { Outcome::LeftOut(missing) })
+    }
+
+    /// Each change is one step, so poison says nothing here.
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What came of a step.
@@ -125,23 +164,27 @@ enum Outcome {
     Optional(String),
 }
 
-/// The outcomes in the order of the steps.
+/// The outcomes in the order in which steps ended, and what they left out.
 #[derive(Debug, Default)]
-struct Report(Vec<(String, Outcome)>);
+struct Report {
+    outcomes: Vec<(String, Outcome)>,
+    left_out: LeftOut,
+}
 
 impl Report {
-    fn add(&mut self, step: String, outcome: Outcome) {
-        self.0.push((step, outcome));
+    fn add(&mut self, step: &str, outcome: Outcome, left_out: LeftOut) {
+        self.outcomes.push((step.to_owned(), outcome));
+        self.left_out.append(left_out);
     }
 
     fn first_failure(&self) -> Option<&str> {
-        let failed = self.0.iter().find(|(_, outcome)| matches!(outcome, Outcome::Failed(..)));
+        let failed = self.outcomes.iter().find(|(_, outcome)| matches!(outcome, Outcome::Failed(..)));
         failed.map(|(step, _)| step.as_str())
     }
 
     /// Whether every step held; one that was left out counts as such unless `all` were asked for.
     fn held(&self, all: bool) -> bool {
-        self.0.iter().all(|(_, outcome)| match outcome {
+        self.outcomes.iter().all(|(_, outcome)| match outcome {
             Outcome::Held(..) | Outcome::Optional(_) => true,
             Outcome::LeftOut(_) => !all,
             Outcome::Failed(..) | Outcome::NotRun(_) => false,
@@ -155,23 +198,25 @@ impl fmt::Display for Outcome {
             Self::Held(took) => write!(out, "ok      {:8.1} s", took.as_secs_f64()),
             Self::Failed(took, cause) => write!(out, "FAILED  {:8.1} s  {cause}", took.as_secs_f64()),
             Self::NotRun(why) => write!(out, "not run: {why}"),
-            Self::LeftOut(missing) | Self::Optional(missing) => write!(out, "LEFT OUT: {missing}"),
+            Self::LeftOut(missing) | Self::Optional(missing) => write!(out, "left out: {missing}"),
         }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.0.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
-        for (step, outcome) in &self.0 {
+        let width = self.outcomes.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
+        for (step, outcome) in &self.outcomes {
             writeln!(out, "{step:width$}  {outcome}")?;
         }
-        let count =
-            |wanted: fn(&Outcome) -> bool| self.0.iter().filter(|(_, outcome)| wanted(outcome)).count();
+        let count = |wanted: fn(&Outcome) -> bool| {
+            self.outcomes.iter().filter(|(_, outcome)| wanted(outcome)).count()
+        };
         let held = count(|outcome| matches!(outcome, Outcome::Held(..)));
         let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
         let left_out = count(|outcome| matches!(outcome, Outcome::LeftOut(_) | Outcome::Optional(_)));
-        let not_run = self.0.len() - held - failed - left_out;
+        let not_run = self.outcomes.len() - held - failed - left_out;
+        write!(out, "{}", self.left_out)?;
         writeln!(out, "ci: {held} held, {failed} failed, {not_run} not run, {left_out} left out")
     }
 }
@@ -180,12 +225,19 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
+    fn report(outcomes: Vec<(&str, Outcome)>) -> Report {
+        let mut report = Report::default();
+        for (step, outcome) in outcomes {
+            report.add(step, outcome, LeftOut::default());
+        }
+        report
+    }
+
     #[test]
     fn a_step_that_did_not_run_is_listed_with_its_reason_and_has_not_held() {
-        let mut report = Report::default();
-        report.add("fmt".into(), Outcome::Held(Duration::from_millis(400)));
-        assert!(report.held(true));
-        report.add("tests".into(), Outcome::NotRun("no reason".into()));
+        let held = || ("fmt", Outcome::Held(Duration::from_millis(400)));
+        assert!(report(vec![held()]).held(true));
+        let report = report(vec![held(), ("tests", Outcome::NotRun("no reason".into()))]);
         assert!(!report.held(false));
         assert_eq!(report.first_failure(), None);
         assert_eq!(
@@ -196,25 +248,25 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_named_and_fails_only_if_all_were_asked_for() {
-        let mut report = Report::default();
-        report.add("scylla".into(), Outcome::LeftOut("no JDK".into()));
-        assert!(report.held(false));
-        assert!(!report.held(true));
+    fn what_was_left_out_stands_in_the_last_lines_and_fails_only_if_all_were_asked_for() {
+        let mut left_out = LeftOut::default();
+        left_out.add("tests: a::b", "no JDK");
+        left_out.add("scylla", "no JDK");
+        let mut lacking = Report::default();
+        lacking.add("scylla", Outcome::LeftOut("no JDK".into()), left_out);
+        assert!(lacking.held(false) && !lacking.held(true));
         assert_eq!(
-            report.to_string(),
-            "scylla  LEFT OUT: no JDK\nci: 0 held, 0 failed, 0 not run, 1 left out\n"
+            lacking.to_string(),
+            "scylla  left out: no JDK\nleft out: no JDK\n  scylla\n  tests: a::b\n\
+             ci: 0 held, 0 failed, 0 not run, 1 left out\n"
         );
-        let mut report = Report::default();
-        report.add("kubernetes".into(), Outcome::Optional("not built".into()));
-        assert!(report.held(true));
+        assert!(report(vec![("kubernetes", Outcome::Optional("not built".into()))]).held(true));
     }
 
     #[test]
     fn the_first_failure_is_the_one_named() {
-        let mut report = Report::default();
-        report.add("clippy".into(), Outcome::Failed(Duration::ZERO, "exit status: 101".into()));
-        report.add("docs".into(), Outcome::Failed(Duration::ZERO, "exit status: 101".into()));
+        let failed = || Outcome::Failed(Duration::ZERO, "exit status: 101".into());
+        let report = report(vec![("clippy", failed()), ("docs", failed())]);
         assert_eq!(report.first_failure(), Some("clippy"));
         assert!(!report.held(false));
     }

@@ -1,18 +1,20 @@
-//! The project's own commands, `cargo xtask …`. The workflow file and `.ci/run` call them, so that every
-//! check can be run locally.
+//! The project's own commands, `cargo xtask …`. The workflow files and `.ci/run` call them, so that every check can be run
+//! locally.
 #![forbid(unsafe_code)]
 
 mod broken;
 mod ci;
 mod evidence;
+mod left_out;
 mod mutants;
 mod test_programs;
 mod test_timed;
 mod tidy;
 mod workspace;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence::Profile::{Dev, Dist, Release};
+use left_out::LeftOut;
 use std::{
     ffi::OsString,
     os::unix::process::CommandExt as _,
@@ -20,9 +22,12 @@ use std::{
 };
 use workspace::Workspace;
 
-/// The project's own commands.
+// The list of commands fits on a screen of 24 lines: a line for each, and the rest in its own `--help`.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+#[command(
+    help_template = "{usage-heading} {usage}\n`cargo xtask COMMAND --help` has options.\n\n{subcommands}"
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -30,56 +35,70 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The tests that need no server and no second language, in at most eight minutes.
+    /// Tests that need no server and no second language: 8 minutes
     Test,
-    /// Everything that must hold before a change lands: format, lints, tidy, docs, single features, all
-    /// tests.
+    /// Everything that must hold before a change lands
+    ///
+    /// Format, lints, tidy, documentation, single features, all tests, servers, evidence. The last lines name what was left
+    /// out, and why.
     Ci(ci::Options),
-    /// The project's own rules, such as arrows between crates and banned words.
+    /// The project's own rules, such as links and banned words
     Tidy,
-    /// Simulated worlds with faults: `--seeds N`, `--seed S` for one and its trace, `--broken` for variants
-    /// of the code that it must catch.
+    /// Simulated worlds with faults
+    ///
+    /// `--seeds N`, `--seed S` for one and its trace, `--broken` for variants of the code that it must catch.
     Sim(Passed),
-    /// The values of protocol, warm apps and containment in all orders of events, within a bound: `--faults N` and
-    /// `--depth N` for a larger one, `--scenario TEXT`, `--kill-share 819` or `--drop ASSUMPTION` for a story of two
-    /// leaders.
+    /// Protocol, warm apps and containment in all orders of events
+    ///
+    /// Their values, within a bound: `--faults N` and `--depth N` for a larger one, `--scenario TEXT`, `--kill-share 819` or
+    /// `--drop ASSUMPTION` for a story of two leaders.
     Check(Passed),
-    /// Small changes of the code on which one leader depends, and whether tests notice each: `--group second`, `--shard 0/4`,
-    /// `--only TEXT`, or files.
+    /// Small changes of trusted code, and whether tests notice
+    ///
+    /// `--group second`, `--shard 0/4`, `--only TEXT`, or files.
     Mutants(mutants::Options),
-    /// Damaged bytes in front of everything that decodes bytes of others: `--minutes N`, `--only TEXT`, `--seed S`.
+    /// Damaged bytes in front of everything that decodes bytes
+    ///
+    /// `--minutes N`, `--only TEXT`, `--seed S`.
     Decoders(Passed),
-    /// Real vvm processes on one storage, killed at random for three minutes: `--duration SECONDS` or
-    /// `--kills N`, `--seed S`, `--postgres`, `--old PATH` for candidates of two versions, `--warm restart|keep`
-    /// for warm apps, with `--client python|go|node` written with that client.
+    /// Real vvm processes on one storage, killed at random
+    ///
+    /// For three minutes, or `--duration SECONDS` or `--kills N`. `--seed S`, `--postgres`, `--old PATH` for candidates of two
+    /// versions, `--warm restart|keep` for warm apps, with `--client python|go|node` written with that client.
     Safety(Passed),
-    /// Real processes that copy a folder together, their leader killed at random, and whether every step
-    /// counted exactly once: `--kills N`, `--cassandra NODES`, `--seed S`.
+    /// Real processes that copy a folder, their leader killed
+    ///
+    /// Whether every step counted exactly once: `--kills N`, `--cassandra NODES`, `--seed S`.
     Resume(Passed),
-    /// `vvm once` on three machines, the one that runs the command killed at random, and whether each period was
-    /// done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
+    /// `vvm once` on three machines, the one that runs it killed
+    ///
+    /// Whether each period was done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
     Once(Passed),
-    /// The suites of every driver, on real servers that it starts and ends, and `vvm` end to end on them:
-    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`. Or leaders
-    /// on servers in trouble: `--faults`. Or recorded calls on every storage in trouble, and their check:
-    /// `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`.
+    /// Suites of drivers, and `vvm`, on servers that it starts
+    ///
+    /// `--only scylla,postgres,mysql,etcd,kubernetes,s3,dynamodb`, `--nodes 3`. Or recorded calls on every storage in trouble,
+    /// and their check: `--histories`, `--only mem,sqlite,…`, `--duration SECONDS`. Or leaders during fail-overs that lose
+    /// writes, restores, and deletions by hand: `--faults`, `--rounds N`.
     TestDrivers(Passed),
-    /// The tests of real time: `--repeat N` times; `--only TEXT` for tests with other names, `--test NAME` for those of
-    /// one program.
+    /// Builds a server that takes long to build, once
+    Servers(ServerOptions),
+    /// The tests of real time
     TestTimed(test_timed::Options),
-    /// The step `tests` of `ci` as others run it: below /tmp, with a space in the path, without and with a terminal,
-    /// as another user, beside busy loops: `--only 1,2` for some, `--folder` keeps the build. What this machine can't do
-    /// is left out by name.
-    TestSurroundings(Passed),
-    /// Every command of docs/contributing/evidence.md, at a small size: whether it works, not its figures.
+    /// Every command of evidence.md at a small size
+    ///
+    /// Whether it works, not its figures.
     Evidence(SmokeOptions),
-    /// What it costs: `--quick`, `--only NAME`, `--json`. Or what one storage costs: `--storage URL`, or `--server NAME`
-    /// on servers that it starts and ends.
+    /// What elections cost, and how long fail-over takes
+    ///
+    /// `--quick`, `--only NAME`. Or what one storage costs: `--storage URL`, or `--server NAME` on servers that it
+    /// starts and ends.
     Bench(Passed),
-    /// What a release has: static programs, archives, a Debian package, a wheel and a container image, in
-    /// target/packages: `--libc musl`, `--reproduce` to build twice and compare, `--try` to install and run.
+    /// What a release has, in target/packages
+    ///
+    /// Static programs, archives, a Debian package, a wheel and a container image: `--libc musl`, `--reproduce` to build twice
+    /// and compare, `--try` to install and run.
     Dist(Passed),
-    /// Packages the published crates, and builds each one from its package.
+    /// Packages the published crates, and builds each from it
     Package,
 }
 
@@ -91,6 +110,18 @@ struct SmokeOptions {
     /// Fail if a command has to be left out because this machine lacks what it needs.
     #[arg(long)]
     all: bool,
+}
+
+#[derive(Debug, Args)]
+struct ServerOptions {
+    /// The server. Its program is kept in the cache folder, where `test-drivers` looks for it.
+    server: LongBuild,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LongBuild {
+    /// kube-apiserver: ten minutes and 3 GB on 2 cores, with Go.
+    Kubernetes,
 }
 
 /// Arguments for the program behind a command; `-- --help` lists them.
@@ -165,9 +196,6 @@ impl Passed {
 /// tree.
 const DIST: &[&str] = &["python3", "-B", "xtask/src/dist/dist.py"];
 
-/// A shell sets up users, mounts and environments.
-const SURROUNDINGS: &[&str] = &["bash", "xtask/src/surroundings.sh"];
-
 /// Becomes a program with a script, so that signals reach it. Returns only if it can't be started.
 fn become_script(words: &[&str], arguments: &[OsString]) -> bool {
     let Some(Workspace { root, .. }) = Workspace::read_for("xtask") else { return false };
@@ -195,10 +223,16 @@ fn main() -> ExitCode {
             evidence::run(Dev, "faults", "", &passed.arguments)
         }
         Command::TestDrivers(passed) => evidence::run(Dev, "servers", "", &passed.arguments),
-        Command::Evidence(SmokeOptions { all, .. }) => {
-            evidence::smoke(all).inspect_err(|why| eprintln!("evidence: {why}")).is_ok()
+        Command::Servers(ServerOptions { server: LongBuild::Kubernetes }) => {
+            evidence::run(Dev, "servers", "", &["--build-kubernetes".into()])
         }
-        Command::TestSurroundings(passed) => become_script(SURROUNDINGS, &passed.arguments),
+        Command::Evidence(SmokeOptions { all, .. }) => {
+            let mut left_out = LeftOut::default();
+            let held =
+                evidence::smoke(all, &mut left_out).inspect_err(|why| eprintln!("evidence: {why}")).is_ok();
+            print!("{left_out}");
+            held
+        }
         Command::TestTimed(options) => test_timed::run(&options),
         Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
@@ -227,6 +261,14 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn list_of_commands_fits_on_a_small_screen() {
+        let help = CommandLine::command().render_help().to_string();
+        assert!(help.lines().count() < 24, "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
 
     #[test]
     fn programs_in_python_keep_what_their_own_tests_say() {

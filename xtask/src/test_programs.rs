@@ -8,6 +8,7 @@ mod progress;
 
 use crate::{
     ci::{limit, needs::scratch_variable},
+    left_out::{self, LeftOut},
     test_timed::Inconclusive,
     workspace::{Workspace, cargo, holds},
 };
@@ -36,9 +37,6 @@ const CASES_AT_ONCE: &str = "6";
 /// Variables of the environment that would change what tests see or print.
 const REMOVED: [&str; 3] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "RUST_LOG"];
 
-/// How a case begins its line about what the machine lacks.
-const LEFT_OUT: [&str; 2] = ["left out: ", "not tested: "];
-
 const UNIT_TESTS: &str = ", unit tests";
 
 /// The storage beside the default ones whose client needs no server, and is built quickly.
@@ -53,6 +51,10 @@ const OTHER_LEVELS: [&str; 2] = ["vvm-cli, cgroup", "vvm-cli, pidns"];
 /// Programs in which each driver has cases of its own.
 const BY_DRIVER: [&str; 4] =
     ["vvm-storage, unit tests", "vvm-storage, storage", "vvm-host, unit tests", "vvm-cli, unit tests"];
+
+/// What [`Selection::Default`] leaves out on every machine.
+const NOT_SELECTED: &str =
+    "servers, features that are not default, the levels cgroup and pidns, recipes, documentation, evidence";
 
 /// Which tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +115,14 @@ pub(crate) fn main() -> bool {
         limit::heed_interrupts().map_err(|error| format!("no handler for signals: {error}"))?;
         let no_folder = |error| format!("no folder for inconclusive attempts: {error}");
         let mut inconclusive = Inconclusive::new().map_err(no_folder)?;
-        let ran = run(&workspace, Selection::Default, inconclusive.folder());
+        let mut left_out = LeftOut::default();
+        left_out.add(NOT_SELECTED, "`cargo xtask ci` runs it");
+        let ran = run(&workspace, Selection::Default, inconclusive.folder(), &mut left_out);
         inconclusive.collect().map_err(no_folder)?;
         if !inconclusive.is_empty() {
             eprint!("{inconclusive}");
         }
+        eprint!("{left_out}");
         let counts = ran?;
         println!("{counts}");
         Ok::<_, String>(counts.failed == 0)
@@ -125,11 +130,16 @@ pub(crate) fn main() -> bool {
     holds("test", run())
 }
 
-/// Runs the tests of a selection; inconclusive attempts are left in `records`. The failures come last, in full.
+/// Runs the tests of a selection; inconclusive attempts are left in `records`. Prints the failures last, in full.
 ///
 /// # Errors
 /// The tests do not build, a program of them ended without a case that failed, or none was run.
-pub(crate) fn run(workspace: &Workspace, selection: Selection, records: &Path) -> Result<Counts, String> {
+pub(crate) fn run(
+    workspace: &Workspace,
+    selection: Selection,
+    records: &Path,
+    left_out: &mut LeftOut,
+) -> Result<Counts, String> {
     let programs = build(workspace, selection)?;
     let progress = Progress::start(programs.iter().map(Program::cases).sum());
     let queue = Mutex::new(programs.into_iter());
@@ -148,19 +158,16 @@ pub(crate) fn run(workspace: &Workspace, selection: Selection, records: &Path) -
     });
     let ended = ended.map_err(|_| "panicked")?.into_iter().flatten();
     progress.end();
-    let (mut total, mut left_out, mut failed) = (Counts::default(), Vec::new(), Vec::new());
+    let (mut total, mut failed) = (Counts::default(), Vec::new());
     for (program, cases, verdict) in ended {
         total.add(cases.counts);
-        left_out.extend(cases.left_out.iter().map(|case| format!("  {program}: {case}")));
+        for (case, why) in &cases.left_out {
+            left_out.add(format!("{program}: {case}"), why);
+        }
         if let Err(cause) = verdict {
             eprintln!("\n{}FAILED  {program}: {cause}", cases.output);
             failed.push(program);
         }
-    }
-    if !left_out.is_empty() {
-        left_out.sort();
-        eprintln!("cases that this machine can't run as they are meant: {}", left_out.len());
-        left_out.iter().for_each(|case| eprintln!("{case}"));
     }
     if limit::is_interrupted() {
         return Err("interrupted".into());
@@ -256,8 +263,8 @@ struct Cases {
     counts: Counts,
     /// The cases that the test runner called slow, after a minute, and that have not ended since.
     slow: Vec<String>,
-    /// The lines in which cases say what they left out because the machine lacks it, each with the case's name.
-    left_out: Vec<String>,
+    /// The cases that passed without a part, and why they left it out.
+    left_out: Vec<(String, String)>,
     /// Whether the output of cases that passed comes now.
     in_successes: bool,
     /// The case whose output comes now, if it passed.
@@ -301,9 +308,8 @@ impl Cases {
         let header = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = header {
             self.passed = Some(name.to_owned());
-        } else if LEFT_OUT.iter().any(|words| line.starts_with(words)) {
-            let name = self.passed.as_deref().unwrap_or_default();
-            self.left_out.push(format!("{name}: {line}"));
+        } else if let Some(why) = left_out::reason(line) {
+            self.left_out.push((self.passed.clone().unwrap_or_default(), why.to_owned()));
         }
     }
 }
@@ -361,7 +367,7 @@ mod tests {
         ] {
             cases.see(line);
         }
-        assert_eq!(cases.left_out, ["a::b: not tested: no namespaces"]);
+        assert_eq!(cases.left_out, [("a::b".to_owned(), "no namespaces".to_owned())]);
         assert!(
             cases.output.starts_with("failures:\n") && !cases.output.contains("noise"),
             "{}",

@@ -148,7 +148,7 @@ impl GoProgram {
                 go(work, may_change, &["mod", "init", "program"])?;
                 go(work, may_change, &[&["get"], self.modules].concat())?;
             }
-            go(work, may_change, &["build", "-ldflags", "-s -w", "-o", self.name, self.package])
+            go(work, may_change, &[&BUILD[..], &[self.name, self.package]].concat())
         })
     }
 
@@ -163,7 +163,7 @@ impl GoProgram {
 
 /// Returns the program of this version. If there is none, `make` builds it in the folder `module` of the
 /// folder that it gets.
-fn build(
+pub(crate) fn build(
     name: &'static str,
     version: &str,
     make: impl FnOnce(&Path) -> Result<(), StartError>,
@@ -189,8 +189,11 @@ fn build(
     Ok(program)
 }
 
+/// Builds a small program; its name and its package follow.
+pub(crate) const BUILD: [&str; 4] = ["build", "-ldflags", "-s -w", "-o"];
+
 /// Runs `go` in the folder `module` of `work`. `modules` is what it may do to the module file (`-mod`).
-fn go(work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
+pub(crate) fn go(work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> {
     let mut command = Command::new("go");
     command
         .args(arguments)
@@ -202,7 +205,7 @@ fn go(work: &Path, modules: &str, arguments: &[&str]) -> Result<(), StartError> 
     run(&mut command, "Go, 1.24 or later").map(drop)
 }
 
-fn file(path: &Path) -> impl Fn(io::Error) -> StartError + use<> {
+pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> StartError + use<> {
     let what = path.display().to_string();
     move |cause| system(&what)(cause)
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{
     collections::BTreeSet,
-    fmt, fs,
+    fs,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -15,7 +15,6 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use vvm_clock::{SystemWallClock, WallClock as _};
 
 /// The port for clients. Every node has its own address, so that all can have this port.
 const CLIENT_PORT: u16 = 9042;
@@ -44,7 +43,7 @@ impl Cassandra {
     /// # Errors
     /// See [`StartError`]. No process is left.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
-        Plan { nodes, ahead: Duration::ZERO, is_locked: false }.start(target)
+        Plan { nodes, is_locked: false }.start(target)
     }
 
     /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which
@@ -74,21 +73,6 @@ impl Cassandra {
         Err(self.nodes[0].failed("and the others have not found each other"))
     }
 
-    /// Fails unless the last node's wall clock is ahead by so much. With a library that has no effect, cases about
-    /// clocks that differ would hold on clocks that agree.
-    fn check_clocks(&self, ahead: Duration) -> Result<(), StartError> {
-        let Some(last) = self.nodes.last() else { return Ok(()) };
-        let found = milliseconds_ahead(last.address()).map_err(system("the clock of the last node"))?;
-        // A clock that is asked after this machine's is not behind it, but for the grain of its time.
-        if found + CLOCK_GRAIN >= i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX) {
-            return Ok(());
-        }
-        Err(StartError::Failed(format!(
-            "the clock of the last node should be {} ms ahead, and is {found} ms ahead: {LIBRARY} has no effect",
-            ahead.as_millis()
-        )))
-    }
-
     /// Its nodes.
     pub fn nodes(&mut self) -> &mut [Server] {
         &mut self.nodes
@@ -108,10 +92,6 @@ struct NodeConfiguration {
     /// The node that introduces the others.
     seed: Ipv4Addr,
     token: i64,
-    /// How far its wall clock is ahead of the machine's.
-    ahead: Duration,
-    /// Whether clocks of the cluster differ.
-    clocks_differ: bool,
     /// Without these, the node requires no password.
     locks: Option<Locks>,
 }
@@ -153,11 +133,7 @@ impl NodeConfiguration {
              rpc_address: {address}\n\
              endpoint_snitch: SimpleSnitch\n\
              paxos_variant: v2\n\
-             internode_timeout: {}\n\
              {}",
-            // The default is true. With false, the age of a message counts from its arrival and not from
-            // its sender's clock, as docs/storages/cassandra.md advises where clocks differ.
-            !self.clocks_differ,
             self.locks.as_ref().map_or_else(
                 || "authenticator: AllowAllAuthenticator\n".into(),
                 |locks| locks.configuration(*address)
@@ -214,7 +190,7 @@ const OPENS: [&str; 15] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-fn command(jars: &Path, node: &NodeConfiguration) -> Result<Command, StartError> {
+fn command(jars: &Path, node: &NodeConfiguration) -> Command {
     let mut java = owned::command("java");
     java.arg(format!("-Dcassandra.config=file://{}", node.main_file().display()))
         .arg(format!("-Dcassandra.storagedir={}", node.folder.display()))
@@ -228,10 +204,7 @@ fn command(jars: &Path, node: &NodeConfiguration) -> Result<Command, StartError>
     }
     // Java itself reads the star.
     java.arg("-cp").arg(jars.join("*")).arg(MAIN).current_dir(&node.folder);
-    if !node.ahead.is_zero() {
-        move_ahead(&mut java, node.ahead)?;
-    }
-    Ok(java)
+    java
 }
 
 const ARTIFACT: Artifact =
@@ -242,8 +215,6 @@ const ARTIFACT: Artifact =
 pub struct Plan {
     /// How many nodes.
     pub nodes: u8,
-    /// How far the last node's wall clock is ahead of the others'. Needs Debian's package `faketime`.
-    pub ahead: Duration,
     /// Whether it requires a certificate and a password. User and password are `cassandra`; certificates are in
     /// [`Cassandra::locks`].
     pub is_locked: bool,
@@ -271,8 +242,6 @@ impl Plan {
                 address,
                 seed: addresses[0],
                 token: token(index, addresses.len()),
-                ahead: if index + 1 == addresses.len() { self.ahead } else { Duration::ZERO },
-                clocks_differ: !self.ahead.is_zero(),
                 locks: cluster.locks.clone(),
             };
             configuration.write().map_err(system("a node's configuration"))?;
@@ -282,7 +251,7 @@ impl Plan {
                 address: client,
                 log: configuration.folder.join("log"),
                 patience: START_TIMEOUT,
-                command: Box::new(move || command(&jars, &configuration)),
+                command: Box::new(move || Ok(command(&jars, &configuration))),
                 is_ready: Box::new(move || listens(client)),
             })?;
             cluster.nodes.push(server);
@@ -295,25 +264,8 @@ impl Plan {
         // A locked node answers only clients with a certificate.
         if !self.is_locked {
             cluster.wait_until_joined()?;
-            if !self.ahead.is_zero() {
-                cluster.check_clocks(self.ahead)?;
-            }
         }
         Ok(cluster)
-    }
-}
-
-/// For people.
-impl fmt::Display for Plan {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.nodes {
-            1 => out.write_str("one node")?,
-            nodes => write!(out, "{nodes} nodes")?,
-        }
-        if !self.ahead.is_zero() {
-            write!(out, ", one with its clock {} s ahead", self.ahead.as_secs())?;
-        }
-        Ok(())
     }
 }
 
@@ -342,41 +294,6 @@ fn token(index: usize, count: usize) -> i64 {
     i64::MIN.wrapping_add_unsigned(part * index as u64)
 }
 
-/// Where the library may be: Debian and what comes from it, for each architecture; Fedora and others.
-const FOLDERS: [&str; 6] = [
-    "/usr/lib/x86_64-linux-gnu/faketime",
-    "/usr/lib/aarch64-linux-gnu/faketime",
-    "/usr/lib/faketime",
-    "/usr/lib64/faketime",
-    "/usr/local/lib/faketime",
-    "/opt/homebrew/lib/faketime",
-];
-
-/// The variant for programs with threads.
-const LIBRARY: &str = "libfaketimeMT.so.1";
-
-/// Lets the program see a wall clock that is ahead by so much. Its other clocks stay as they are.
-fn move_ahead(command: &mut Command, ahead: Duration) -> Result<(), StartError> {
-    let library = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(LIBRARY));
-    let library = library.into_iter().find(|path| path.exists()).ok_or_else(|| {
-        let why = "is missing, which moves a node's clock: install Debian's package `faketime`";
-        StartError::Failed(format!("{LIBRARY} {why}"))
-    })?;
-    command
-        .env("LD_PRELOAD", library)
-        .env("FAKETIME", format!("+{}", ahead.as_secs_f64()))
-        // The JVM waits by this clock; the name depends on the version.
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        .env("DONT_FAKE_MONOTONIC", "1")
-        // Mends waits by that clock where it is faked. Where it isn't, every wait of the JVM would end at
-        // once.
-        .env("FAKETIME_FORCE_MONOTONIC_FIX", "0");
-    Ok(())
-}
-
-/// By how many milliseconds a node's time may be older than its clock: Cassandra and the library keep it for a while.
-const CLOCK_GRAIN: i64 = 100;
-
 /// How long one read or write may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -401,16 +318,6 @@ fn is_complete(nodes: &[SocketAddr]) -> bool {
 fn known_versions(node: SocketAddr) -> io::Result<Vec<Version>> {
     let tables = ["local", "peers"];
     ask(node, &tables.map(|table| format!("SELECT schema_version FROM system.{table}")))
-}
-
-/// Reads how many milliseconds a node's wall clock is ahead of this machine's. Negative if it is behind.
-fn milliseconds_ahead(node: SocketAddr) -> io::Result<i64> {
-    // Before the node reads its own: a slow answer makes the difference larger, and no clock is found behind.
-    let here = SystemWallClock.since_unix_epoch().as_millis();
-    let shown = ask(node, &[String::from("SELECT toTimestamp(now()) FROM system.local")])?;
-    let [shown] = &shown[..] else { return Err(io::ErrorKind::InvalidData.into()) };
-    let shown: [u8; 8] = shown.as_slice().try_into().map_err(io::Error::other)?;
-    Ok(i64::from_be_bytes(shown) - i64::try_from(here).map_err(io::Error::other)?)
 }
 
 /// Sends queries for one column each, and returns all values.

@@ -9,10 +9,10 @@ use cases::{Cases, Suite};
 use clap::{Parser, ValueEnum};
 use servers::{
     built::{CLIENT_GO, CLIENT_GO_VERSION, OLD_CLIENT_GO},
-    cassandra::Plan,
+    cassandra::{Cassandra, Plan},
     dynamodb::DynamoDbLocal,
     etcd::{Cluster, Program},
-    kubernetes::Kubernetes,
+    kubernetes::{self, Kubernetes},
     mysql::MariaDb,
     objects::{CREDENTIALS, ObjectServer, Product},
     owned::run,
@@ -26,7 +26,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    time::Duration,
 };
 
 /// The suites of every driver, on real servers.
@@ -39,20 +38,25 @@ struct CommandLine {
     /// The number of nodes of a cluster that is started: one, or three that replicate.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// How many seconds the last node's clock is ahead of the others. Then only the suite of elections runs.
-    /// Needs Debian's package `faketime`.
-    #[arg(long, default_value = "0")]
-    ahead: u32,
     /// Also on servers that take long to build or to fetch.
     #[arg(long)]
     all_servers: bool,
+    /// Only builds kube-apiserver (`cargo xtask servers kubernetes`).
+    #[arg(long, hide = true)]
+    build_kubernetes: bool,
 }
 
 fn main() -> ExitCode {
-    let CommandLine { only, nodes, ahead, all_servers } = CommandLine::parse();
-    let cluster = Plan { nodes, ahead: Duration::from_secs(ahead.into()), is_locked: false };
-    let all_passed = run_drivers(&only, &cluster, all_servers);
-    if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let CommandLine { only, nodes, all_servers, build_kubernetes } = CommandLine::parse();
+    let succeeded = if build_kubernetes {
+        kubernetes::build()
+            .inspect(|program| println!("{}", program.display()))
+            .inspect_err(|why| eprintln!("servers: {why}"))
+            .is_ok()
+    } else {
+        run_drivers(&only, nodes, all_servers)
+    };
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The drivers whose suites need a server, and one without. All others run with the tests.
@@ -103,12 +107,12 @@ const LOCAL_CREDENTIALS: [(&str, &str); 2] =
 
 /// Runs the drivers in `only`, or all. Returns whether every case of every one passed. `all_servers` adds those that
 /// take long to build or to fetch.
-fn run_drivers(only: &[Driver], cluster: &Plan, all_servers: bool) -> bool {
+fn run_drivers(only: &[Driver], nodes: u8, all_servers: bool) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
     for driver in asked_for {
         println!("==> {}", driver.name());
-        let outcome = driver.run(cluster, all_servers);
+        let outcome = driver.run(nodes, all_servers);
         if let Err(why) = &outcome {
             eprintln!("{}: {why}", driver.name());
         }
@@ -117,15 +121,21 @@ fn run_drivers(only: &[Driver], cluster: &Plan, all_servers: bool) -> bool {
     println!();
     for (name, outcome) in &table {
         match outcome {
-            Ok(Outcome { suites, end_to_end, place }) => {
+            Ok(Outcome { suites, end_to_end, place, .. }) => {
                 println!("{name:8} {suites}, on {place}");
-                match end_to_end {
-                    Some(end_to_end) => println!("{name:8} {end_to_end}, of `vvm run` end to end"),
-                    None => println!("{name:8} `vvm run` end to end: NOT RUN here"),
+                if let Some(end_to_end) = end_to_end {
+                    println!("{name:8} {end_to_end}, of `vvm run` end to end");
                 }
             }
             Err(_) => println!("{name:8} NOT RUN: see above"),
         }
+    }
+    // The last lines, which `cargo xtask ci` repeats among its own last ones.
+    for (name, outcome) in &table {
+        outcome
+            .iter()
+            .flat_map(|outcome| &outcome.left_out)
+            .for_each(|what| println!("left out: {name}: {what}"));
     }
     table.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(Outcome::all_passed))
 }
@@ -137,6 +147,8 @@ struct Outcome {
     /// The end-to-end cases; `None` if the server is not started by this program, or has no time for them.
     end_to_end: Option<Cases>,
     place: String,
+    /// What this machine lacks, or was not asked for, and why.
+    left_out: Vec<String>,
 }
 
 impl Outcome {
@@ -145,7 +157,7 @@ impl Outcome {
     }
 
     fn of_suites(suites: Cases, place: String) -> Self {
-        Self { suites, end_to_end: None, place }
+        Self { suites, end_to_end: None, place, left_out: Vec::new() }
     }
 }
 
@@ -154,43 +166,43 @@ impl Driver {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns the variable that names a server that runs already, the modules of tests for it, and what is not run there.
+    /// Returns the variable that names a server that runs already, the modules of tests for it, and what is left out there.
     /// `None` if there is no server.
     fn named(self) -> Option<(&'static str, &'static [&'static str], &'static str)> {
         Some(match self {
             Self::Sled => return None,
-            Self::Scylla => (SCYLLA, &["scylla"], "passwords and TLS, on a cluster of our own alone"),
+            Self::Scylla => (SCYLLA, &["scylla"], "passwords and TLS"),
             Self::Postgres => {
                 let modules = &["postgres::suites", "postgres::handles", "postgres::hints"];
-                (POSTGRES, modules, "TLS and fail-over, on servers of our own alone")
+                (POSTGRES, modules, "TLS and fail-over")
             }
-            Self::Mysql => (MYSQL, &["mysql::suites"], "TLS and fail-over, on servers of our own alone"),
-            Self::Etcd => {
-                (ETCD, &["etcd::suites", "etcd::handles"], "TLS and failures, on clusters of our own alone")
-            }
+            Self::Mysql => (MYSQL, &["mysql::suites"], "TLS and fail-over"),
+            Self::Etcd => (ETCD, &["etcd::suites", "etcd::handles"], "TLS and failures"),
             Self::Kubernetes => {
                 let modules = &["kubernetes::suites", "kubernetes::leases", "kubernetes::hints"];
-                (KUBERNETES, modules, "credentials and roles, on a server of our own alone")
+                (KUBERNETES, modules, "credentials and roles")
             }
             Self::S3 => {
-                let not_run = "servers that lose writes, on servers of our own alone";
+                let not_run = "servers that lose writes";
                 (S3, &["objects::suites", "objects::handles"], not_run)
             }
-            Self::Dynamodb => (DYNAMODB, &["dynamodb"], ""),
+            Self::Dynamodb => (DYNAMODB, &["dynamodb"], "credential helpers"),
         })
     }
 
     /// Runs its cases. Returns the results, or why they could not be run.
-    fn run(self, cluster: &Plan, all_servers: bool) -> Result<Outcome, String> {
-        if let Some((variable, modules, not_run)) = self.named()
+    fn run(self, nodes: u8, all_servers: bool) -> Result<Outcome, String> {
+        if let Some((variable, modules, lacks)) = self.named()
             && let Ok(place) = env::var(variable)
         {
             let cases = suites(modules, &[(variable, &place)])?;
-            let left_out = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
-            return Ok(Outcome::of_suites(cases, place + &left_out));
+            let left_out = vec![format!(
+                "`vvm run` end to end, and {lacks}: on servers of this program alone (unset {variable})"
+            )];
+            return Ok(Outcome { left_out, ..Outcome::of_suites(cases, place) });
         }
         match self {
-            Self::Scylla => on_cassandra(cluster),
+            Self::Scylla => on_cassandra(nodes),
             Self::Postgres => on_postgres(),
             Self::Mysql => on_mysql(),
             Self::Etcd => on_etcd(),
@@ -227,37 +239,30 @@ fn on_dynamodb() -> Result<Outcome, String> {
     let url = format!("dynamodb://eu-west-1/{}?endpoint={endpoint}", cases::STORAGE);
     let processes = cases::on_server(&url, &at, &LOCAL_CREDENTIALS)?;
     let end_to_end = Some(processes + cases::credentials(&url, &at, &LOCAL_CREDENTIALS)?);
-    Ok(Outcome { suites, end_to_end, place: "DynamoDB Local 2.6.1".into() })
+    Ok(Outcome { end_to_end, ..Outcome::of_suites(suites, "DynamoDB Local 2.6.1".into()) })
 }
 
-/// Runs all cases for a cluster: on an open one, and on one that requires a certificate and a password.
-fn on_cassandra(cluster: &Plan) -> Result<Outcome, String> {
+/// Runs all cases for a cluster of so many nodes: on an open one, and on one that requires a certificate and a password.
+fn on_cassandra(nodes: u8) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_SCYLLA=host:port");
-    let mut open = cluster.start(&target()).map_err(&way_out)?;
-    if !cluster.ahead.is_zero() {
-        // Only these would be early by a clock of a server.
-        let cases = suites(&["scylla::suites::elections"], &[(SCYLLA, &open.contact_points())])?;
-        let place = format!("Apache Cassandra 5.0.5, {cluster}: elections alone");
-        return Ok(Outcome::of_suites(cases, place));
-    }
+    let mut open = Cassandra::start(nodes, &target()).map_err(&way_out)?;
     let cases = suites(&["scylla"], &[(SCYLLA, &open.contact_points())])?;
-    let end_to_end = match open.nodes() {
-        // On one node only: three on two cores delay each other.
-        [_] => {
-            let url = open.url(cases::STORAGE);
-            Some(cases::on_server(&url, &open.contact_points(), &[])?)
-        }
-        _ => None,
-    };
-    let place = format!("Apache Cassandra 5.0.5, {cluster}");
+    let (mut end_to_end, mut left_out) = (None, Vec::new());
+    if let [_] = open.nodes() {
+        let url = open.url(cases::STORAGE);
+        end_to_end = Some(cases::on_server(&url, &open.contact_points(), &[])?);
+    } else {
+        left_out.push(
+            "`vvm run` end to end: on one node alone, since several on two cores delay each other".into(),
+        );
+    }
     drop(open);
-    let locked =
-        Plan { nodes: 1, ahead: Duration::ZERO, is_locked: true }.start(&target()).map_err(way_out)?;
+    let locked = Plan { nodes: 1, is_locked: true }.start(&target()).map_err(way_out)?;
     let locks = locked.locks().unwrap_or(Path::new("")).display().to_string();
     let environment =
         [("VVM_TEST_SCYLLA_LOCKED", &*locked.contact_points()), ("VVM_TEST_SCYLLA_LOCKS", &*locks)];
-    let cases = cases + suites(&["scylla_locked"], &environment)?;
-    Ok(Outcome { suites: cases, end_to_end, place })
+    let suites = cases + suites(&["scylla_locked"], &environment)?;
+    Ok(Outcome { suites, end_to_end, place: format!("Apache Cassandra 5.0.5, nodes: {nodes}"), left_out })
 }
 
 /// The suites and `vvm` on a primary, the suites once more behind a pooler, and TLS and fail-over on servers
@@ -276,23 +281,22 @@ fn on_postgres() -> Result<Outcome, String> {
         "postgres::failover",
     ];
     let mut cases = suites(&modules, &direct)?;
-    let mut place = server.version().to_owned();
+    let (mut place, mut left_out) = (server.version().to_owned(), Vec::new());
     match Pooler::start(&server).map_err(way_out)? {
         Some(pooler) => {
             place += &format!(", and {}, transaction pooling", pooler.version());
             let modules = ["postgres::suites", "postgres::pooled"];
             cases = cases + suites(&modules, &[(POSTGRES, &pooler.url("pooled"))])?;
         }
-        None => place += "; not run: behind a pooler (install Debian's package pgbouncer)",
+        None => left_out.push("behind a pooler (install Debian's package pgbouncer)".to_owned()),
     }
     // Cases use TTLs of all lengths.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE));
     let at = server.address().to_string();
     let processes = cases::on_server(&url, &at, &[])?;
     let database = format!("{}?sslmode=disable", server.url("workers"));
-    let (workers, left_out) = run_workers(&database, &cases::storage(&url, &at))?;
-    place.extend(left_out.iter().map(|what| format!("; not run: {what}")));
-    Ok(Outcome { suites: cases, end_to_end: Some(processes + workers), place })
+    let workers = run_workers(&database, &cases::storage(&url, &at), &mut left_out)?;
+    Ok(Outcome { suites: cases, end_to_end: Some(processes + workers), place, left_out })
 }
 
 /// The suites and `vvm` on a server, and what needs servers that the tests start.
@@ -306,7 +310,7 @@ fn on_mysql() -> Result<Outcome, String> {
     // Cases set a password, which this user has not.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE).replace("root@", "root:@"));
     let end_to_end = Some(cases::on_server(&url, &server.address().to_string(), &[])?);
-    Ok(Outcome { suites, end_to_end, place: server.version().to_owned() })
+    Ok(Outcome { end_to_end, ..Outcome::of_suites(suites, server.version().to_owned()) })
 }
 
 /// The suites on one member of the installed etcd and on three of one that is built, as far as these are to
@@ -314,15 +318,15 @@ fn on_mysql() -> Result<Outcome, String> {
 fn on_etcd() -> Result<Outcome, String> {
     let installed = Program::installed().map_err(|error| error.to_string());
     let built = Program::built().map_err(|error| error.to_string());
-    let (mut programs, mut places) = (Vec::new(), Vec::new());
+    let (mut programs, mut places, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for (members, program) in [(1, installed), (3, built)] {
         match program {
             Ok(program) => programs.push((members, program)),
-            Err(error) => places.push(format!("not run: {members} members of etcd ({error})")),
+            Err(error) => left_out.push(format!("members: {members} ({error})")),
         }
     }
     let Some((newest, others)) = programs.split_last() else {
-        return Err(or_set("VVM_TEST_ETCD=host:port,…")(places.join("\n")));
+        return Err(or_set("VVM_TEST_ETCD=host:port,…")(left_out.join("\n")));
     };
     let start =
         |program: &Program, members| Cluster::start(program, members).map_err(|error| error.to_string());
@@ -339,7 +343,7 @@ fn on_etcd() -> Result<Outcome, String> {
     let single = start(&newest.1, 1)?;
     let url = format!("etcd://{}/{}", single.addresses(), cases::STORAGE);
     let end_to_end = Some(cases::on_server(&url, &single.addresses(), &[])?);
-    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
+    Ok(Outcome { suites, end_to_end, place: places.join("; "), left_out })
 }
 
 /// The suites and `vvm` on an API server with roles. `all_servers` adds an old client-go.
@@ -350,21 +354,21 @@ fn on_kubernetes(all_servers: bool) -> Result<Outcome, String> {
     let at = server.address().to_string();
     let url = format!("{}&server=https://{at}", server.url("default"));
     let processes = cases::on_server(&url, &at, &[])?;
-    let mut place = server.version();
-    let beside = match CLIENT_GO.build() {
+    let (mut place, mut left_out) = (server.version(), Vec::new());
+    let mut end_to_end = processes;
+    match CLIENT_GO.build() {
         Ok(program) => {
-            place += &format!("; `vvm run` beside {}", CLIENT_GO_VERSION);
+            place += &format!("; `vvm run` beside {CLIENT_GO_VERSION}");
             let old = all_servers.then(|| OLD_CLIENT_GO.build()).transpose().map_err(text)?;
-            place += if old.is_some() { " and 0.26.15" } else { "; not run: 0.26.15 (--all-servers)" };
-            Some(beside_client_go(&program, old.as_deref(), &server, &cases::storage(&url, &at))?)
+            if old.is_none() {
+                left_out.push("`vvm run` beside client-go 0.26.15 (--all-servers)".to_owned());
+            }
+            end_to_end =
+                end_to_end + beside_client_go(&program, old.as_deref(), &server, &cases::storage(&url, &at))?;
         }
-        Err(error) => {
-            place += &format!("; not run: `vvm run` beside {} ({error})", CLIENT_GO_VERSION);
-            None
-        }
-    };
-    let end_to_end = Some(beside.map_or(processes, |beside| processes + beside));
-    Ok(Outcome { suites, end_to_end, place })
+        Err(error) => left_out.push(format!("`vvm run` beside {CLIENT_GO_VERSION} ({error})")),
+    }
+    Ok(Outcome { suites, end_to_end: Some(end_to_end), place, left_out })
 }
 
 /// Runs `vvm` and client-go's leader election as candidates for one Lease.
@@ -390,15 +394,13 @@ fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     let in_objects =
         |modules: &[&str], places: &[(&'static str, &str)]| suites(modules, &[places, &CREDENTIALS].concat());
     let server = ObjectServer::start(Product::Versitygw).map_err(&way_out)?;
-    let mut places = vec![Product::Versitygw.to_string()];
+    let (mut places, mut left_out) = (vec![Product::Versitygw.to_string()], Vec::new());
     let torn = ObjectServer::start(Product::VersitygwBeside).map_err(&way_out)?;
     let mock = all_servers.then(|| ObjectServer::start(Product::S3Mock)).transpose().map_err(&way_out)?;
     let mut urls = vec![(S3, server.url("suites")), (RACY, torn.url("racy"))];
     match &mock {
         Some(mock) => urls.push((S3MOCK, mock.url("racy"))),
-        None => {
-            places.push("not run: MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".into());
-        }
+        None => left_out.push("MinIO, Azurite, and S3Mock, which must be refused (--all-servers)".to_owned()),
     }
     let urls: Vec<_> = urls.iter().map(|(name, url)| (*name, &**url)).collect();
     let mut suites = in_objects(&["objects"], &urls)?;
@@ -412,7 +414,7 @@ fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     // Cases use TTLs from 2 s.
     let url = format!("{}&min_ttl=2s", server.url(cases::STORAGE));
     let end_to_end = Some(cases::on_server(&url, &server.address().to_string(), &CREDENTIALS)?);
-    Ok(Outcome { suites, end_to_end, place: places.join("; ") })
+    Ok(Outcome { suites, end_to_end, place: places.join("; "), left_out })
 }
 
 /// Runs these modules of the tests on servers.
@@ -426,13 +428,16 @@ fn suites(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> 
 /// The folder of the workers, below the root of the repository, in which cargo's commands run.
 const SOURCES: &str = "examples/workers";
 
-/// Runs them on a database, under `vvm` on a storage. Returns the cases, and which workers were left out and
-/// why.
-fn run_workers(database: &str, storage: &[(&'static str, &str); 2]) -> Result<(Cases, Vec<String>), String> {
+/// Runs them on a database, under `vvm` on a storage. Notes which workers were left out, and why.
+fn run_workers(
+    database: &str,
+    storage: &[(&'static str, &str); 2],
+    left_out: &mut Vec<String>,
+) -> Result<Cases, String> {
     let mut environment = storage.to_vec();
     environment.push(("VVM_TEST_WORKERS_DATABASE", database));
     let made = [("in_python", "VVM_TEST_WORKERS_PYTHON", python()), ("in_go", "VVM_TEST_WORKERS_GO", go())];
-    let (mut modules, mut left_out) = (vec!["in_rust"], Vec::new());
+    let mut modules = vec!["in_rust"];
     for (module, variable, worker) in &made {
         match worker {
             Ok(path) => {
@@ -449,7 +454,7 @@ fn run_workers(database: &str, storage: &[(&'static str, &str); 2]) -> Result<(C
     // Two in Rust, and one in each other language.
     let expected = modules.len() + 1;
     match cases.count() {
-        count if count == expected => Ok((cases, left_out)),
+        count if count == expected => Ok(cases),
         count => Err(format!("{count} cases of workers ran of {expected}")),
     }
 }

@@ -130,9 +130,9 @@ pub enum StartError {
     /// A program that the server needs failed, or there is no place for it. With the reason.
     #[error("{0}")]
     Failed(String),
-    /// It is built by hand, and never was on this machine.
+    /// It takes long to build, and never was built on this machine.
     #[error(
-        "kube-apiserver {0} was never built here: the head of evidence/servers/src/kubernetes.rs says how"
+        "kube-apiserver {0} was never built here: `cargo xtask servers kubernetes` does it, in ten minutes"
     )]
     NotBuilt(&'static str),
     /// It ended, or did not answer in time.

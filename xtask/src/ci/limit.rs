@@ -51,18 +51,10 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Runs `command` to its end, at most for [`STEP`].
-///
-/// # Errors
-/// It can't be started, took too long, or was interrupted.
-pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    wait(command, within(STEP))
-}
-
 /// Runs `command` to its end, at most for `limit`, and returns what it printed.
 ///
 /// # Errors
-/// As [`run`].
+/// It can't be started, took too long, or was interrupted.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
@@ -80,7 +72,7 @@ fn text(file: &mut File) -> io::Result<Vec<u8>> {
 /// As [`output`], but what it writes to standard error is shown.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`output`].
 pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut stdout = tempfile::tempfile()?;
     command.stdout(stdout.try_clone()?);
@@ -92,7 +84,7 @@ pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Outpu
 /// for `silence`.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`output`].
 pub(crate) fn watch(
     command: &mut Command,
     silence: Duration,
@@ -221,6 +213,5 @@ mod tests {
     fn what_ends_in_time_has_its_status_and_output() {
         let ended = output(&mut shell("echo out; exit 3"), Duration::from_secs(60)).unwrap();
         assert_eq!((ended.status.code(), &*ended.stdout), (Some(3), &b"out\n"[..]));
-        assert_eq!(run(&mut shell("exit 4")).unwrap().code(), Some(4));
     }
 }

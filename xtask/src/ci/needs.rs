@@ -21,6 +21,8 @@ pub(crate) struct Need {
 pub(crate) enum Server {
     /// Maven fetches it.
     OnJava,
+    /// The same, with a checker that Go builds.
+    OnJavaWithGo,
     /// etcd, with its client.
     Etcd,
     /// Go builds it, unless it was built before.
@@ -55,17 +57,20 @@ impl Server {
         let java = "install a JDK, 17 or later, and Maven";
         let packages = "install Debian's packages etcd-server and etcd-client";
         let etcd = "install Go, or Debian's package etcd-server";
+        let go = "install Go, 1.24 or later";
         let needed: &[(&[(&str, &str)], &str)] = match self {
             Self::OnJava => &[(&JAVA, java)],
             Self::InNamespaces => &[(&JAVA, java), (&NAMESPACES, "run as root, with iproute2")],
             Self::AnyEtcd if starts("etcd", "--version") => &[],
             Self::AnyEtcd => &[(&GO, etcd)],
             Self::Etcd => &[(&ETCD, packages)],
-            Self::BuiltByGo => &[(&GO, "install Go, 1.24 or later")],
+            Self::BuiltByGo => &[(&GO, go)],
+            Self::OnJavaWithGo => &[(&JAVA, java), (&GO, go)],
             Self::Python => &[(&PYTHON, "install Python, 3.9 or later")],
             Self::Node => &[(&NODE, "install Node, 18 or later")],
             Self::Kubernetes => {
-                let built = "the head of evidence/servers/src/kubernetes.rs says how to build it once";
+                let built =
+                    "`cargo xtask servers kubernetes` builds it once, in ten minutes; and install kubectl";
                 let etcd_is_installed = starts("etcd", "--version");
                 &[(if etcd_is_installed { &[] } else { &GO }, etcd), (&KUBERNETES, built)]
             }
@@ -151,7 +156,7 @@ mod tests {
         let lacks = Server::OnJava.lacks(|program, _| program == "java");
         assert_eq!(lacks.map(|(program, _)| program), Some("mvn"));
         let built = Server::Kubernetes.lacks(|program, _| !program.contains('/'));
-        assert!(built.is_some_and(|(_, way_out)| way_out.contains("build it once")), "{built:?}");
+        assert!(built.is_some_and(|(_, way_out)| way_out.contains("builds it once")), "{built:?}");
         assert_eq!(Server::AnyEtcd.lacks(|program, _| program == "go"), None);
         assert_eq!(Server::AnyEtcd.lacks(|program, _| program == "etcd"), None);
         assert!(Server::AnyEtcd.lacks(|_, _| false).is_some());

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     broken, evidence,
+    left_out::{self, LeftOut},
     test_programs::{self, Selection},
     tidy,
     workspace::{Workspace, cargo},
@@ -26,6 +27,8 @@ pub(super) struct Step {
     pub(super) name: String,
     pub(super) work: Work,
     pub(super) need: Option<Need>,
+    /// Whether it mostly waits, so that another one may run beside it.
+    pub(super) waits: bool,
 }
 
 #[derive(Debug)]
@@ -37,9 +40,9 @@ pub(super) enum Work {
     Evidence,
 }
 
-/// Every step, the quick ones first. Those of one group run side by side.
-pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
-    let own = |name: &str, work| Step { name: name.into(), work, need: None };
+/// Every step, the quick ones first.
+pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
+    let own = |name: &str, work| Step { name: name.into(), work, need: None, waits: false };
     let mut steps = vec![
         own("tests", Work::Tests(Selection::Default)),
         Step::cargo("fmt", "fmt --all -- --check"),
@@ -60,27 +63,27 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Vec<Step>> {
         "examples in documentation",
         "test --quiet --locked --workspace --all-features --doc",
     ));
-    steps.push(Step::cargo(
+    steps.push(own("broken variants", Work::Broken));
+    steps.extend(SERVERS.map(Step::on_server));
+    let recipes = Step::cargo(
         "recipes",
         "test --quiet --locked --workspace --all-features --test recipes -- --show-output",
-    ));
-    steps.push(own("broken variants", Work::Broken));
-    let mut groups: Vec<Vec<Step>> = steps.into_iter().map(|step| vec![step]).collect();
-    // Servers and the cases on them mostly wait. Three clusters at once would be late on two cores.
-    groups.extend(SERVERS.chunks(2).map(|pair| pair.iter().map(|server| Step::on_server(*server)).collect()));
-    groups.push(vec![own("evidence", Work::Evidence)]);
-    groups
+    );
+    steps.push(Step { waits: true, ..recipes });
+    steps.push(own("evidence", Work::Evidence));
+    steps
 }
 
-/// Drivers whose suites need a server, and where one may be named. The others run with the tests.
+/// Drivers whose suites need a server, and where one may be named: those that take long first, so that none of them is left
+/// alone at the end. The others run with the tests.
 const SERVERS: [(&str, &str, Server); 7] = [
-    ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
-    ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
     ("postgres", "VVM_TEST_POSTGRES", Server::OnJava),
     ("mysql", "VVM_TEST_MYSQL", Server::OnJava),
-    ("etcd", "VVM_TEST_ETCD", Server::AnyEtcd),
-    ("s3", "VVM_TEST_S3", Server::BuiltByGo),
+    ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
     ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),
+    ("s3", "VVM_TEST_S3", Server::BuiltByGo),
+    ("etcd", "VVM_TEST_ETCD", Server::AnyEtcd),
+    ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
 ];
 
 /// Tests that run on a server only: `--all-targets` leaves them out.
@@ -118,12 +121,12 @@ impl Step {
             &format!("{driver} on a real server"),
             &format!("run --locked --quiet --package servers -- --only {driver}"),
         );
-        Self { need: Some(Need { server_at: Some(server_at), server }), ..step }
+        Self { need: Some(Need { server_at: Some(server_at), server }), waits: true, ..step }
     }
 
     fn cargo(name: &str, line: &str) -> Self {
         let arguments = words(line);
-        Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None }
+        Self { name: name.into(), work: Work::Cargo { arguments, flags: None }, need: None, waits: false }
     }
 
     fn with(mut self, variable: &'static str, value: &'static str) -> Self {
@@ -140,37 +143,53 @@ fn words(line: &str) -> Vec<String> {
 }
 
 impl Work {
-    /// Runs in `root`, and leaves inconclusive attempts in `records`. Its output goes where ours goes, at its
-    /// end if it is not alone.
+    /// Runs in `root`, leaves inconclusive attempts in `records`, and notes what the `step` leaves out. Its output goes where
+    /// ours goes, at its end if it is not alone.
     ///
     /// # Errors
     /// What went wrong, in a few words.
-    pub(super) fn run(&self, root: &Path, records: &Path, is_alone: bool) -> Result<(), String> {
+    pub(super) fn run(
+        &self,
+        root: &Path,
+        records: &Path,
+        is_alone: bool,
+        (step, left_out): (&str, &mut LeftOut),
+    ) -> Result<(), String> {
         match self {
             Self::Tidy => holds(tidy::run(), "violations, listed above"),
             Self::Tests(selection) => {
                 let workspace = Workspace::read().map_err(|error| error.to_string())?;
-                test_programs::run(&workspace, *selection, records).map(|counts| println!("{counts}"))
+                let ran = test_programs::run(&workspace, *selection, records, left_out);
+                ran.map(|counts| println!("{counts}"))
             }
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             // A command that this machine can't run is listed as left out.
-            Self::Evidence => evidence::smoke(false),
+            Self::Evidence => evidence::smoke(false, left_out),
             Self::Cargo { arguments, flags } => {
                 let mut command = cargo();
                 command.args(arguments).envs(scratch_variable()).envs(*flags).env(records::FOLDER, records);
                 command.current_dir(root);
-                if is_alone { verdict(limit::run(&mut command)) } else { said_at_once(&mut command) }
+                watched(&mut command, is_alone, |line| {
+                    if let Some(why) = left_out::reason(line) {
+                        left_out.add(step, why);
+                    }
+                })
             }
         }
     }
 }
 
-/// Runs a command, and then prints what it said, so that two do not mix their lines.
-fn said_at_once(command: &mut Command) -> Result<(), String> {
+/// Runs a command, and prints what it says: at once if it is alone, or at its end, so that two do not mix their lines.
+fn watched(command: &mut Command, is_alone: bool, mut see: impl FnMut(&str)) -> Result<(), String> {
     let mut text = String::new();
     let ended = limit::watch(command, limit::STEP, |line| {
-        text.push_str(line);
-        text.push('\n');
+        see(line);
+        if is_alone {
+            println!("{line}");
+        } else {
+            text.push_str(line);
+            text.push('\n');
+        }
         false
     });
     print!("{text}");
