@@ -17,7 +17,10 @@ use needs::scratch;
 use std::{
     fmt,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -39,8 +42,23 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
-/// How many steps that mostly wait run side by side. Three clusters at once would be late on two cores.
-const AT_ONCE: usize = 2;
+/// How many programs that mostly wait run side by side. Three clusters at once would be late on two cores.
+pub(crate) const AT_ONCE: usize = 2;
+
+/// Works on all items, so many at once: each one begins when another one has ended.
+pub(crate) fn side_by_side<'a, T: Sync>(items: &'a [T], at_once: usize, work: impl Fn(&'a T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(item);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..at_once.min(items.len()) {
+            scope.spawn(lane);
+        }
+    });
+}
 
 /// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
 /// every single one if all were asked for.
@@ -65,7 +83,7 @@ fn run_steps(options: &Options) -> Result<bool, String> {
         report: Mutex::default(),
     };
     for steps in steps.chunk_by(|one, next| one.waits && next.waits) {
-        run.side_by_side(steps);
+        side_by_side(steps, AT_ONCE, |step| run.carry_out(step, steps.len() == 1));
     }
     let report = run.report.into_inner().unwrap_or_else(PoisonError::into_inner);
     inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"))?;
@@ -96,21 +114,6 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs one step, or some at once, of which each begins when another one has ended.
-    fn side_by_side(&self, steps: &[Step]) {
-        let queue = Mutex::new(steps.iter());
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        thread::scope(|scope| {
-            for _ in 0..AT_ONCE.min(steps.len()) {
-                scope.spawn(|| {
-                    while let Some(step) = next() {
-                        self.carry_out(step, steps.len() == 1);
-                    }
-                });
-            }
-        });
-    }
-
     fn carry_out(&self, step: &Step, is_alone: bool) {
         let mut left_out = LeftOut::default();
         let outcome = self.refusal(step).unwrap_or_else(|| {

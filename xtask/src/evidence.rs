@@ -5,10 +5,10 @@
 
 use crate::{
     ci::{
-        limit,
+        self, limit,
         needs::{Need, Server, scratch_variable},
     },
-    left_out::LeftOut,
+    left_out::{self, LeftOut},
     workspace::{self, Workspace, cargo},
 };
 use std::{
@@ -16,8 +16,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 use vvm_clock::SystemClock;
 
@@ -157,11 +156,13 @@ pub(crate) fn smoke(all: bool, left_out: &mut LeftOut) -> Result<(), String> {
             },
         }
     }
-    // Runs with faults mostly wait, and judge no duration.
-    let at_once =
-        |one: &Run<'_>, next: &Run<'_>| [one, next].iter().all(|run| run.line.starts_with("faults "));
-    let groups = runs.chunk_by(at_once).flat_map(|group| group.chunks(2));
-    let failed: Vec<&str> = groups.flat_map(|group| carry_out(group, &root)).collect();
+    let (failed, lacking) = (Mutex::new(Vec::new()), Mutex::new(LeftOut::default()));
+    ci::side_by_side(&runs, ci::AT_ONCE, |run| match run.carry_out(&root) {
+        Ok(lacks) => locked(&lacking).append(lacks),
+        Err(()) => locked(&failed).push(run.command),
+    });
+    left_out.append(std::mem::take(&mut locked(&lacking)));
+    let failed = std::mem::take(&mut *locked(&failed));
     let left_out = left_out.len() - before;
     println!("evidence: {} commands, {} failed, {left_out} left out", SMOKES.len(), failed.len());
     if !failed.is_empty() {
@@ -179,48 +180,38 @@ struct Run<'a> {
     line: &'a str,
 }
 
-/// Carries out some at once, and prints what each took, and the output of those that failed. Returns these.
-fn carry_out<'a>(runs: &[Run<'a>], root: &Path) -> Vec<&'a str> {
-    let ends: Vec<Result<Duration, String>> = thread::scope(|scope| {
-        let begun: Vec<_> = runs.iter().map(|run| scope.spawn(move || run.carry_out(root))).collect();
-        let ended = begun.into_iter().map(|run| run.join());
-        ended.map(|ended| ended.unwrap_or_else(|_| Err("panicked".into()))).collect()
-    });
-    let mut failed = Vec::new();
-    for (run, end) in runs.iter().zip(ends) {
-        let Run { command, line } = run;
-        match end {
-            Ok(took) => println!("==> cargo xtask {command}: {line}: ok, {:.1} s", took.as_secs_f64()),
-            Err(why) => {
-                println!("==> cargo xtask {command}: {line}\n{why}\n<== FAILED\n");
-                failed.push(*command);
-            }
-        }
-    }
-    failed
+/// Each change is one step, so poison says nothing here.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Run<'_> {
-    /// Returns the time that it took.
-    ///
-    /// # Errors
-    /// Its output and its status, if it failed.
-    fn carry_out(&self, root: &Path) -> Result<Duration, String> {
-        let (program, arguments) = self.line.split_once(' ').unwrap_or((self.line, ""));
-        let mut command = Command::new(target(root).join(program));
-        command.args(arguments.split_whitespace()).current_dir(root).envs(scratch_variable());
-        let (began, mut text) = (SystemClock::read(), String::new());
-        let ended = limit::watch(&mut command, limit::STEP, |line| {
+    /// Prints the time that it took, or its output if it failed. Returns what it left out.
+    fn carry_out(&self, root: &Path) -> Result<LeftOut, ()> {
+        let Self { command, line } = self;
+        let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        let mut run = Command::new(target(root).join(program));
+        run.args(arguments.split_whitespace()).current_dir(root).envs(scratch_variable());
+        let (began, mut text, mut left_out) = (SystemClock::read(), String::new(), LeftOut::default());
+        let ended = limit::watch(&mut run, limit::STEP, |line| {
+            if let Some(why) = left_out::reason(line) {
+                left_out.add(format!("a part of cargo xtask {command}"), why);
+            }
             text.push_str(line);
             text.push('\n');
             false
         });
-        let took = SystemClock::read().since(began);
-        match ended {
-            Ok(status) if status.success() => Ok(took),
-            Ok(status) => Err(format!("{text}{status}, after {:.1} s", took.as_secs_f64())),
-            Err(error) => Err(format!("{program} can't be run: {error}")),
-        }
+        let took = SystemClock::read().since(began).as_secs_f64();
+        let why = match ended {
+            Ok(status) if status.success() => {
+                println!("==> cargo xtask {command}: {line}: ok, {took:.1} s");
+                return Ok(left_out);
+            }
+            Ok(status) => format!("{text}{status}, after {took:.1} s"),
+            Err(error) => format!("{program} can't be run: {error}"),
+        };
+        println!("==> cargo xtask {command}: {line}\n{why}\n<== FAILED\n");
+        Err(())
     }
 }
 

@@ -7,7 +7,7 @@
 mod progress;
 
 use crate::{
-    ci::{limit, needs::scratch_variable},
+    ci::{self, limit, needs::scratch_variable},
     left_out::{self, LeftOut},
     test_timed::Inconclusive,
     workspace::{Workspace, cargo, holds},
@@ -21,7 +21,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, PoisonError},
-    thread,
     time::Duration,
 };
 use timed::records;
@@ -29,9 +28,8 @@ use timed::records;
 /// Several times what the longest case takes while other programs use both cores.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
-/// How many programs run side by side, and how many cases of each: most cases wait for a TTL, and take no
-/// processor. The cases of `vvm` take 95 s of a processor, and 7.5 minutes two at a time.
-const AT_ONCE: usize = 2;
+/// How many cases of a program run at once: most cases wait for a TTL, and take no processor. The cases of `vvm` take 95 s
+/// of a processor, and 7.5 minutes two at a time.
 const CASES_AT_ONCE: &str = "6";
 
 /// Variables of the environment that would change what tests see or print.
@@ -142,21 +140,15 @@ pub(crate) fn run(
 ) -> Result<Counts, String> {
     let programs = build(workspace, selection)?;
     let progress = Progress::start(programs.iter().map(Program::cases).sum());
-    let queue = Mutex::new(programs.into_iter());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let lane = || {
-        let mut ended = Vec::new();
-        while let Some(program) = next().filter(|_| !limit::is_interrupted()) {
+    let ended = Mutex::new(Vec::new());
+    ci::side_by_side(&programs, ci::AT_ONCE, |program| {
+        if !limit::is_interrupted() {
             let (cases, verdict) = program.run(records, &progress);
-            ended.push((program.name, cases, verdict));
+            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.push((&program.name, cases, verdict));
         }
-        ended
-    };
-    let ended = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(lane)).collect();
-        lanes.into_iter().map(thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
     });
-    let ended = ended.map_err(|_| "panicked")?.into_iter().flatten();
+    let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
     progress.end();
     let (mut total, mut failed) = (Counts::default(), Vec::new());
     for (program, cases, verdict) in ended {
@@ -166,7 +158,7 @@ pub(crate) fn run(
         }
         if let Err(cause) = verdict {
             eprintln!("\n{}FAILED  {program}: {cause}", cases.output);
-            failed.push(program);
+            failed.push(program.as_str());
         }
     }
     if limit::is_interrupted() {

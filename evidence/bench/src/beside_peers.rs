@@ -45,7 +45,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let kubernetes = match start_kubernetes() {
         Ok(kubernetes) => Some(kubernetes),
         Err(error) => {
-            eprintln!("client-go is left out: {error}");
+            eprintln!("left out: client-go: {error}");
             None
         }
     };
@@ -66,7 +66,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         if blow == Blow::OutOfMemory
             && let Err(error) = MemoryGroup::of(&format!("bench-{}", std::process::id()))
         {
-            eprintln!("{} is left out: {error}", blow.title());
+            eprintln!("left out: {}: {error}", blow.title());
             continue;
         }
         let outcomes = at_once(&programs, blow, folder.path(), ttl, trials)?;

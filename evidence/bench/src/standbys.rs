@@ -29,7 +29,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let mut figures = vec![told, Figure::new("connections of each standby", Unit::Ratio, vec![connections])];
     match Pooler::start(&server)? {
         Some(pooler) => figures.push(wait(&pooler.url("postgres"), &url, standbys, watched)?.0),
-        None => eprintln!("not measured: without notifications (install Debian's package pgbouncer)"),
+        None => eprintln!("left out: standbys without notifications (install Debian's package pgbouncer)"),
     }
     Ok(figures)
 }

@@ -79,7 +79,7 @@ pub(crate) fn of_dead_hosts(quick: bool) -> Result<Vec<Figure>, Failure> {
                 let name = format!("next command, TTL 20 s: {}", row.name);
                 figures.push(Figure::new(name, Unit::Seconds, samples));
             }
-            Err(cause) => eprintln!("bench: {} is left out: {cause}", row.name),
+            Err(cause) => eprintln!("left out: {}: {cause}", row.name),
         }
     }
     Ok(figures)
@@ -228,7 +228,7 @@ impl Place {
     fn pooled() -> Result<Option<Self>, Failure> {
         let server = Postgres::start(&servers::target(), &[], &[])?;
         let Some(pooler) = Pooler::start(&server)? else {
-            eprintln!("not measured: PostgreSQL without notifications (install Debian's package pgbouncer)");
+            eprintln!("left out: PostgreSQL without notifications (install Debian's package pgbouncer)");
             return Ok(None);
         };
         let (addresses, url) =
@@ -246,7 +246,7 @@ impl Place {
     fn kubernetes(context: &'static str) -> Result<Option<Self>, Failure> {
         let server = match Kubernetes::start() {
             Err(why @ StartError::NotBuilt(_)) => {
-                eprintln!("not measured: Kubernetes ({why})");
+                eprintln!("left out: Kubernetes: {why}");
                 return Ok(None);
             }
             started => started?,
