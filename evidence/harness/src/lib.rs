@@ -11,8 +11,8 @@ mod storage;
 mod terminal;
 
 pub use processes::{
-    Freezer, Level, MemoryGroup, Processes, command_line, eventually, gives_pid_namespaces,
-    gives_user_namespaces, has_ended, is_permitted, own_group, state,
+    Freezer, Level, MemoryGroup, Processes, ancestors, catches, command_line, eventually,
+    gives_pid_namespaces, gives_user_namespaces, has_ended, is_permitted, own_group, state,
 };
 pub use program::{Finished, NOBODY, Program, Run, Running, Trial, settle};
 pub use storage::{Obstruction, Outage, Usurper, forward};

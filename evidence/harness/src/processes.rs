@@ -5,6 +5,7 @@ use super::HANG_LIMIT;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs, io,
+    iter::successors,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -74,6 +75,23 @@ pub fn state(pid: Pid) -> Option<char> {
 
 fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether a process has a handler for a signal.
+pub fn catches(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// Returns the parent of a process, its parent, and so on.
+pub fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
+    let parent = |pid: &Pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
+    };
+    successors(parent(&pid), parent)
 }
 
 /// Whether no thread of a process runs: each is stopped, or has ended. A stop signal stops them one after the

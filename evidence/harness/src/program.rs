@@ -3,7 +3,7 @@
 
 use super::{
     Attempt, Late, Level, Lines, Processes, eventually, own_group,
-    processes::{is_still, remove_group},
+    processes::{ancestors, is_still, remove_group},
     storage,
 };
 use nix::sys::signal::SigSet;
@@ -13,7 +13,6 @@ use rustix::{
 };
 use std::{
     env, fs,
-    iter::successors,
     os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -177,6 +176,12 @@ impl Run {
         Self { verb: "once", ..self }.with(["--period", period])
     }
 
+    /// Makes it a `vvm elect` with these hooks, which demotes nothing at its start.
+    fn elect(self, on_lead: &str, on_loss: &str) -> Self {
+        let run = Self { verb: "elect", ..self }.without(["--containment"]);
+        run.with(["--on-start", "keep", "--on-lead", on_lead, "--on-loss", on_loss])
+    }
+
     /// Adds options. An option that is already there is replaced.
     pub fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
         let mut options = options.into_iter().map(String::from).peekable();
@@ -239,7 +244,8 @@ impl Run {
             ["sh".into(), "-c".into(), enter, "sh".into()]
         });
         let enter = enter.collect::<Vec<String>>();
-        [&enter[..], &self.before, &vvm, &self.options, &["--".to_owned()], &self.command].concat()
+        let line = [&enter[..], &self.before, &vvm, &self.options].concat();
+        if self.command.is_empty() { line } else { [&line[..], &["--".to_owned()], &self.command].concat() }
     }
 
     /// Returns it as a line for a shell.
@@ -304,7 +310,7 @@ impl Running {
             host = Processes::marked(&self.mark)
                 .with(" stage-host ")
                 .into_iter()
-                .find(|pid| successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == self.guardian));
+                .find(|pid| ancestors(*pid).any(|pid| pid == self.guardian));
             host.is_some()
         });
         host.unwrap()
@@ -360,15 +366,22 @@ impl Finished {
         self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
     }
 
+    /// Checks the exit status.
+    #[track_caller]
+    pub fn assert_code(&self, expected: i32) {
+        assert_eq!(self.status.code(), Some(expected), "{}: {:#?}", self.status, self.stderr);
+    }
+
+    /// Checks that a line on standard error contains `text`.
+    #[track_caller]
+    pub fn assert_says(&self, text: &str) {
+        assert!(self.says(text), "no {text:?}: {:#?}", self.stderr);
+    }
+
     /// Whether a line on standard error contains `text`.
     pub fn says(&self, text: &str) -> bool {
         self.stderr.iter().any(|line| line.contains(text))
     }
-}
-
-fn parent(pid: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }
 
 /// The variable with the folder of local wake-ups.
@@ -428,6 +441,11 @@ impl Trial {
     /// busy machine.
     pub fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
         Run::new(self, command)
+    }
+
+    /// Returns a `vvm elect` with these hooks, which demotes nothing at its start.
+    pub fn elect(&self, on_lead: &str, on_loss: &str) -> Run {
+        self.run([]).elect(on_lead, on_loss)
     }
 
     /// Returns a `vvm run` of a shell script.
