@@ -2,12 +2,11 @@
 //! these is stopped: before another candidate can lead.
 
 use crate::VVM;
-use harness::{Attempt, Finished, Late, Level, OUTLIVING, Running, Trial, command_line, eventually};
+use harness::{Finished, Level, OUTLIVING, Running, Trial, command_line, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 use vvm_clock::SystemClock;
 
-/// Workers that try to escape: name, number of processes, and script.
 const ESCAPES: [(&str, usize, &str); 5] = [
     ("its own session", 2, "setsid sleep 1000 & wait"),
     ("double fork", 2, "(setsid sh -c 'sleep 1000 & :' &); exec sleep 1001"),
@@ -49,7 +48,7 @@ fn in_time(
     who: &str,
     mut start: impl FnMut(&Trial) -> Running,
     target: impl Fn(&Running) -> Pid,
-    end: impl Fn(Finished),
+    end: impl Fn(&Finished),
 ) {
     VVM.timed(who, |attempt, trial| {
         let running = start(trial);
@@ -60,12 +59,11 @@ fn in_time(
             trial.processes().0.iter().all(|one| *one == host && *one != target)
         })?;
         eventually("no process is left", || trial.processes().0.is_empty());
-        end(running.finish());
+        end(&running.finish());
         Ok(())
     });
 }
 
-/// They get TERM, then KILL, and `vvm` ends only after them.
 /// Shows I6.
 #[test]
 fn background_processes_of_a_command_end_before_vvm() {
@@ -80,7 +78,7 @@ fn background_processes_of_a_command_end_before_vvm() {
     let line = finished.stderr.iter().find(|line| line.contains(left)).unwrap();
     let (_, names) = line.split_once(" processes behind, which are stopped: ").unwrap();
     assert!(names.split(", ").any(|name| name == "sh") && names.contains("sleep"), "{line}");
-    assert_eq!(trial.processes().describe(), Vec::<String>::new());
+    assert_eq!(trial.processes().describe(), [""; 0]);
 }
 
 /// (I6) The record is released when the last process is reaped, not when the command ends.
@@ -112,21 +110,12 @@ fn record_is_held_until_the_last_process_has_ended() {
 /// the scheduler needs to end all processes.
 const DEADLINE: Duration = Duration::from_millis(1600 + 200);
 
-/// A worker with a daemon. Both ignore TERM.
 const DAEMON: &str = "trap '' TERM; (setsid sleep 1000 &); echo up; exec sleep 1001";
 
 fn start_daemon(trial: &Trial) -> Running {
     trial.run_script(DAEMON).with(["--ttl", "2s"]).up()
 }
 
-/// Checks that all processes end in time after one was stopped.
-fn all_gone(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
-    let stopped_at = SystemClock::read();
-    attempt.within("the end of all processes", DEADLINE, stopped_at, || trial.processes().0.is_empty())?;
-    Ok(())
-}
-
-/// No process leads or works before all processes of the earlier leader are dead.
 /// Shows I1.
 #[test]
 fn next_leader_starts_after_a_stopped_leader_is_dead() {
@@ -142,7 +131,6 @@ fn next_leader_starts_after_a_stopped_leader_is_dead() {
     assert!(next.stdout[0].parse::<usize>().unwrap() <= 7, "{:?}", next.stdout);
 }
 
-/// The guardian is stopped before the worker could start.
 #[test]
 fn no_worker_starts_while_the_guardian_is_stopped() {
     let trial = VVM.trial();
@@ -155,25 +143,24 @@ fn no_worker_starts_while_the_guardian_is_stopped() {
     let history = || trial.must("history", &[]);
     eventually("the reason", || history().contains("command not started: the guardian does not answer"));
     assert!(trial.processes().with("echo started").iter().all(|pid| command_line(*pid).contains("vvm")));
+    assert_eq!(trial.run(["echo", "another's turn"]).finish().stdout, ["another's turn"]);
     standby.signal(Signal::CONT);
-    // It has remained a candidate.
     let finished = standby.finish();
-    assert_eq!(
-        (finished.code(), &finished.stdout[..]),
-        (0, &["started".to_owned()][..]),
-        "{:#?}",
-        finished.stderr
-    );
+    finished.assert_code(0);
+    assert_eq!(finished.stdout, ["started"]);
 }
 
 mod timed {
     use super::*;
 
+    fn end_of_a_killed_guardian(finished: &Finished) {
+        assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
+    }
+
     #[test]
     fn nothing_outlives_a_killed_host() {
         for (who, processes, script) in escapes() {
-            let begin = |trial: &Trial| start(trial, processes, script);
-            in_time(who, begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9, "{who}"));
+            in_time(who, |trial| start(trial, processes, script), Running::host, |end| end.assert_code(137));
         }
     }
 
@@ -181,12 +168,7 @@ mod timed {
     fn nothing_outlives_a_killed_guardian() {
         for (who, processes, script) in escapes() {
             let begin = |trial: &Trial| start(trial, processes, script);
-            in_time(
-                who,
-                begin,
-                |running| running.guardian,
-                |finished| assert_eq!(finished.signal(), 9, "{who}"),
-            );
+            in_time(who, begin, |running| running.guardian, end_of_a_killed_guardian);
         }
     }
 
@@ -197,7 +179,6 @@ mod timed {
             --clear-groups sleep 1001";
         let trial = VVM.trial();
         if !geteuid().is_root() {
-            // Only root may change its user.
             let finished = trial.run_script("setpriv --reuid 65534 --clear-groups true").finish();
             assert_ne!(finished.code(), 0, "an ordinary user changed to another");
             return;
@@ -211,54 +192,62 @@ mod timed {
             });
             running
         };
-        in_time("another user", begin, Running::host, |finished| assert_eq!(finished.code(), 128 + 9));
-        in_time(
-            "another user",
-            begin,
-            |running| running.guardian,
-            |finished| assert_eq!(finished.signal(), 9),
-        );
+        in_time("another user", begin, Running::host, |end| end.assert_code(137));
+        in_time("another user", begin, |running| running.guardian, end_of_a_killed_guardian);
+    }
+
+    fn dead_at_the_deadline(
+        what: &str,
+        stopped: impl Fn(&Trial, &Running) -> Vec<Pid>,
+        end: impl Fn(&Trial, Finished),
+    ) {
+        VVM.timed(what, |attempt, trial| {
+            let running = start_daemon(trial);
+            for process in stopped(trial, &running) {
+                kill_process(process, Signal::STOP).unwrap();
+            }
+            let stopped_at = SystemClock::read();
+            attempt.within("the end of all processes", DEADLINE, stopped_at, || {
+                trial.processes().0.is_empty()
+            })?;
+            end(trial, running.finish());
+            Ok(())
+        });
     }
 
     #[test]
     fn stopped_host_is_dead_at_the_deadline_with_its_worker() {
-        VVM.timed("host stopped", |attempt, trial| {
-            let running = start_daemon(trial);
-            kill_process(running.host(), Signal::STOP).unwrap();
-            all_gone(attempt, trial)?;
-            let finished = running.finish();
-            assert_eq!(finished.code(), 137, "{:#?}", finished.stderr);
-            assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
-            Ok(())
-        });
+        dead_at_the_deadline(
+            "host stopped",
+            |_, running| vec![running.host()],
+            |_, finished| {
+                finished.assert_code(137);
+                finished.assert_says("killed at the deadline");
+            },
+        );
     }
 
     #[test]
     fn stopped_host_and_stopped_worker_are_dead_at_the_deadline() {
-        VVM.timed("host and worker stopped", |attempt, trial| {
-            let running = start_daemon(trial);
-            for pid in trial.processes().0.into_iter().filter(|pid| *pid != running.guardian) {
-                kill_process(pid, Signal::STOP).unwrap();
-            }
-            all_gone(attempt, trial)?;
-            assert_eq!(running.finish().code(), 137);
-            Ok(())
-        });
+        dead_at_the_deadline(
+            "host and worker stopped",
+            |trial, running| trial.processes().0.into_iter().filter(|pid| *pid != running.guardian).collect(),
+            |_, finished| finished.assert_code(137),
+        );
     }
 
     #[test]
     fn stopped_guardian_ends_all_processes_at_the_deadline() {
-        VVM.timed("guardian stopped", |attempt, trial| {
-            let running = start_daemon(trial);
-            running.signal(Signal::STOP);
-            all_gone(attempt, trial)?;
-            let finished = running.finish();
-            assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
-            assert!(finished.says("the guardian was stopped"), "{:#?}", finished.stderr);
-            // All was proven gone, so the next leader does not wait for the record to expire.
-            let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
-            assert_eq!(next.stdout, ["next"]);
-            Ok(())
-        });
+        dead_at_the_deadline(
+            "guardian stopped",
+            |_, running| vec![running.guardian],
+            |trial, finished| {
+                assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
+                finished.assert_says("the guardian was stopped");
+                // All was proven gone, so the next leader does not wait for the record to expire.
+                let next = trial.run(["echo", "next"]).with(["--acquire-timeout", "0"]).finish();
+                assert_eq!(next.stdout, ["next"]);
+            },
+        );
     }
 }

@@ -1,46 +1,33 @@
-//! What each signal does in each state: the table of docs/vvm-run.md, row by row.
+//! What each signal does in each state: the tables of docs/vvm-run.md, row by row.
 //!
-//! A cell says how `vvm` ends and what its command gets. Each test also checks that no process is left, and
+//! An effect says how `vvm` ends and what its command gets. Each check also looks that no process is left, and
 //! who holds the record then. `terminal.rs` tests signals of terminals.
 
 mod scene;
 
 use crate::VVM;
 use Effect::{Ends, EndsTheCommand, Kills, Nothing, PassedOn, Stops, Waits};
-use harness::{Run, Terminal, Trial, eventually, gives_pid_namespaces};
-use rustix::process::{Pid, Signal, kill_process};
+use harness::{Run, Terminal, Trial, catches, eventually, gives_pid_namespaces};
+use rustix::process::{Signal, kill_process};
 use scene::Scene;
 use std::{fs, thread};
 use vvm_containment::signal_named;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The storage can't be opened yet.
     Opening,
-    /// Another process leads.
     Campaigning,
-    /// The name is paused.
-    Paused,
     /// It has lost its leadership to another process, and is a candidate again.
     Rejoining,
     /// It has given its leadership up because the command was unhealthy, and does not campaign yet.
     LettingOthersGoFirst,
     /// It leads, and may not have started the command yet.
     Starting,
-    /// The command works.
     Leading,
-    /// After TERM, it runs `--pre-stop`.
     PreStopping,
-    /// It runs `--pre-stop` after a failed check.
-    PreStoppingUnhealthy,
-    /// The command got TERM, and still runs.
     Stopping,
-    /// The command got INT, and still runs.
-    StoppingByInt,
-    /// A check has failed, and the command still runs.
+    PreStoppingUnhealthy,
     Unhealthy,
-    /// The name is being paused, and the command still runs.
-    Pausing,
     /// The leadership is lost to another process, and the command still runs.
     Lost,
     /// The command has ended, and will be started again.
@@ -49,64 +36,66 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// The signal ends `vvm` at once.
     Ends,
-    /// No effect.
     Nothing,
-    /// The command gets it, and nothing else happens.
     PassedOn,
     /// The command gets it after `--pre-stop`. A second one kills.
     Waits,
     /// The command gets it, and must end within the stop timeout.
     Stops,
-    /// The command is killed at once.
     Kills,
-    /// The command dies of it.
     EndsTheCommand,
 }
 
-/// TERM, INT, HUP, QUIT, USR1, USR2.
-const TABLE: [(State, [Effect; 6]); 15] = [
-    (State::Opening, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
-    (State::Campaigning, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
-    (State::Paused, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
-    (State::Rejoining, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
-    (State::LettingOthersGoFirst, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
-    (State::Starting, [EndsTheCommand; 6]),
-    (State::Leading, [Stops, Stops, PassedOn, PassedOn, PassedOn, PassedOn]),
-    (State::PreStopping, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
-    (State::PreStoppingUnhealthy, [Waits, Waits, PassedOn, PassedOn, PassedOn, PassedOn]),
-    (State::Stopping, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
-    (State::StoppingByInt, [Kills, Kills, PassedOn, PassedOn, PassedOn, PassedOn]),
-    (State::Unhealthy, [PassedOn; 6]),
-    (State::Pausing, [PassedOn; 6]),
-    (State::Lost, [PassedOn; 6]),
-    (State::BetweenRuns, [Ends, Ends, Ends, Ends, Nothing, Nothing]),
+/// Each state, where the documentation has its row, and the effects of TERM and INT, of HUP and QUIT, and of USR1
+/// and USR2.
+const TABLE: [(State, &str, [Effect; 3]); 12] = [
+    (State::Opening, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
+    (State::Campaigning, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
+    (State::Rejoining, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
+    (State::LettingOthersGoFirst, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
+    (State::Starting, "the command starts or works", [EndsTheCommand; 3]),
+    (State::Leading, "the command starts or works", [Stops, PassedOn, PassedOn]),
+    (State::PreStopping, "`--pre-stop` runs, because of TERM or INT", [Kills, PassedOn, PassedOn]),
+    (State::Stopping, "the command stops, because of TERM or INT", [Kills, PassedOn, PassedOn]),
+    (State::PreStoppingUnhealthy, IS_GIVEN_UP, [Waits, PassedOn, PassedOn]),
+    (State::Unhealthy, IS_GIVEN_UP, [PassedOn; 3]),
+    (State::Lost, IS_GIVEN_UP, [PassedOn; 3]),
+    (State::BetweenRuns, "nothing runs, between two runs", [Ends, Ends, Nothing]),
 ];
 
-const SIGNALS: [(Signal, &str); 6] = [
-    (Signal::TERM, "TERM"),
-    (Signal::INT, "INT"),
-    (Signal::HUP, "HUP"),
-    (Signal::QUIT, "QUIT"),
-    (Signal::USR1, "USR1"),
-    (Signal::USR2, "USR2"),
-];
+const WAITS_FOR_LEADERSHIP: &str = "it opens the storage, or waits for leadership";
+const IS_GIVEN_UP: &str = "the command stops, because leadership was lost or is given up";
 
-/// Runs all signals in all of these states at the same time, because some take seconds to reach.
+/// Both signals of a column are one case for the host. So each state gets one of them, the next state the other.
+const SIGNALS: [[&str; 3]; 2] = [["TERM", "HUP", "USR1"], ["INT", "QUIT", "USR2"]];
+
+/// Checks all cells of these states at the same time, because some take seconds to reach.
 fn rows(states: &[State]) {
     let mut cells = Vec::new();
     for state in states.iter().copied() {
-        let (_, effects) = TABLE.into_iter().find(|(there, _)| *there == state).unwrap();
-        for ((signal, name), effect) in SIGNALS.into_iter().zip(effects) {
-            let cell = thread::spawn(move || Scene::set(state).check(signal, name, effect));
-            cells.push((format!("{state:?}, {name}: {effect:?}"), cell));
+        let place = TABLE.iter().position(|(there, ..)| *there == state).unwrap();
+        let (_, _, effects) = TABLE[place];
+        for (signal, effect) in SIGNALS[place % 2].into_iter().zip(effects) {
+            let cell = thread::spawn(move || decide(|| Scene::set(state).check(signal, effect)));
+            cells.push((format!("{state:?}, {signal}: {effect:?}"), cell));
         }
-        let [on_term, ..] = effects;
-        let stopped = thread::spawn(move || Scene::set(state).check_after_a_stop(on_term));
+        let stopped = thread::spawn(move || decide(|| Scene::set(state).check_after_a_stop(effects[0])));
         cells.push((format!("{state:?}, STOP, CONT: Nothing"), stopped));
     }
-    let wrong = cells.into_iter().filter_map(|(what, cell)| cell.join().is_err().then_some(what));
+    all_hold(cells);
+}
+
+/// What `vvm` says that was killed by a second request, if its release takes longer than a person notices.
+const RELEASE_WAS_LATE: &str = "the storage does not answer, so the record may stand";
+
+/// Repeats an attempt that was inconclusive, because this machine was late with the release.
+fn decide(attempt: impl Fn() -> Option<()>) {
+    assert!((0..5).any(|_| attempt().is_some()), "inconclusive: {RELEASE_WAS_LATE}");
+}
+
+fn all_hold(checks: Vec<(String, thread::JoinHandle<()>)>) {
+    let wrong = checks.into_iter().filter_map(|(what, check)| check.join().is_err().then_some(what));
     assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -116,18 +105,8 @@ fn while_the_storage_is_opened() {
 }
 
 #[test]
-fn while_campaigning() {
-    rows(&[State::Campaigning]);
-}
-
-#[test]
-fn while_it_must_not_campaign() {
-    rows(&[State::Paused, State::LettingOthersGoFirst]);
-}
-
-#[test]
-fn while_rejoining_after_a_loss() {
-    rows(&[State::Rejoining]);
+fn while_no_command_runs() {
+    rows(&[State::Campaigning, State::Rejoining, State::LettingOthersGoFirst, State::BetweenRuns]);
 }
 
 #[test]
@@ -136,61 +115,30 @@ fn while_the_command_starts_or_works() {
 }
 
 #[test]
-fn while_pre_stop_runs() {
-    rows(&[State::PreStopping, State::PreStoppingUnhealthy]);
+fn while_it_stops_by_a_signal() {
+    rows(&[State::PreStopping, State::Stopping]);
 }
 
 #[test]
-fn while_stopping_by_a_signal() {
-    rows(&[State::Stopping, State::StoppingByInt]);
+fn while_the_leadership_is_given_up_or_lost() {
+    rows(&[State::PreStoppingUnhealthy, State::Unhealthy, State::Lost]);
 }
 
-#[test]
-fn while_the_leadership_is_given_up() {
-    rows(&[State::Unhealthy, State::Pausing]);
-}
-
-#[test]
-fn while_stopping_because_of_a_loss() {
-    rows(&[State::Lost]);
-}
-
-#[test]
-fn between_two_runs() {
-    rows(&[State::BetweenRuns]);
-}
-
-/// Returns the documentation's row of this state: TERM and INT, HUP and QUIT, USR1 and USR2.
-fn documented(state: State) -> [String; 3] {
+fn documented(heading: &str) -> Vec<Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let table = text.split("| while | TERM, INT | HUP, QUIT | USR1, USR2 |").nth(1).unwrap();
-    let mut rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let begins = match state {
-        State::Opening
-        | State::Campaigning
-        | State::Paused
-        | State::Rejoining
-        | State::LettingOthersGoFirst => "it opens the storage, or waits for leadership",
-        State::Starting | State::Leading => "the command starts or works",
-        State::PreStopping => "`--pre-stop` runs, because of TERM or INT",
-        State::Stopping | State::StoppingByInt => "the command stops, because of TERM or INT",
-        State::PreStoppingUnhealthy | State::Unhealthy | State::Pausing | State::Lost => {
-            "the command stops, because leadership was lost or is given up"
-        }
-        State::BetweenRuns => "nothing runs, between two runs",
-    };
-    let row = rows.find(|row| row.contains(begins)).unwrap();
-    let cells = row.split('|').skip(2).take(3).map(|cell| cell.trim().to_owned());
-    cells.collect::<Vec<_>>().try_into().unwrap()
+    let text = fs::read_to_string(path).unwrap();
+    let table = text.split(heading).nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('|').skip(1).map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
 #[test]
 fn table_equals_the_documentation() {
-    for (state, effects) in TABLE {
-        let [first, second, third] = documented(state);
-        for (effect, said) in effects.into_iter().zip([&first, &first, &second, &second, &third, &third]) {
-            let said = if said == "the same" { &first } else { said };
+    let rows = documented("| while | TERM, INT | HUP, QUIT | USR1, USR2 |");
+    for (state, begins, effects) in TABLE {
+        let row = rows.iter().find(|row| row[0].contains(begins)).unwrap();
+        for (effect, said) in effects.into_iter().zip(&row[1..]) {
+            let said = if said == "the same" { &row[1] } else { said };
             let expected = match effect {
                 Ends => said.starts_with("it ends at once"),
                 Nothing => said == "nothing",
@@ -204,25 +152,12 @@ fn table_equals_the_documentation() {
     }
 }
 
-/// Where a `vvm run` was started.
+/// Where a `vvm run` was started. Its place is that of its column in the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Setting {
-    Service,
+    Service = 1,
     ProcessOne,
     Terminal,
-}
-
-/// Returns the rows of the documentation's table of signals: their names, and what they do in each setting.
-fn documented_signals() -> Vec<(Vec<String>, [String; 3])> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vvm-run.md");
-    let text = fs::read_to_string(path).unwrap();
-    let table = text.split("| signal | as a service, without a terminal | as process 1").nth(1).unwrap();
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
-        let mut cells = row.split('|').skip(1).map(|cell| cell.trim().to_owned());
-        let names = cells.next().unwrap().split(", ").map(str::to_owned).collect();
-        (names, [cells.next().unwrap(), cells.next().unwrap(), cells.next().unwrap()])
-    });
-    rows.collect()
 }
 
 /// Runs a command that prints the number of each signal, and ends on none of them. It has no children, which would be
@@ -240,25 +175,19 @@ fn printer(trial: &Trial) -> Run {
 }
 
 /// Sends these signals to a `vvm` of this setting, one after the other, and checks what each one does.
-fn signals_do(setting: Setting, names: &[String], effect: &str) {
+fn signals_do(setting: Setting, names: &[String], effect: &str) -> Option<()> {
     let trial = VVM.trial();
-    let mut terminal = None;
-    let mut running = None;
-    match setting {
-        Setting::Service => running = Some(printer(&trial).through(["setsid"]).up()),
-        Setting::ProcessOne => {
-            running = Some(printer(&trial).through(["unshare", "--pid", "--fork", "--mount-proc"]).up());
-        }
-        Setting::Terminal => {
-            let terminal = terminal.insert(Terminal::new(&trial));
-            terminal.type_line(&printer(&trial).quoted());
-            terminal.screen.wait_for("up");
-        }
-    }
-    let out = match (&mut running, &mut terminal) {
-        (Some(running), _) => &mut running.stdout,
-        (None, Some(terminal)) => &mut terminal.screen,
-        (None, None) => unreachable!(),
+    let (mut terminal, mut running) = (None, None);
+    let out = if setting == Setting::Terminal {
+        let terminal = terminal.insert(Terminal::new(&trial));
+        terminal.type_line(&printer(&trial).quoted());
+        terminal.screen.wait_for("up");
+        &mut terminal.screen
+    } else {
+        let as_process_one = ["unshare", "--pid", "--fork", "--mount-proc"];
+        let is_service = setting == Setting::Service;
+        let through = if is_service { &["setsid"][..] } else { &as_process_one };
+        &mut running.insert(printer(&trial).through(through.iter().copied()).up()).stdout
     };
     // The guardian's command line has no stage.
     let vvm = trial.process(&format!("{} run", VVM.path()));
@@ -286,33 +215,31 @@ fn signals_do(setting: Setting, names: &[String], effect: &str) {
         terminal.close();
     } else if let Some(running) = running {
         let finished = running.finish();
-        assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+        if finished.says(RELEASE_WAS_LATE) {
+            return None;
+        }
+        finished.assert_code(128 + 9);
     }
-}
-
-/// Whether a process catches a signal, from proc(5).
-fn catches(process: Pid, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
-    u64::from_str_radix(mask, 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+    Some(())
 }
 
 fn every_signal(setting: Setting) {
-    let rows = documented_signals();
-    assert_eq!(rows.iter().flat_map(|(names, _)| names).count(), 23);
+    let rows = documented("| signal | as a service, without a terminal | as process 1");
     let mut checks = Vec::new();
-    for (names, effects) in rows {
-        let effect = effects[setting as usize].clone();
+    let mut count = 0;
+    for row in rows {
+        let names: Vec<String> = row[0].split(", ").map(str::to_owned).collect();
+        count += names.len();
         // A second stop request kills.
-        let at_once = if effect == "stop request" { 1 } else { names.len() };
+        let at_once = if row[setting as usize] == "stop request" { 1 } else { names.len() };
         for names in names.chunks(at_once) {
-            let (names, effect) = (names.to_vec(), effect.clone());
+            let (names, effect) = (names.to_vec(), row[setting as usize].clone());
             let what = format!("{names:?}: {effect}");
-            checks.push((what, thread::spawn(move || signals_do(setting, &names, &effect))));
+            checks.push((what, thread::spawn(move || decide(|| signals_do(setting, &names, &effect)))));
         }
     }
-    let wrong = checks.into_iter().filter_map(|(what, check)| check.join().is_err().then_some(what));
-    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(count, 23);
+    all_hold(checks);
 }
 
 #[test]
@@ -323,8 +250,7 @@ fn every_signal_does_as_documented_without_a_terminal() {
 #[test]
 fn every_signal_does_as_documented_as_process_1() {
     if !gives_pid_namespaces() {
-        println!("not tested: this user may not make a PID namespace");
-        return;
+        return println!("not tested: this user may not make a PID namespace");
     }
     every_signal(Setting::ProcessOne);
 }
@@ -337,14 +263,14 @@ fn every_signal_does_as_documented_at_a_terminal() {
 /// HUP is ignored as under `nohup`, also without a worker.
 #[test]
 fn candidate_started_with_hup_ignored_survives_a_hangup() {
-    let scene = Scene::set(State::Campaigning);
+    let trial = VVM.trial();
+    let leader = trial.run_forever().up();
     let ignoring = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
-    let candidate = scene.trial.run(["echo", "leads"]).through(ignoring).waiting();
-    scene.running.signal(Signal::TERM);
-    scene.running.wait();
+    let candidate = trial.run(["echo", "leads"]).through(ignoring).waiting();
     candidate.signal(Signal::HUP);
     candidate.signal(Signal::QUIT);
-    scene.obstacle.remove(&scene.trial);
+    leader.stop();
     let finished = candidate.finish();
-    assert_eq!((finished.code(), finished.stdout), (0, vec!["leads".to_owned()]));
+    finished.assert_code(0);
+    assert_eq!(finished.stdout, ["leads"]);
 }

@@ -2,70 +2,57 @@
 
 use super::{
     Effect::{self, Ends, EndsTheCommand, Kills, Nothing, PassedOn, Stops, Waits},
-    State,
+    RELEASE_WAS_LATE, State,
 };
 use crate::VVM;
-use harness::{Finished, Obstruction, Run, Running, Trial, Usurper, eventually};
+use harness::{Finished, Obstruction, Run, Running, Trial, Usurper, eventually, has_ended};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{thread, time::Duration};
+use std::{mem, thread, time::Duration};
+use vvm_containment::signal_named;
 
-/// Prints its signals, and ends on none of them.
 const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
                         echo up; while :; do sleep 0.01; done";
 
 /// Longer than the time within which a second signal counts as an echo of the first.
 pub(super) const NOT_AN_ECHO: Duration = Duration::from_millis(150);
 
-/// The record afterwards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Record {
-    /// There was never a record.
     Never,
-    /// Released.
-    HandedBack,
-    /// Another leader holds it, undisturbed.
-    Of(&'static str),
+    Released,
+    HeldBy(String),
 }
 
-/// A `vvm run` in a state.
 pub(crate) struct Scene {
     state: State,
-    pub(crate) trial: Trial,
-    pub(crate) running: Running,
-    pub(crate) obstacle: Obstacle,
+    trial: Trial,
+    running: Running,
+    obstacle: Obstacle,
 }
 
-/// What keeps a candidate from leading.
 #[derive(Default)]
-pub(crate) enum Obstacle {
+enum Obstacle {
     #[default]
     Nothing,
     Leader(Running),
     Unopened(Obstruction),
     Usurper(Usurper),
-    Pause,
 }
 
 impl Obstacle {
-    pub(crate) fn remove(self, trial: &Trial) {
+    fn remove(self) {
         match self {
             Self::Nothing => {}
             Self::Leader(leader) => drop(leader.stop()),
             Self::Unopened(obstruction) => obstruction.remove(),
             Self::Usurper(usurper) => usurper.leave(),
-            Self::Pause => drop(trial.must("resume", &[])),
         }
     }
 
-    /// Returns how many processes the leader has: those of `vvm`, and the command.
     fn processes(&self) -> usize {
         if matches!(self, Self::Leader(_)) { VVM.level().ours() + 1 } else { 0 }
     }
-}
-
-fn pause(trial: &Trial) {
-    trial.must("pause", &["--wait", "no"]);
 }
 
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
@@ -77,8 +64,20 @@ fn reporter(trial: &Trial, options: &[&str]) -> Running {
 const UNHEALTHY: [&str; 6] = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
 const PRE_STOP: [&str; 4] = ["--pre-stop", "echo pre-stop runs; exec sleep 1000", "--pre-stop-timeout", "1h"];
 
-fn told_to_stop(mut running: Running, by: &str) -> Running {
-    running.stdout.wait_for(by);
+fn said(run: Run, line: &str) -> Running {
+    let mut running = run.start();
+    running.stderr.wait_for(line);
+    running
+}
+
+fn told_to_stop(mut running: Running) -> Running {
+    running.stdout.wait_for("TERM");
+    thread::sleep(NOT_AN_ECHO);
+    running
+}
+
+fn runs_pre_stop(mut running: Running) -> Running {
+    running.stderr.wait_for("pre-stop runs");
     thread::sleep(NOT_AN_ECHO);
     running
 }
@@ -87,9 +86,9 @@ impl Scene {
     pub(crate) fn set(state: State) -> Self {
         let trial = VVM.trial();
         let mut obstacle = Obstacle::default();
-        let candidate = |run: Run, at: &str| {
-            let mut running = run.start();
-            running.stderr.wait_for(at);
+        let forever = || trial.run_script("echo leads; exec sleep 1000").with(["--on-loss", "rejoin"]);
+        let stopped = |running: Running| {
+            running.signal(Signal::TERM);
             running
         };
         let running = match state {
@@ -97,24 +96,15 @@ impl Scene {
                 let behind = trial.obstruct();
                 let run = trial.run(["echo", "leads"]).with(["--storage", &behind.url]);
                 obstacle = Obstacle::Unopened(behind);
-                candidate(run, "trying again")
+                said(run, "trying again")
             }
             State::Campaigning => {
-                let other = trial.run_forever().with(["--holder", "other"]).up();
-                obstacle = Obstacle::Leader(other);
-                candidate(trial.run(["echo", "leads"]), "waiting for leadership")
-            }
-            State::Paused => {
-                assert_eq!(trial.run(["true"]).finish().code(), 0);
-                pause(&trial);
-                obstacle = Obstacle::Pause;
-                candidate(trial.run(["echo", "leads"]), "waiting until it is resumed")
+                obstacle = Obstacle::Leader(trial.run_forever().with(["--holder", "other"]).up());
+                trial.run(["echo", "leads"]).waiting()
             }
             State::Rejoining => {
                 // With the usual TTL, so that the loss is the one to the usurper, however late the machine is.
-                let worker = "echo leads; exec sleep 1000";
-                let options = ["--on-loss", "rejoin"];
-                let mut running = trial.run_script(worker).with(options).start();
+                let mut running = forever().start();
                 running.stdout.wait_for("leads");
                 obstacle = Obstacle::Usurper(trial.usurp());
                 running.stderr.wait_for("leadership lost");
@@ -122,126 +112,99 @@ impl Scene {
                 running
             }
             State::LettingOthersGoFirst => {
-                let run = trial.run_script("echo leads; exec sleep 1000").with(UNHEALTHY);
-                let mut running =
-                    candidate(run.with(["--on-loss", "rejoin"]), "unhealthy, the command has been stopped");
+                let mut running = said(forever().with(UNHEALTHY), "unhealthy, the command has been stopped");
                 running.stdout.wait_for("leads");
                 running
             }
-            State::Starting => candidate(trial.run(["sleep", "1000"]), "leading, epoch"),
+            State::Starting => said(trial.run(["sleep", "1000"]), "leading, epoch"),
             State::Leading => reporter(&trial, &["--stop-timeout", "200ms"]),
-            State::PreStopping => {
-                let mut running = reporter(&trial, &PRE_STOP);
-                running.signal(Signal::TERM);
-                running.stderr.wait_for("pre-stop runs");
-                thread::sleep(NOT_AN_ECHO);
-                running
-            }
+            State::PreStopping => runs_pre_stop(stopped(reporter(&trial, &PRE_STOP))),
             State::PreStoppingUnhealthy => {
-                let mut running = reporter(&trial, &[&PRE_STOP[..], &UNHEALTHY].concat());
-                running.stderr.wait_for("pre-stop runs");
-                running
+                runs_pre_stop(reporter(&trial, &[&PRE_STOP[..], &UNHEALTHY].concat()))
             }
-            State::Stopping => {
-                let running = reporter(&trial, &[]);
-                running.signal(Signal::TERM);
-                told_to_stop(running, "TERM")
-            }
-            State::StoppingByInt => {
-                let running = reporter(&trial, &[]);
-                running.signal(Signal::INT);
-                told_to_stop(running, "INT")
-            }
-            State::Unhealthy => told_to_stop(reporter(&trial, &UNHEALTHY), "TERM"),
-            State::Pausing => {
-                let running = reporter(&trial, &[]);
-                pause(&trial);
-                obstacle = Obstacle::Pause;
-                told_to_stop(running, "TERM")
-            }
+            State::Stopping => told_to_stop(stopped(reporter(&trial, &[]))),
+            State::Unhealthy => told_to_stop(reporter(&trial, &UNHEALTHY)),
             State::Lost => {
                 let running = reporter(&trial, &[]);
                 obstacle = Obstacle::Usurper(trial.usurp());
-                told_to_stop(running, "TERM")
+                told_to_stop(running)
             }
             State::BetweenRuns => {
                 let long = ["--on-exit", "restart", "--restart-backoff", "1h", "--restart-backoff-max", "1h"];
-                candidate(trial.run_script("echo ran; exit 3").with(long), "restart 1 in 3600s")
+                said(trial.run_script("echo ran; exit 3").with(long), "restart 1 in 3600s")
             }
         };
         Self { state, trial, running, obstacle }
     }
 
-    /// Sends the signal, and checks that it has this effect.
-    pub(crate) fn check(self, signal: Signal, name: &str, effect: Effect) {
-        self.running.signal(signal);
-        self.follow(signal, name, effect);
+    /// Sends the signal, and checks that it has this effect. `None` if the machine was too late to tell.
+    pub(crate) fn check(self, name: &str, effect: Effect) -> Option<()> {
+        self.running.signal(signal_named(name).unwrap());
+        self.follow(name, effect)
     }
 
     /// Stops and continues the guardian, which has no effect, and checks that TERM still has this effect.
-    pub(crate) fn check_after_a_stop(self, effect: Effect) {
+    pub(crate) fn check_after_a_stop(self, effect: Effect) -> Option<()> {
         let guardian = self.running.guardian;
         self.running.signal(Signal::STOP);
         eventually("it is stopped", || harness::state(guardian) == Some('T'));
         self.running.signal(Signal::CONT);
-        self.running.signal(Signal::TERM);
-        self.follow(Signal::TERM, "TERM", effect);
+        self.check("TERM", effect)
     }
 
-    fn follow(mut self, signal: Signal, name: &str, effect: Effect) {
+    fn follow(mut self, name: &str, effect: Effect) -> Option<()> {
+        let signal = signal_named(name).unwrap();
         match effect {
-            Nothing => return self.nothing(),
+            Nothing => {
+                self.nothing();
+                return Some(());
+            }
             PassedOn => {
                 self.running.stdout.wait_for(name);
-                self.kill();
+                self.running.signal(Signal::TERM);
+                self.ask_again(Signal::TERM);
             }
             Waits => {
                 thread::sleep(NOT_AN_ECHO);
-                assert_ne!(harness::state(self.running.guardian), Some('Z'), "one was enough");
+                assert!(!has_ended(self.running.guardian), "one was enough");
                 self.ask_again(signal);
             }
-            Stops => {
-                self.running.stdout.wait_for(name);
-            }
+            Stops => drop(self.running.stdout.wait_for(name)),
             Ends | Kills | EndsTheCommand => {}
         }
         let (state, guardian) = (self.state, self.running.guardian);
-        eventually("it ends", || harness::state(guardian) == Some('Z'));
+        eventually("it ends", || has_ended(guardian));
         let (finished, record) = self.ended();
+        if finished.says(RELEASE_WAS_LATE) {
+            return None;
+        }
         match effect {
             Ends => {
                 assert_eq!(finished.signal(), signal.as_raw());
-                let why = match state {
+                finished.assert_says(&match state {
                     State::BetweenRuns => format!("stopped: by SIG{name}, between two runs of the command"),
                     _ => format!("stopped while waiting for leadership: by SIG{name}"),
-                };
-                assert!(finished.says(&why), "{why}: {:#?}", finished.stderr);
+                });
             }
-            // It was killed before it was told.
-            Waits | Kills if matches!(state, State::PreStopping | State::PreStoppingUnhealthy) => {
-                assert_eq!((finished.code(), &finished.stdout[..]), (128 + 9, &["up".to_owned()][..]));
+            EndsTheCommand if [Signal::TERM, Signal::INT].contains(&signal) => {
+                assert_eq!(finished.signal(), signal.as_raw());
             }
-            EndsTheCommand => match signal {
-                Signal::TERM | Signal::INT => assert_eq!(finished.signal(), signal.as_raw()),
-                _ => assert_eq!(finished.code(), 128 + signal.as_raw()),
-            },
+            EndsTheCommand => finished.assert_code(128 + signal.as_raw()),
             // Even if it got other signals, and had to be killed.
-            _ if state == State::Lost => assert_eq!(finished.code(), 79),
-            _ => assert_eq!(finished.code(), 128 + 9),
+            _ if state == State::Lost => finished.assert_code(79),
+            _ => finished.assert_code(128 + 9),
+        }
+        if matches!(state, State::PreStopping | State::PreStoppingUnhealthy) && effect != PassedOn {
+            assert_eq!(finished.stdout, ["up"], "it was killed before it was told");
         }
         let expected = match state {
             State::Opening => Record::Never,
-            State::Campaigning => Record::Of("other"),
-            State::Rejoining | State::Lost => Record::Of("usurper"),
-            _ => Record::HandedBack,
+            State::Campaigning => Record::HeldBy("other".into()),
+            State::Rejoining | State::Lost => Record::HeldBy("usurper".into()),
+            _ => Record::Released,
         };
         assert_eq!(record, expected);
-    }
-
-    /// Kills the command by a stop request, or by two.
-    fn kill(&self) {
-        self.running.signal(Signal::TERM);
-        self.ask_again(Signal::TERM);
+        Some(())
     }
 
     /// Repeats a stop request until it has an effect. After a halt of the machine, two requests may arrive as
@@ -249,7 +212,7 @@ impl Scene {
     fn ask_again(&self, signal: Signal) {
         eventually("it ends", || {
             thread::sleep(NOT_AN_ECHO);
-            let has_ended = harness::state(self.running.guardian) == Some('Z');
+            let has_ended = has_ended(self.running.guardian);
             if !has_ended {
                 self.running.signal(signal);
             }
@@ -260,47 +223,35 @@ impl Scene {
     /// Checks that nothing has changed: a candidate leads when its obstacle is removed, and a leader still
     /// holds its slot.
     fn nothing(mut self) {
-        match self.state {
-            State::BetweenRuns => {
-                assert_eq!(self.trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().code(), 75);
-                self.running.signal(Signal::TERM);
-                let (finished, record) = self.ended();
-                assert_eq!((finished.stdout, record), (vec!["ran".to_owned()], Record::HandedBack));
-            }
-            State::Rejoining | State::LettingOthersGoFirst => {
-                std::mem::take(&mut self.obstacle).remove(&self.trial);
-                self.running.stdout.wait_for("leads");
-                self.running.signal(Signal::TERM);
-                assert_eq!(self.ended().1, Record::HandedBack);
-            }
-            _ => {
-                std::mem::take(&mut self.obstacle).remove(&self.trial);
-                let (finished, record) = self.ended();
-                assert_eq!((finished.code(), finished.stdout), (0, vec!["leads".to_owned()]));
-                assert_eq!(record, Record::HandedBack);
-            }
+        mem::take(&mut self.obstacle).remove();
+        if self.state == State::BetweenRuns {
+            self.trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().assert_code(75);
+        } else {
+            self.running.stdout.wait_for("leads");
         }
+        if !matches!(self.state, State::Opening | State::Campaigning) {
+            self.running.signal(Signal::TERM);
+        }
+        let is_between_runs = self.state == State::BetweenRuns;
+        let (finished, record) = self.ended();
+        assert_eq!(record, Record::Released);
+        assert!(!is_between_runs || finished.stdout == ["ran"], "{:#?}", finished.stdout);
     }
 
-    /// Checks that no process is left and that the record is as expected.
+    /// Checks that no process is left, and returns who holds the record.
     fn ended(self) -> (Finished, Record) {
         let Self { trial, running, obstacle, .. } = self;
         let finished = running.finish();
         let left = trial.processes();
         assert_eq!(left.0.len(), obstacle.processes(), "{:?}", left.describe());
-        let (code, out, error) = trial.status(&["--json"]);
+        let (code, out, _) = trial.status(&["--json"]);
         let record = if code == 66 {
             Record::Never
         } else {
             let found: Vec<Value> = serde_json::from_str(&out).unwrap();
-            match found[0]["holder"].as_str() {
-                Some("other") => Record::Of("other"),
-                Some("usurper") => Record::Of("usurper"),
-                Some(holder) => panic!("held by {holder}: {error}"),
-                None => Record::HandedBack,
-            }
+            found[0]["holder"].as_str().map_or(Record::Released, |holder| Record::HeldBy(holder.into()))
         };
-        obstacle.remove(&trial);
+        obstacle.remove();
         (finished, record)
     }
 }
