@@ -4,9 +4,7 @@ use crate::VVM;
 use harness::{Finished, has};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::time::Duration;
 
-/// Returns the values of the variables that a worker printed.
 fn told(finished: &Finished) -> Vec<&str> {
     finished.stdout.iter().filter_map(|line| line.split_once('=')).map(|(_, value)| value).collect()
 }
@@ -19,16 +17,6 @@ fn each_leadership_has_a_larger_epoch_and_a_new_incarnation() {
     let epoch = |finished: &Finished| told(finished)[0].parse::<u64>().unwrap();
     assert!(epoch(&second) > epoch(&first));
     assert_ne!(told(&first)[1], told(&second)[1]);
-}
-
-/// The process id is that of the guardian, which the user started.
-#[test]
-fn default_holder_is_machine_and_process() {
-    let trial = VVM.trial();
-    let running = trial.run_script("echo $VVM_LEADER_HOLDER").start();
-    let machine = rustix::system::uname();
-    let expected = format!("{}:{}", machine.nodename().to_str().unwrap(), running.guardian);
-    assert_eq!(running.finish().stdout, [expected]);
 }
 
 /// Only credentials of the storage in use are removed.
@@ -46,14 +34,17 @@ fn storage_credentials_are_removed_from_the_command_without_keep_credentials() {
     assert_eq!(seen(&["--keep-credentials"]).stdout, ["local none"]);
 }
 
-/// The worker inherits what it needs, and nothing that keeps our sockets or files open.
+/// The process id is that of the guardian, which the user started. The worker inherits nothing that keeps our
+/// sockets or files open. Some shells keep a descriptor for themselves, above 9.
 #[test]
-fn worker_inherits_no_file_descriptors() {
+fn worker_is_told_machine_and_process_and_inherits_no_file_descriptor() {
     let trial = VVM.trial();
-    let finished = trial.run_script("ls /proc/$$/fd").finish();
-    // Some shells keep a descriptor for themselves, above 9.
-    let ours = finished.stdout.iter().filter(|fd| fd.len() == 1).collect::<Vec<_>>();
-    assert_eq!(ours, ["0", "1", "2"]);
+    let running = trial.run_script("echo $VVM_LEADER_HOLDER; ls /proc/$$/fd").start();
+    let machine = rustix::system::uname();
+    let holder = format!("{}:{}", machine.nodename().to_str().unwrap(), running.guardian);
+    let told = running.finish().stdout;
+    let ours = told.iter().filter(|line| line.len() == 1 || **line == holder).collect::<Vec<_>>();
+    assert_eq!(ours, [holder.as_str(), "0", "1", "2"], "{told:?}");
 }
 
 #[test]
@@ -70,9 +61,9 @@ fn status_shows_each_slot() {
     for (number, line) in (1..).zip(&found) {
         assert_eq!(line["slot"], number);
         if slot == number.to_string() {
-            assert!(line["state"] != "free" && line["holder"] == "here", "{line}");
-            assert_eq!((line["epoch"].to_string().as_str(), &line["ttl_ms"]), (epoch, &30_000.into()));
-            assert_eq!(line["incarnation"], incarnation);
+            assert_ne!(line["state"], "free");
+            has!(line, "holder" == "here", "ttl_ms" == 30_000, "incarnation" == incarnation);
+            assert_eq!(line["epoch"].as_u64(), epoch.parse().ok());
         } else {
             has!(line, "state" == "free", "holder" == Value::Null);
         }
@@ -94,21 +85,19 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
     assert!(error.contains(trial.said_before_the_first()), "{error}");
     trial.run(["true"]).finish();
     let misspelt = trial.name().replace("payroll", "payrol");
-    let of_misspelt = || trial.ask("status", &["--name", &misspelt]);
-    let (code, out, error) = of_misspelt();
-    assert_eq!((code, out.as_str()), (66, ""));
-    assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
-    // The status command has not started a campaign.
-    assert_eq!(of_misspelt().0, 66);
+    for _ in 0..2 {
+        let (code, out, error) = trial.ask("status", &["--name", &misspelt]);
+        assert_eq!((code, out.as_str()), (66, ""));
+        assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
+    }
     assert_eq!(trial.status(&[]).0, 0);
 }
 
-/// The first line has the cause. Attempts in between are not logged.
+/// The first line has the cause. `reminder_of_an_outage_comes_once_a_minute_with_its_cause` is about longer ones.
 #[test]
 fn storage_outage_is_logged_once_and_so_is_its_end() {
     let trial = VVM.trial();
-    let ttl = ["--ttl", harness::SHORT_TTL];
-    let leader = trial.run_forever().with(ttl).up();
+    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
     // With this TTL, an attempt is long enough to get the error.
     let mut candidate = trial.run(["echo", "leads"]).with(["--ttl", "20s"]).waiting();
     // The leader is killed, so that the candidate tries to write.
@@ -117,11 +106,10 @@ fn storage_outage_is_logged_once_and_so_is_its_end() {
     leader.finish();
     let began = candidate.stderr.wait_for("trouble with the storage");
     assert!(began.contains(trial.said_in_an_outage()) && began.contains("trying again"), "{began}");
-    // Several attempts.
-    std::thread::sleep(Duration::from_secs(4));
     drop(outage);
     let finished = candidate.finish();
-    assert_eq!((finished.code(), &finished.stdout), (0, &vec!["leads".to_owned()]), "{:#?}", finished.stderr);
+    finished.assert_code(0);
+    assert_eq!(finished.stdout, ["leads"]);
     let said = |text| finished.stderr.iter().filter(|line| line.contains(text)).count();
     assert_eq!((said("trouble with the storage"), said("the storage works again")), (1, 1));
 }

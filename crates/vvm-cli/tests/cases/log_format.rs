@@ -1,7 +1,7 @@
 //! `--log-format json`: each line is an object about a change of state. Renewals are not logged.
 
 use crate::VVM;
-use harness::{Finished, eventually, has};
+use harness::{Finished, Run, SHORT_TTL, Trial, eventually, has};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::time::Duration;
@@ -26,66 +26,69 @@ fn objects(finished: &Finished) -> Vec<Value> {
     every_object(finished).into_iter().filter(|object| !is_trouble(object)).collect()
 }
 
-fn events(objects: &[Value]) -> Vec<&str> {
-    objects.iter().map(|object| object["event"].as_str().unwrap()).collect()
+fn events(objects: &[Value]) -> String {
+    let events = objects.iter().map(|object| object["event"].as_str().unwrap());
+    events.collect::<Vec<_>>().join(" ")
+}
+
+fn find<'objects>(objects: &'objects [Value], event: &str) -> &'objects Value {
+    objects.iter().find(|object| object["event"] == event).unwrap()
+}
+
+fn run(trial: &Trial) -> Run {
+    trial.run_forever().with(["--log-format", "json", "--ttl", SHORT_TTL])
 }
 
 #[test]
 fn each_change_of_state_is_one_object() {
     let trial = VVM.trial();
-    let run = trial.run_forever();
-    let running = run.with(["--log-format", "json", "--holder", "first", "--ttl", harness::SHORT_TTL]).up();
-    // Several renewals, which are not logged.
+    let running = run(&trial).with(["--holder", "first"]).up();
+    let standby = trial.run(["true"]).with(["--try", "--log-format", "json"]).finish();
     let began = SystemClock::read();
-    eventually("a TTL has passed", || SystemClock::read().since(began) > Duration::from_secs(2));
-    let finished = running.stop();
-    let objects = objects(&finished);
-    assert_eq!(
-        events(&objects),
-        ["storage_opened", "campaigning", "starting", "leading", "stopping", "concluded"]
-    );
+    eventually("half a TTL has passed", || SystemClock::read().since(began) > Duration::from_secs(2));
+    let objects = objects(&running.stop());
+    assert_eq!(events(&objects), "storage_opened campaigning starting leading stopping concluded");
+    let name = trial.name();
     for object in &objects[1..] {
-        has!(object, "name" == trial.name(), "holder" == "first");
-        assert!(object["at"].as_str().unwrap().ends_with('Z') && object["level"] == "info", "{object}");
+        has!(object, "name" == name, "holder" == "first", "level" == "info");
+        assert!(object["at"].as_str().unwrap().ends_with('Z'), "{object}");
     }
     for object in &objects[2..] {
         assert_eq!((&object["slot"], object["epoch"].as_u64() > Some(1)), (&1.into(), true), "{object}");
     }
-    assert_eq!((&objects[4]["why"], &objects[5]["outcome"]), (&"asked".into(), &"stopped".into()));
-    let messages = objects.iter().map(|object| object["message"].as_str().unwrap()).collect::<Vec<_>>();
-    let name = trial.name();
-    assert_eq!(
-        messages[3..5],
-        [format!("{name} slot 1: leading"), format!("{name} slot 1: stopping: asked")]
-    );
-    assert!(messages[5].starts_with(&format!("{name} slot 1: stopped: the command ")), "{messages:?}");
+    has!(objects[3], "message" == format!("{name} slot 1: leading"));
+    has!(objects[4], "why" == "asked", "message" == format!("{name} slot 1: stopping: asked"));
+    let message = objects[5]["message"].as_str().unwrap();
+    assert!(message.starts_with(&format!("{name} slot 1: stopped: the command ")), "{message}");
+    has!(objects[5], "outcome" == "stopped");
     for place in [1, 3, 5] {
-        assert_eq!(objects[place]["containment"], VVM.level().name(), "{}", objects[place]);
+        has!(objects[place], "containment" == VVM.level().name());
     }
+    let opened: Value = serde_json::from_str(&standby.stderr[0]).unwrap();
+    has!(opened, "event" == "storage_opened", "provenance" == "existing", "leader" == "first");
+    has!(opened, "ttl_ms" == 20_000, "held" == 1, "slot" == 1, "epoch" == objects[3]["epoch"]);
+    let path = trial.folder().join("leader.db").display().to_string();
+    assert!(opened["storage"] == path && opened["file_system"].is_string(), "{opened}");
 }
 
 #[test]
 fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     let trial = VVM.trial();
-    let run = trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let running = run.up();
+    let running = run(&trial).up();
     let outage = trial.outage();
     running.wait();
     drop(outage);
     let objects = every_object(&running.finish());
-    let find = |event: &str| objects.iter().find(|object| object["event"] == event).unwrap();
-    has!(find("storage_trouble"), "level" == "warn", "call" == "write");
-    let stopping = find("stopping");
-    has!(stopping, "level" == "warn", "loss" == "storage_unreachable");
-    assert_eq!(find("concluded")["outcome"], "lost");
+    has!(find(&objects, "storage_trouble"), "level" == "warn", "call" == "write");
+    has!(find(&objects, "stopping"), "level" == "warn", "loss" == "storage_unreachable");
+    has!(find(&objects, "concluded"), "outcome" == "lost");
 }
 
 /// This includes lines of the guardian after the death of the host, and lines at level debug.
 #[test]
 fn every_line_is_an_object() {
     let trial = VVM.trial();
-    let run = trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let mut running = run.environment("VVM_LOG", "debug").up();
+    let mut running = run(&trial).environment("VVM_LOG", "debug").up();
     running.stderr.wait_for("\"event\":\"renewed\"");
     kill_process(running.host(), Signal::KILL).unwrap();
     let objects = objects(&running.finish());
@@ -106,7 +109,7 @@ fn restarts_have_numbers_and_times() {
     let objects = objects(&run.finish());
     let expected = "storage_opened campaigning starting leading restarting leading restarting leading stopping \
                     concluded";
-    assert_eq!(events(&objects).join(" "), expected);
+    assert_eq!(events(&objects), expected);
     for (place, number) in [(4, 1), (6, 2)] {
         let object = &objects[place];
         has!(object, "restart" == number, "limit" == 2, "in_ms" == 20 * number);
@@ -115,14 +118,11 @@ fn restarts_have_numbers_and_times() {
     }
 }
 
-/// Both a leader that must stop and a waiting candidate log it.
 #[test]
 fn pause_and_step_down_name_the_operator_and_the_reason() {
     let trial = VVM.trial();
-    let name = trial.name();
-    let run = || trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let leader = run().with(["--holder", "first"]).up();
-    let mut standby = run().with(["--holder", "second"]).start();
+    let leader = run(&trial).with(["--holder", "first"]).up();
+    let mut standby = run(&trial).with(["--holder", "second"]).start();
     standby.stderr.wait_for("campaigning");
     trial.must("step-down", &["--to", "second"]);
     standby.stdout.wait_for("up");
@@ -135,48 +135,37 @@ fn pause_and_step_down_name_the_operator_and_the_reason() {
     }
     let [first, second] = [leader, standby].map(|one| objects(&one.finish()));
     for event in ["asked_to_give_up", "released"] {
-        let of = |objects: &[Value]| objects.iter().find(|object| object["event"] == event).cloned().unwrap();
-        let (first, second) = (of(&first), of(&second));
+        let (first, second) = (find(&first, event), find(&second, event));
         has!(first, "why" == "stepping_down", "to" == "second", "slot" == 1);
         has!(second, "why" == "paused", "slot" == 1);
         has!(second, "by" == "the operator", "reason" == "paused by the operator: a test");
         assert!(second["epoch"].as_u64() > first["epoch"].as_u64(), "{first} {second}");
     }
-    let paused = second.iter().find(|object| object["event"] == "paused").unwrap();
-    has!(paused, "by" == "the operator", "reason" == "a test");
-    has!(paused, "name" == name.as_str(), "level" == "info");
+    let paused = find(&second, "paused");
+    has!(paused, "by" == "the operator", "reason" == "a test", "level" == "info", "name" == trial.name());
     for objects in [&first, &second] {
         assert!(objects.iter().all(|object| object["event"] != "message"), "{objects:#?}");
     }
 }
 
-/// The guardian is killed, or stopped.
 #[test]
 fn death_or_silence_of_the_guardian_is_logged_with_the_leadership() {
     let trial = VVM.trial();
-    let run = || trial.run_forever().with(["--log-format", "json", "--ttl", harness::SHORT_TTL]);
-    let running = run().up();
+    let running = run(&trial).up();
     kill_process(running.guardian, Signal::KILL).unwrap();
     let died = objects(&running.finish());
     let [.., stopping, concluded] = &died[..] else { panic!("{died:#?}") };
     has!(stopping, "event" == "stopping", "why" == "guardian_died");
     has!(concluded, "outcome" == "guardian_died", "slot" == 1);
 
-    let running = run().up();
-    running.signal(Signal::STOP);
-    let objects = objects(&running.finish());
-    let lapsed = objects.iter().find(|object| object["event"] == "guardian_lapsed").unwrap();
-    has!(lapsed, "slot" == 1, "level" == "warn");
-    assert_eq!(objects.last().unwrap()["outcome"], "deadline");
-    let history = trial.must("history", &[]);
-    let last = history.lines().last().unwrap();
-    assert!(
-        last.ends_with("  the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline"),
-        "{last}"
-    );
-
-    let running = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
+    let running = run(&trial).up();
     running.signal(Signal::STOP);
     let finished = running.finish();
-    assert!(!finished.says("a second signal kills"), "{finished:#?}");
+    assert!(!finished.says("a second signal kills"), "{:#?}", finished.stderr);
+    let objects = objects(&finished);
+    has!(find(&objects, "guardian_lapsed"), "slot" == 1, "level" == "warn");
+    has!(objects.last().unwrap(), "outcome" == "deadline");
+    let history = trial.must("history", &[]);
+    let reason = "  the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline";
+    assert!(history.lines().last().unwrap().ends_with(reason), "{history}");
 }

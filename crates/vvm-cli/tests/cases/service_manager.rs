@@ -11,7 +11,6 @@ use rustix::{
 };
 use std::{io::IoSliceMut, mem::MaybeUninit, os::unix::net::UnixDatagram};
 
-/// The socket of a service manager.
 struct Manager {
     socket: UnixDatagram,
     place: String,
@@ -30,7 +29,6 @@ impl Manager {
         run.environment("NOTIFY_SOCKET", &self.place).start()
     }
 
-    /// Returns the next notification and its sender.
     fn hears(&self) -> (String, Pid) {
         let mut text = [0; 512];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -93,21 +91,10 @@ fn missing_service_manager_is_no_error_and_the_command_gets_no_socket() {
 }
 
 #[test]
-fn leader_between_two_runs_is_reported_as_restarting() {
-    let trial = VVM.trial();
-    let manager = Manager::of(&trial);
-    let run = trial.run(["true"]).with(["--on-exit", "restart", "--restart-backoff", "1h"]);
-    let running = manager.starts(run.with(["--restart-backoff-max", "1h"]));
-    let told = manager.waits_for("STATUS=restarting: slot 1, epoch ", running.guardian);
-    assert!(told.lines().last().unwrap().ends_with(", no command runs"), "{told}");
-    running.stop();
-}
-
-#[test]
 fn loss_with_rejoin_is_not_reported_as_stopping() {
     let trial = VVM.trial();
     let manager = Manager::of(&trial);
-    let run = trial.run_forever().with(["--ttl", "1s", "--on-loss", "rejoin"]);
+    let run = trial.run_forever().with(["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin"]);
     let mut running = manager.starts(run);
     running.stdout.wait_for("up");
     manager.waits_for("STATUS=leading", running.guardian);
