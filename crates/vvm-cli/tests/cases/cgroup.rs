@@ -14,13 +14,11 @@ use std::{
     process::Command,
 };
 
-/// Returns the control groups inside one.
 fn inside(group: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(group).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// This includes a process that is not a descendant of `vvm`.
 #[test]
 fn killed_host_ends_every_process_in_its_group() {
     let trial = VVM.trial();
@@ -35,7 +33,6 @@ fn killed_host_ends_every_process_in_its_group() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&stranger.wait().unwrap()), Some(9));
 }
 
-/// This includes groups that the worker created inside its own.
 #[test]
 fn worker_has_its_own_group_which_is_removed_afterwards() {
     let trial = VVM.trial();
@@ -54,19 +51,18 @@ fn worker_has_its_own_group_which_is_removed_afterwards() {
 fn auto_uses_a_delegated_group() {
     let trial = VVM.trial();
     let Some(group) = trial.group() else { return };
-    let run = || trial.run(["true"]).with(["--containment", "auto"]);
-    let finished = run().finish();
-    let says = |level: &str| finished.says(&format!("containment: {level}"));
-    assert!(says(if geteuid().is_root() { "guardian" } else { "cgroup" }), "{:#?}", finished.stderr);
+    let uses = |level: &str| {
+        let run = trial.run(["true"]).with(["--containment", "auto"]);
+        run.finish().assert_says(&format!("containment: {level}"));
+    };
+    uses(if geteuid().is_root() { "guardian" } else { "cgroup" });
     if geteuid().is_root() {
         setxattr(group, "trusted.delegate", b"1", XattrFlags::empty()).unwrap();
-        let finished = run().finish();
-        assert!(finished.says("containment: cgroup"), "{:#?}", finished.stderr);
+        uses("cgroup");
     }
     assert_eq!(inside(group), Vec::<PathBuf>::new());
 }
 
-/// The refusal says how to get a delegated group.
 #[test]
 fn ordinary_user_without_a_delegated_group_is_refused() {
     let trial = VVM.trial();
@@ -74,16 +70,15 @@ fn ordinary_user_without_a_delegated_group_is_refused() {
     let run =
         |level| trial.run(["echo", "ran"]).with(["--containment", level]).as_ordinary_user(&trial).finish();
     let finished = run("cgroup");
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert!(finished.says("systemd-run --user --scope -p Delegate=yes"), "{:#?}", finished.stderr);
-    assert!(run("auto").says("containment: guardian"));
-    // As systemd delegates it.
+    finished.assert_code(71);
+    finished.assert_says("systemd-run --user --scope -p Delegate=yes");
+    run("auto").assert_says("containment: guardian");
     for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
         chown(group.join(file), Some(65534), Some(65534)).unwrap();
     }
     for level in ["cgroup", "auto"] {
         let finished = run(level);
-        assert!(finished.says("containment: cgroup"), "{level}: {:#?}", finished.stderr);
+        finished.assert_says("containment: cgroup");
         assert_eq!(finished.stdout, ["ran"]);
     }
     assert_eq!(inside(group), Vec::<PathBuf>::new());
@@ -103,8 +98,8 @@ fn machine_without_a_control_group_is_refused_with_71() {
         run
     };
     let finished = refused.finish();
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+    finished.assert_code(71);
     let hint = if is_there && !geteuid().is_root() { "Delegate=yes" } else { "no cgroup v2 here" };
-    assert!(finished.says(hint), "{:#?}", finished.stderr);
-    assert_eq!(finished.stdout, Vec::<String>::new());
+    finished.assert_says(hint);
+    assert_eq!(finished.stdout, [""; 0]);
 }

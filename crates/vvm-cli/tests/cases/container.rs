@@ -3,7 +3,7 @@
 //! shell, no `/tmp`, no user and no certificate.
 
 use crate::VVM;
-use harness::{Level, Lines, OUTLIVING, Trial, command_line, eventually, is_permitted};
+use harness::{Level, Lines, OUTLIVING, Trial, is_permitted};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     process::{Child, Command, Stdio},
@@ -16,7 +16,6 @@ use vvm_clock::SystemClock;
 const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const AS_ROOT_OF_A_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
-/// Returns the command that creates a namespace on this machine, if one does.
 fn unshare() -> Option<Vec<&'static str>> {
     let ways = [UNSHARE.to_vec(), [&UNSHARE[..], &AS_ROOT_OF_A_NAMESPACE].concat()];
     let found = ways.into_iter().find(|way| is_permitted(&[&way[..], &["true"]].concat()));
@@ -26,15 +25,8 @@ fn unshare() -> Option<Vec<&'static str>> {
     found
 }
 
-/// Returns the guardian, which is process 1 inside the namespace.
 fn init(trial: &Trial) -> Pid {
-    let mut found = None;
-    eventually("a guardian", || {
-        let ours = trial.processes().with("vvm run --storage");
-        found = ours.into_iter().find(|pid| !command_line(*pid).starts_with("unshare"));
-        found.is_some()
-    });
-    found.unwrap()
+    trial.process(&format!("{} run --storage", VVM.path()))
 }
 
 fn host(trial: &Trial) -> Pid {
@@ -44,26 +36,20 @@ fn host(trial: &Trial) -> Pid {
 const DAEMON: &str = "(setsid sleep 1000 &); echo up; exec sleep 1001";
 
 #[test]
-fn statuses_are_those_of_a_shell() {
+fn statuses_are_those_of_a_shell_and_orphans_are_reaped() {
     let Some(unshare) = unshare() else { return };
     let trial = VVM.trial();
-    assert_eq!(trial.run_script("exit 3").through(unshare.clone()).finish().code(), 3);
+    // A hundred grandchildren that no process waits for, until the namespace has no zombie.
+    let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
+                  until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean; exit 3";
+    let finished = trial.run_script(script).through(unshare.clone()).finish();
+    finished.assert_code(3);
+    assert_eq!(finished.stdout, ["clean"]);
 
     // Process 1 can't die of a signal.
     let running = trial.run_forever().through(unshare).up();
     kill_process(init(&trial), Signal::TERM).unwrap();
-    assert_eq!(running.finish().code(), 128 + 15);
-}
-
-#[test]
-fn orphans_are_reaped() {
-    let Some(unshare) = unshare() else { return };
-    let trial = VVM.trial();
-    // Creates a hundred grandchildren that no process waits for, and waits until the namespace has no zombie.
-    let script = "i=0; while [ $i -lt 100 ]; do (sh -c ':' &); i=$((i+1)); done
-                  until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do :; done; echo clean";
-    let finished = trial.run_script(script).through(unshare).finish();
-    assert_eq!(finished.stdout, ["clean"]);
+    running.finish().assert_code(128 + 15);
 }
 
 /// It would show processes of another namespace.
@@ -73,8 +59,8 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     let trial = VVM.trial();
     let without_proc = unshare.into_iter().filter(|option| *option != "--mount-proc").collect::<Vec<_>>();
     let finished = trial.run(["true"]).through(without_proc).finish();
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert!(finished.says("mount -t proc proc /proc"), "{:#?}", finished.stderr);
+    finished.assert_code(71);
+    finished.assert_says("mount -t proc proc /proc");
 }
 
 /// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static
@@ -83,10 +69,8 @@ const LAY_DOWN: &str = "set -e; for folder in proc dev data; do mkdir -p \"$2/$f
     : > \"$2/dev/null\"; cp \"$1\" \"$2/vvm\"
     for library in $(ldd \"$1\" | grep -o '/[^ ]*'); do cp --parents \"$library\" \"$2\"; done";
 
-/// Runs the rest of the line in a container.
 const CONTAINER: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount"];
 
-/// Starts `vvm` with these arguments as process 1 of the container.
 fn start(trial: &Trial, words: &[&str]) -> Child {
     let root = trial.folder().join("root");
     if !root.exists() {
@@ -114,7 +98,6 @@ fn start(trial: &Trial, words: &[&str]) -> Child {
 #[test]
 fn container_with_only_vvm_and_its_libraries_is_enough() {
     if VVM.level() != Level::Guardian {
-        // There is no other level in such a container.
         return;
     }
     if !is_permitted(&[&CONTAINER[..], &["true"]].concat()) {
@@ -125,27 +108,19 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     let storage = ["--storage", "sqlite:/data/leader.db?allow=overlay", "--name", "payroll"];
     let run = |command: &[&str]| start(&trial, &[&["run"], &storage[..], &["--"], command].concat());
 
-    // The command's status is that of process 1.
     let output = run(&["/vvm", "no-such-command"]).wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(said.contains(":1, containment: guardian"), "{said}");
     assert!(said.contains("the command exited with status 64"), "{said}");
-    // The root is read-only.
     let elsewhere = ["run", "--storage", "sqlite:/leader.db", "--name", "payroll", "--", "/vvm"];
     assert_eq!(start(&trial, &elsewhere).wait().unwrap().code(), Some(69));
 
-    // TERM for process 1 stops the command, and then the container.
     let mut running =
         run(&["/vvm", "watch", "--storage", "sqlite:/data/leader.db?allow=overlay", "--name", "payroll"]);
     let mut lines = Lines::of("stdout", running.stdout.take().unwrap());
     lines.wait_for("held by");
-    let mut first = None;
-    eventually("process 1", || {
-        first = trial.processes().of("/vvm run").first().copied();
-        first.is_some()
-    });
-    kill_process(first.unwrap(), Signal::TERM).unwrap();
+    kill_process(trial.process("/vvm run"), Signal::TERM).unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(128 + 15));
     assert_eq!(trial.processes().0, []);
 }
@@ -167,7 +142,7 @@ mod timed {
                 })?;
                 let finished = running.finish();
                 if who == "host" {
-                    assert_eq!(finished.code(), 128 + 9);
+                    finished.assert_code(128 + 9);
                 }
                 Ok(())
             });

@@ -5,10 +5,10 @@
 //! (`containment`, `guardian_death`, `hung`).
 
 use crate::VVM;
-use harness::{Level, Running, Trial, eventually, state};
+use harness::{Level, Running, Trial, eventually, has, state};
 use rustix::process::{Pid, Signal, kill_process};
+use std::thread;
 
-/// A process of `vvm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     Guardian,
@@ -32,10 +32,13 @@ impl Target {
     }
 }
 
-/// Starts a command with a daemon, and waits until both run.
 fn start(trial: &Trial) -> Running {
+    start_with(trial, &["--ttl", harness::SHORT_TTL])
+}
+
+fn start_with(trial: &Trial, options: &[&str]) -> Running {
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let running = trial.run_script(script).with(["--ttl", harness::SHORT_TTL]).up();
+    let running = trial.run_script(script).with(options.iter().copied()).up();
     eventually("the daemon is there", || !daemon(trial).is_empty());
     running
 }
@@ -53,42 +56,67 @@ fn inject(trial: &Trial, running: &Running, row: &[(Target, Signal)]) {
         row.iter().map(|(target, signal)| (target.process(trial, running), *signal)).collect::<Vec<_>>();
     for which in [STOP, KILL] {
         for (process, signal) in found.iter().rev().filter(|(_, signal)| *signal == which) {
-            // The process may have ended with another one.
             let _ended = kill_process(*process, *signal);
         }
     }
 }
 
-/// Checks that no process is left, except a stopped guardian.
-fn nothing_outlives(row: &[(Target, Signal)]) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// The daemon, unless the kernel ends its namespace. Never the command.
+    Daemon,
+}
+
+fn plays(row: &[(Target, Signal)], left: Left) {
     let trial = VVM.trial();
     let running = start(&trial);
+    let daemon = daemon(&trial);
     inject(&trial, &running, row);
     let guardian = running.guardian;
-    eventually(&format!("nothing is left: {row:?}"), || {
-        trial.processes().0.iter().all(|one| *one == guardian && state(guardian) == Some('T'))
+    let daemon_may_live = left == Left::Daemon && VVM.level() != Level::PidNamespace;
+    eventually(&format!("{row:?}: nothing is left"), || {
+        trial.processes().0.iter().all(|one| {
+            *one == guardian && state(guardian) == Some('T') || daemon_may_live && daemon.contains(one)
+        })
     });
     // Its host may have ended it.
     let _ = kill_process(guardian, Signal::CONT);
+    if daemon_may_live && row.contains(&(Guardian, KILL)) {
+        trial.processes().kill();
+    }
+    eventually(&format!("{row:?}: nothing is left in the end"), || trial.processes().0.is_empty());
     running.finish();
 }
 
-/// Checks that the command ends. The daemon may live on, until the guardian continues or for ever.
-fn command_does_not_outlive(row: &[(Target, Signal)]) {
-    let trial = VVM.trial();
-    let running = start(&trial);
-    inject(&trial, &running, row);
-    let daemon = daemon(&trial);
-    eventually(&format!("the command is gone: {row:?}"), || {
-        let left = trial.processes().0;
-        left.iter().all(|one| *one == running.guardian || daemon.contains(one))
+/// Plays rows at the same time, because most wait for the deadline.
+fn all(rows: &[&[(Target, Signal)]], left: Left) {
+    thread::scope(|scope| {
+        for row in rows {
+            scope.spawn(move || plays(row, left));
+        }
     });
-    let _ = kill_process(running.guardian, Signal::CONT);
-    if row.contains(&(Guardian, KILL)) {
-        trial.processes().kill();
+}
+
+#[test]
+fn nothing_outlives_two_of_guardian_host_and_keeper() {
+    for pair in [[Guardian, Host], [Host, Keeper]] {
+        let rows = [[KILL, KILL], [STOP, STOP], [KILL, STOP], [STOP, KILL]];
+        let rows = rows.map(|signals| [(pair[0], signals[0]), (pair[1], signals[1])]);
+        all(&rows.each_ref().map(|row| &row[..]), Left::Nothing);
     }
-    eventually("nothing is left", || trial.processes().0.is_empty());
-    running.finish();
+    all(&[&[(Guardian, KILL), (Keeper, STOP)], &[(Guardian, STOP), (Keeper, STOP)]], Left::Nothing);
+}
+
+#[test]
+fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
+    all(&[&[(Guardian, KILL), (Keeper, KILL)], &[(Guardian, STOP), (Keeper, KILL)]], Left::Daemon);
+}
+
+#[test]
+fn command_does_not_outlive_guardian_host_and_keeper() {
+    let rows = [KILL, STOP].map(|signal| [Guardian, Host, Keeper].map(|target| (target, signal)));
+    all(&rows.each_ref().map(|row| &row[..]), Left::Daemon);
 }
 
 /// The host continues a stopped keeper with the next renewal. It continues process 1 of a namespace when the
@@ -107,66 +135,22 @@ fn nothing_outlives_a_stopped_keeper() {
     running.finish();
 }
 
-#[test]
-fn nothing_outlives_guardian_and_host() {
-    for row in [[KILL, KILL], [STOP, STOP], [KILL, STOP], [STOP, KILL]] {
-        nothing_outlives(&[(Guardian, row[0]), (Host, row[1])]);
-    }
-}
-
-#[test]
-fn nothing_outlives_host_and_keeper() {
-    for row in [[KILL, KILL], [STOP, STOP], [KILL, STOP], [STOP, KILL]] {
-        nothing_outlives(&[(Host, row[0]), (Keeper, row[1])]);
-    }
-}
-
-#[test]
-fn nothing_outlives_a_guardian_and_a_stopped_keeper() {
-    for guardian in [KILL, STOP] {
-        nothing_outlives(&[(Guardian, guardian), (Keeper, STOP)]);
-    }
-}
-
-/// In these rows a daemon may live on, unless the kernel ends its namespace.
-#[test]
-fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
-    for guardian in [KILL, STOP] {
-        let row = [(Guardian, guardian), (Keeper, KILL)];
-        match VVM.level() {
-            Level::PidNamespace => nothing_outlives(&row),
-            Level::Guardian | Level::ControlGroup => command_does_not_outlive(&row),
-        }
-    }
-}
-
-#[test]
-fn command_does_not_outlive_guardian_host_and_keeper() {
-    for signal in [KILL, STOP] {
-        let row = [Guardian, Host, Keeper].map(|target| (target, signal));
-        match VVM.level() {
-            Level::PidNamespace => nothing_outlives(&row),
-            Level::Guardian | Level::ControlGroup => command_does_not_outlive(&row),
-        }
-    }
-}
-
 /// (I6) Without a keeper the host has no proof that nothing runs. The guardian has: what the keeper had
 /// started becomes its child. At level pidns the kernel gives the proof. Shows I6.
 #[test]
 fn record_is_released_after_a_killed_keeper() {
     let trial = VVM.trial();
-    let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let running = trial.run_script(script).with(["--ttl", "60s"]).up();
+    let running = start_with(&trial, &["--ttl", "60s", "--result-file", &trial.result_file()]);
     inject(&trial, &running, &[(Keeper, KILL)]);
     eventually("nothing is left", || trial.processes().0.is_empty());
     let finished = running.finish();
     assert_eq!(trial.slot_state(), "free");
     if VVM.level() == Level::PidNamespace {
-        assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+        finished.assert_code(128 + 9);
     } else {
-        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-        let released = "released by the guardian after the keeper of the command died";
-        assert!(finished.says(released), "{:#?}", finished.stderr);
+        finished.assert_code(71);
+        finished.assert_says("released by the guardian after the keeper of the command died");
+        has!(trial.result(), "outcome" == "keeper_died", "exit_status" == 71);
+        assert!(trial.result()["epoch"].as_u64().is_some(), "{}", trial.result());
     }
 }

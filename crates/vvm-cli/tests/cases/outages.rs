@@ -21,13 +21,11 @@ fn worker(trial: &Trial, options: &[&str]) -> Run {
     trial.run_script(&script).with(options.iter().copied())
 }
 
-/// Returns the epochs of a slot, in the order of their work.
 fn epochs(trial: &Trial, slot: u32) -> Vec<u64> {
     let text = fs::read_to_string(trial.folder().join(format!("slot.{slot}.epochs"))).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Returns how many commands work.
 fn at_work(trial: &Trial) -> usize {
     trial.processes().of("sleep 1005").len()
 }
@@ -38,8 +36,7 @@ fn check(trial: &Trial, slot: u32, outputs: &[Vec<String>]) {
     assert!(!outputs.iter().flatten().any(|line| line == "OVERLAP"), "{outputs:#?}");
 }
 
-/// With a TTL of 3 s, a renewal is due after 0.75 s and a loss comes after 1.95 s. So a machine that stops
-/// for less than 0.45 s costs no leadership. On a server, the TTL is a third longer.
+/// With this TTL, a renewal is due after 1 s and a loss comes after 2.6 s.
 fn outages(seed: u64) {
     let trial = VVM.trial();
     let options = ["--ttl", harness::SHORT_TTL, "--on-loss", "rejoin", "--stop-timeout", "10s"];
@@ -47,9 +44,8 @@ fn outages(seed: u64) {
     eventually("a command works", || at_work(&trial) == 1);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut between = |least: u64, most: u64| Duration::from_millis(random.u64(least..most));
-    for outage in 0..12 {
+    for outage in 0..6 {
         let lasting = trial.outage();
-        // Every third outage is as short as that of a busy disk. The others have any length.
         let length = if outage % 3 == 0 { between(50, 900) } else { between(900, 6000) };
         let ends_at = vvm_clock::SystemClock::read().after(length);
         while vvm_clock::SystemClock::read() < ends_at {
@@ -64,8 +60,8 @@ fn outages(seed: u64) {
     }
     eventually("a command works", || at_work(&trial) == 1);
     let leaderships = epochs(&trial, 1).len();
-    println!("seed {seed}: {leaderships} leaderships through 12 outages");
-    assert!(leaderships > 3, "seed {seed}: {leaderships}");
+    println!("seed {seed}: {leaderships} leaderships through 6 outages");
+    assert!(leaderships > 1, "seed {seed}: {leaderships}");
     // Each process is still a candidate: it leads after the leaders before it are stopped.
     let mut outputs = Vec::new();
     while !all.is_empty() {
@@ -81,7 +77,6 @@ fn outages(seed: u64) {
     check(&trial, 1, &outputs);
 }
 
-/// Returns the run that leads a slot.
 fn leader_of(trial: &Trial, slot: usize, all: &[Running]) -> usize {
     let mut found = None;
     eventually("one of them leads", || {
@@ -151,7 +146,7 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
     let finished = running.finish();
     let code = finished.code();
     assert!([80, 128 + 9].contains(&code), "{code}: {:#?}", finished.stderr);
-    assert!(finished.says("killed at the deadline"), "{:#?}", finished.stderr);
+    finished.assert_says("killed at the deadline");
     let found = trial.result();
     has!(found, "outcome" == "deadline", "exit_status" == code);
     assert!(found["host_ended_ns"].as_u64() >= found["kill_deadline_ns"].as_u64(), "{found}");

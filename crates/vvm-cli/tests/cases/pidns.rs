@@ -12,7 +12,6 @@ const STORM: &str =
     "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
                      (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
 
-/// Counts the processes of the command: those that are not vvm.
 fn of_the_worker(trial: &Trial) -> usize {
     let ours = trial.processes().with("vvm run ").len() + trial.processes().with("vvm stage-").len();
     trial.processes().0.len().saturating_sub(ours)
@@ -53,14 +52,12 @@ fn worker_sees_only_its_own_processes_and_its_mounts_stay_inside() {
     let before = mounts();
     let script = "set -- /proc/[0-9]*; echo $#; cat /proc/1/cmdline | tr '\\0' ' '; echo; read word";
     let mut running = trial.run_script(script).stdin(std::process::Stdio::piped()).start();
-    // Process 1 and the shell.
     assert_eq!(running.stdout.wait_for(""), "2");
     running.stdout.wait_for("vvm stage-init");
     assert_eq!(mounts(), before);
     running.stop();
 }
 
-/// The end of process 1 is the end of the command.
 #[test]
 fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     if !is_at_its_level() {
@@ -70,8 +67,8 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     let running = trial.run_script(STORM).up();
     kill_process(trial.process("vvm stage-init"), Signal::KILL).unwrap();
     let finished = running.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
-    assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
+    finished.assert_code(128 + 9);
+    finished.assert_says("the command was ended by SIGKILL");
 }
 
 /// The kernel sends HUP to an orphaned group with a stopped process when a member ends whose parent is in another
@@ -84,7 +81,6 @@ fn session_leader_with_a_stopped_process_survives_a_start() {
     assert_eq!(finished.stdout, ["ran", "lives"], "{:#?}", finished.stderr);
 }
 
-/// The user keeps its user id.
 #[test]
 fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     if !geteuid().is_root() {
@@ -97,9 +93,9 @@ fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     if gives_user_namespaces(&NOBODY) && is_at_its_level() {
         assert_eq!(finished.stdout[..2], ["65534", "65534"], "{:#?}", finished.stderr);
         assert!(finished.stdout[2].ends_with("0000000000000000"), "{:?}", finished.stdout);
-        assert!(finished.says("containment: pidns"), "{:#?}", finished.stderr);
+        finished.assert_says("containment: pidns");
     } else if is_at_its_level() {
-        assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
+        finished.assert_code(71);
     }
 }
 
@@ -119,9 +115,9 @@ fn machine_without_pid_namespaces_is_refused_with_71() {
         (run.through(["setpriv", "--bounding-set", "-sys_admin"]), "run as root or with CAP_SYS_ADMIN")
     };
     let finished = refused.finish();
-    assert_eq!(finished.code(), 71, "{:#?}", finished.stderr);
-    assert!(finished.says(hint), "{:#?}", finished.stderr);
-    assert_eq!(finished.stdout, Vec::<String>::new());
+    finished.assert_code(71);
+    finished.assert_says(hint);
+    assert_eq!(finished.stdout, [""; 0]);
 }
 
 mod timed {
@@ -142,7 +138,6 @@ mod timed {
     /// The kernel ends all processes: no process of `vvm` can act.
     #[test]
     fn nothing_outlives_the_deadline_if_all_vvm_processes_are_stopped() {
-        // 0.8 TTL after the last renewal.
         let bound = Duration::from_millis(1600) + harness::OUTLIVING;
         gone_within("storm, all of ours stopped", bound, &["--ttl", "2s"], |trial, running| {
             running.signal(Signal::STOP);

@@ -4,7 +4,7 @@
 
 use crate::{VVM, cases::guardian_death::alone};
 use harness::{
-    Finished, Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has_ended, is_permitted,
+    Finished, Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has, has_ended, is_permitted,
     own_group,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,7 +30,7 @@ fn ends(trial: &Trial) -> Vec<Value> {
 fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     let trial = VVM.trial();
     let run = || trial.run_script(&alone(&trial)).with(["--ttl", "60s"]);
-    let leader = run().up();
+    let leader = run().with(["--result-file", &trial.result_file()]).up();
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
     let mut standby = run().waiting();
     let killed_at = SystemClock::read();
@@ -38,9 +38,11 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
     assert!(SystemClock::read().since(killed_at) < LONG / 2, "it waited for the TTL");
     let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9);
-    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    finished.assert_code(128 + 9);
+    finished.assert_says("released by the guardian");
     assert_eq!(ends(&trial)[0], "released by the guardian after the host was killed (SIGKILL)");
+    has!(trial.result(), "outcome" == "host_died", "exit_status" == 137, "slot" == 1);
+    assert!(trial.result()["epoch"].as_u64().is_some(), "{}", trial.result());
     standby.stop();
 }
 
@@ -52,13 +54,9 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
     eventually("the start is noted", || ends(&trial) == [Value::Null]);
     kill_process(leader.host(), Signal::STOP).unwrap();
     let finished = leader.finish();
-    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
-    assert!(
-        ends(&trial)[0]
-            .as_str()
-            .unwrap()
-            .starts_with("released by the guardian after the host was killed at its deadline")
-    );
+    finished.assert_says("released by the guardian");
+    let end = ends(&trial)[0].as_str().unwrap().to_owned();
+    assert!(end.starts_with("released by the guardian after the host was killed at its deadline"), "{end}");
 }
 
 #[test]
@@ -69,8 +67,8 @@ fn record_expires_if_the_storage_does_not_answer() {
     kill_process(leader.host(), Signal::KILL).unwrap();
     let finished = leader.finish();
     drop(outage);
-    assert_eq!(finished.code(), 128 + 9);
-    assert!(finished.says("the record is not released and expires by its TTL"), "{:#?}", finished.stderr);
+    finished.assert_code(128 + 9);
+    finished.assert_says("the record is not released and expires by its TTL");
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
 }
 
@@ -93,14 +91,13 @@ fn record_of_a_host_that_died_right_after_its_claim_is_released() {
     kill_process(host, Signal::KILL).unwrap();
     claimant.signal(Signal::CONT);
     let finished = claimant.finish();
-    assert_eq!(finished.stdout, Vec::<String>::new());
-    assert!(finished.says("released by the guardian after the host was killed (SIGKILL)"), "{finished:#?}");
+    assert_eq!(finished.stdout, [""; 0]);
+    finished.assert_says("released by the guardian after the host was killed (SIGKILL)");
     let waits_since = SystemClock::read();
     assert_eq!(trial.run(["echo", "next"]).with(["--ttl", "60s"]).finish().stdout, ["next"]);
     assert!(SystemClock::read().since(waits_since) < LONG / 2, "it waited for the TTL");
 }
 
-/// Makes the freezer of a trial. `None` if this machine does not allow it.
 fn freezer(trial: &Trial) -> Option<Freezer> {
     let made = Freezer::of(trial.mark());
     made.inspect_err(|cause| println!("not tested: no process can be kept from dying: {cause}")).ok()
@@ -143,7 +140,7 @@ fn record_of_a_dead_host_is_held_while_a_killed_process_does_not_end() {
     drop(freezer);
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
     let finished = leader.finish();
-    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    finished.assert_says("released by the guardian");
     standby.stop();
 }
 
@@ -171,7 +168,6 @@ fn populated_group_inside_the_delegated_one_keeps_the_record() {
     assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
 }
 
-/// Returns the entry to a foreign PID namespace, for standard input. `None` if this user may not make one.
 fn foreign_namespace(trial: &Trial) -> Option<(Stranger, File)> {
     let make = ["unshare", "--pid", "--fork", "--kill-child"];
     if !is_permitted(&[&make[..], &["true"]].concat()) {
@@ -203,7 +199,7 @@ fn process_that_enters_a_foreign_pid_namespace_escapes_at_level_guardian() {
     }
     kill_process(leader.host(), Signal::KILL).unwrap();
     let finished = leader.finish();
-    assert!(finished.says("released by the guardian"), "{:#?}", finished.stderr);
+    finished.assert_says("released by the guardian");
     let escaped = trial.processes().with("sleep 1000");
     assert_eq!(escaped.len(), usize::from(VVM.level() == Level::Guardian), "{escaped:?}");
 }
@@ -244,7 +240,6 @@ fn record_is_held_until_a_process_that_left_the_descent_has_ended() {
     }
 }
 
-/// Makes the group of a trial. `None` if this machine does not allow it, and at other levels.
 fn memory_group(trial: &Trial) -> Option<MemoryGroup> {
     if VVM.level() != Level::Guardian {
         return None;
@@ -268,7 +263,7 @@ fn ends_for_memory(trial: &Trial, group: &MemoryGroup, victim: impl Fn(&Running)
     assert!(SystemClock::read().since(began_at) < LONG / 2, "it waited for the TTL");
     standby.stop();
     let finished = leader.finish();
-    assert_eq!(finished.code(), 128 + 9, "{:#?}", finished.stderr);
+    finished.assert_code(128 + 9);
     finished
 }
 
@@ -278,7 +273,7 @@ fn host_that_the_kernel_ends_for_memory_is_released_while_its_command_lives() {
     let Some(group) = memory_group(&trial) else { return };
     let finished = ends_for_memory(&trial, &group, Running::host);
     let reason = "released by the guardian after the host was killed (SIGKILL)";
-    assert!(finished.says(reason), "{:#?}", finished.stderr);
+    finished.assert_says(reason);
     assert_eq!(ends(&trial)[0], reason);
 }
 
@@ -287,7 +282,7 @@ fn command_that_the_kernel_ends_for_memory_is_released_by_its_host() {
     let trial = VVM.trial();
     let Some(group) = memory_group(&trial) else { return };
     let finished = ends_for_memory(&trial, &group, |_| trial.process("sleep 1001"));
-    assert!(finished.says("the command was ended by SIGKILL"), "{:#?}", finished.stderr);
+    finished.assert_says("the command was ended by SIGKILL");
     assert!(!finished.says("released by the guardian"), "{:#?}", finished.stderr);
 }
 
