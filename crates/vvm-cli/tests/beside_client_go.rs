@@ -24,13 +24,11 @@ const CLIENT_GO: &str = "VVM_TEST_CLIENT_GO";
 const OLD_CLIENT_GO: &str = "VVM_TEST_OLD_CLIENT_GO";
 const KUBECONFIG: &str = "VVM_TEST_KUBECONFIG";
 
-/// The TTL of both, in seconds.
 const TTL: u32 = 3;
 
 /// How often a candidate of client-go looks in three TTLs at least: every 0.4 to 0.9 s.
 const LOOKS: usize = 23;
 
-/// A candidate of client-go.
 struct ClientGo {
     child: Child,
     stdout: Lines,
@@ -57,13 +55,11 @@ impl ClientGo {
 
 impl Drop for ClientGo {
     fn drop(&mut self) {
-        // It may have ended already.
         let _gone = self.child.kill();
         self.child.wait().unwrap();
     }
 }
 
-/// Returns what kubectl shows of a Lease.
 fn kubectl(lease: &str, output: &[&str]) -> String {
     let mut command = Command::new("kubectl");
     command.args(["--kubeconfig", &env::var(KUBECONFIG).unwrap(), "get", "lease", lease]);
@@ -118,7 +114,6 @@ mod present {
 
         let renewed = field(&lease, "renewTime");
 
-        // client-go waits while we lead.
         let mut theirs = ClientGo::start(CLIENT_GO, &lease, TTL);
         for _ in 0..LOOKS {
             let refused = theirs.stderr.wait_for("has not yet expired");
@@ -136,7 +131,6 @@ mod present {
         assert!(took < Duration::from_secs(u64::from(TTL)), "{took:?}");
         assert_eq!(columns(&lease)[1], "theirs");
 
-        // We wait while it leads.
         let mut ours = vvm(&trial, &lease, TTL);
         ours.stderr.wait_for("waiting for leadership");
         wait_for_renewals(&lease);

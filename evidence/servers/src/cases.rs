@@ -142,8 +142,6 @@ pub(crate) const STORAGE: &str = "end_to_end";
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage
 /// or a refusal of it leads to. The others test `vvm` and its processes, and do so on files.
 const OF_SERVERS: &[&str] = &[
-    "clients::go_app_leads_and_stops_when_it_is_told",
-    "clients::node_app_leads_and_stops_when_it_is_told",
     "clients::python_app_leads_and_stops_when_it_is_told",
     "doctor::doctors_measure_at_the_same_time_without_changing_the_slots",
     "elect::loss_runs_the_on_loss_hook_and_another_campaign_follows",

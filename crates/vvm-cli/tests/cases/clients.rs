@@ -1,5 +1,5 @@
-//! The clients of `vvm run --warm`, in `clients`: an app of each language stands by, leads and stops when it is told
-//! to, and each client passes its own tests. `cargo xtask safety --client` kills such apps and checks what they write.
+//! The clients of `vvm run --warm`, in `clients`: each passes its own tests, and an app stands by, leads and stops when it
+//! is told to. `cargo xtask safety --client` kills such apps and checks what they write.
 //!
 //! A language that this machine lacks is left out by name.
 
@@ -29,7 +29,6 @@ const NODE: Language = Language {
 
 struct Language {
     folder: &'static str,
-    /// Ends with 0 if this machine has it.
     found: &'static [&'static str],
     tests: &'static [&'static str],
     /// What the tests print if there are any.
@@ -67,36 +66,6 @@ fn command(line: &[&str]) -> Command {
     command
 }
 
-/// Starts two hosts with this app. They lead in turn: after a step-down, after TERM, and after `kill -9`.
-fn lead_in_turn(trial: &Trial, app: &[&str], variables: &[(&str, &str)]) {
-    let start = || {
-        // So long that a leadership ends only by `stopped`.
-        let options = ["--warm", "--ttl", "120s", "--stop-timeout", "1h"];
-        let run = trial.run(app.iter().copied()).with(options);
-        variables.iter().fold(run, |run, (name, value)| run.environment(name, value)).start()
-    };
-    let leads = |running: &mut Running| {
-        let line = running.stdout.wait_for("leads");
-        line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    let mut first = start();
-    let mut fences = vec![leads(&mut first)];
-    let mut second = start();
-    second.stderr.wait_for("waiting for leadership");
-    trial.must("step-down", &[]);
-    first.stdout.wait_for("stops step_down");
-    fences.push(leads(&mut second));
-    first.stderr.wait_for("waiting for leadership");
-    second.signal(Signal::TERM);
-    second.stdout.wait_for("stops terminating");
-    assert_eq!(second.finish().signal(), Signal::TERM.as_raw());
-    fences.push(leads(&mut first));
-    kill_process(first.host(), Signal::KILL).unwrap();
-    first.finish();
-    eventually("the record is released", || trial.slot_state() == "free");
-    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
-}
-
 const IN_PYTHON: &str = r#"
 import vvm_warm
 
@@ -119,96 +88,53 @@ with vvm_warm.connect() as host:
         raise OSError("no disk")
 "#;
 
-const IN_GO: &str = r#"
-package main
-
-import (
-	"context"
-	"fmt"
-	"log"
-
-	"vvm/warm"
-)
-
-func serve(ctx context.Context, term warm.Term) error {
-	fence, err := term.Fence()
-	if err != nil {
-		return err
-	}
-	fmt.Println("leads", fence)
-	<-ctx.Done()
-	fmt.Println("stops", context.Cause(ctx))
-	return nil
+fn start(trial: &Trial, app: &str, options: &[&str]) -> Running {
+    let run = trial.run(["python3", "-c", app]).with(["--warm", "--ttl", "120s", "--stop-timeout", "1h"]);
+    let path = PYTHON.folder().display().to_string();
+    run.with(options.iter().copied()).environment("PYTHONPATH", &path).start()
 }
 
-func main() {
-	build := func(context.Context) error { return nil }
-	log.Fatal(warm.Run(context.Background(), build, serve))
-}
-"#;
-
-const IN_NODE: &str = r#"
-import { once } from "node:events";
-
-const warm = await import(process.env.CLIENT);
-
-await warm.run({}, async (term) => {
-  console.log("leads", String(term.fence()));
-  await once(term.signal, "abort");
-  console.log("stops", term.signal.reason.message.split(": ")[1]);
-});
-"#;
-
+/// Two hosts lead in turn: after a step-down, after TERM, and after `kill -9`. The recipes do so with an app of each
+/// language.
 #[test]
 fn python_app_leads_and_stops_when_it_is_told() {
-    if PYTHON.is_found() {
-        let path = PYTHON.folder().display().to_string();
-        lead_in_turn(&VVM.trial(), &["python3", "-c", IN_PYTHON], &[("PYTHONPATH", &path)]);
+    if !PYTHON.is_found() {
+        return;
     }
+    let trial = VVM.trial();
+    let fence = |running: &mut Running| {
+        let line = running.stdout.wait_for("leads");
+        line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let mut first = start(&trial, IN_PYTHON, &[]);
+    let mut fences = vec![fence(&mut first)];
+    let mut second = start(&trial, IN_PYTHON, &[]);
+    second.stderr.wait_for("waiting for leadership");
+    trial.must("step-down", &[]);
+    first.stdout.wait_for("stops step_down");
+    fences.push(fence(&mut second));
+    first.stderr.wait_for("waiting for leadership");
+    second.signal(Signal::TERM);
+    second.stdout.wait_for("stops terminating");
+    assert_eq!(second.finish().signal(), Signal::TERM.as_raw());
+    fences.push(fence(&mut first));
+    kill_process(first.host(), Signal::KILL).unwrap();
+    first.finish();
+    eventually("the record is released", || trial.slot_state() == "free");
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
 }
 
 #[test]
 fn failure_of_an_app_is_told_by_the_host_and_the_history() {
     if PYTHON.is_found() {
         let trial = VVM.trial();
-        let options = ["--warm", "--ttl", "120s", "--after-stop", "keep", "--restart-backoff", "1h"];
-        let run = trial.run(["python3", "-c", FAILS_IN_PYTHON]).with(options);
-        let mut running = run.environment("PYTHONPATH", PYTHON.folder().to_str().unwrap()).start();
+        let options = ["--after-stop", "keep", "--restart-backoff", "1h"];
+        let mut running = start(&trial, FAILS_IN_PYTHON, &options);
         let reason = "the app failed: OSError('no disk')";
         running.stderr.wait_for(&format!("slot 1: stopping the app: {reason}"));
         running.stderr.wait_for("starting the app again");
         let history = trial.must("history", &[]);
         assert!(history.contains(reason), "{history}");
-        running.stop();
-    }
-}
-
-#[test]
-fn go_app_leads_and_stops_when_it_is_told() {
-    if !GO.is_found() {
-        return;
-    }
-    let trial = VVM.trial();
-    let folder = trial.folder().join("app");
-    fs::create_dir(&folder).unwrap();
-    let client = GO.folder().canonicalize().unwrap();
-    let module = format!(
-        "module app\n\ngo 1.21\n\nrequire vvm/warm v0.0.0\n\nreplace vvm/warm => {:?}\n",
-        client.display().to_string()
-    );
-    fs::write(folder.join("go.mod"), module).unwrap();
-    fs::write(folder.join("main.go"), IN_GO).unwrap();
-    let built = command(&["go", "build", "-o", "app", "."]).current_dir(&folder).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    lead_in_turn(&trial, &[folder.join("app").to_str().unwrap()], &[]);
-}
-
-#[test]
-fn node_app_leads_and_stops_when_it_is_told() {
-    if NODE.is_found() {
-        let client = NODE.folder().join("warm.js").display().to_string();
-        let app = ["node", "--input-type=module", "--eval", IN_NODE];
-        lead_in_turn(&VVM.trial(), &app, &[("CLIENT", &client)]);
     }
 }
 

@@ -12,7 +12,6 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Returns a `vvm demo` with these options.
 fn demo(trial: &Trial, options: &[&str]) -> Command {
     let mut command = VVM.command(&[]);
     command.arg("demo").args(options);
@@ -22,7 +21,6 @@ fn demo(trial: &Trial, options: &[&str]) -> Command {
     command
 }
 
-/// Returns the summary, which is the whole output.
 fn summary(output: &Output) -> Value {
     let summary = serde_json::from_slice::<Value>(&output.stdout).unwrap();
     assert_eq!(summary["event"], "summary");
@@ -61,7 +59,6 @@ struct Running {
 }
 
 impl Running {
-    /// Starts a demo, and waits until a worker is at work.
     fn at_work() -> Self {
         let trial = VVM.trial();
         let temporary = trial.folder().join("temporary");
@@ -75,29 +72,25 @@ impl Running {
         eventually("all processes are up", || trial.processes().0.len() >= 8);
         Self { child, stdout, trial }
     }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
 }
 
 #[test]
-fn interrupted_demo_leaves_no_process_and_no_file() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let mut running = Running::at_work();
-        running.signal(signal);
-        assert_eq!(running.child.wait().unwrap().signal(), Some(signal.as_raw()));
-        assert!(running.trial.processes().0.is_empty(), "{:?}", running.trial.processes().describe());
-        assert_eq!(fs::read_dir(running.trial.folder().join("temporary")).unwrap().count(), 0);
-    }
-}
-
-#[test]
-fn killed_demo_leaves_no_process() {
-    let mut running = Running::at_work();
-    running.signal(Signal::KILL);
-    assert_eq!(running.child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-    eventually("no process is left", || running.trial.processes().0.is_empty());
+fn interrupted_or_killed_demo_leaves_no_process_and_no_file() {
+    std::thread::scope(|scope| {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
+            scope.spawn(move || {
+                let mut running = Running::at_work();
+                kill_process(Pid::from_child(&running.child), signal).unwrap();
+                assert_eq!(running.child.wait().unwrap().signal(), Some(signal.as_raw()));
+                if signal == Signal::KILL {
+                    eventually("no process is left", || running.trial.processes().0.is_empty());
+                    return;
+                }
+                assert!(running.trial.processes().0.is_empty(), "{:?}", running.trial.processes().describe());
+                assert_eq!(fs::read_dir(running.trial.folder().join("temporary")).unwrap().count(), 0);
+            });
+        }
+    });
 }
 
 #[test]
@@ -123,7 +116,6 @@ fn demo_on_a_machine_that_stalled_begins_again_and_says_so() {
     let all = trial.processes();
     for signal in [Signal::STOP, Signal::CONT] {
         for process in &all.0 {
-            // The leader's processes are gone after the pause.
             let _gone = kill_process(*process, signal);
         }
         if signal == Signal::STOP {
@@ -140,7 +132,7 @@ fn demo_on_a_machine_that_stalled_begins_again_and_says_so() {
 /// Ctrl-C reaches the whole process group of the terminal. A candidate leaves it just after its start.
 #[test]
 fn ctrl_c_while_candidates_start_is_an_interruption() {
-    for _ in 0..5 {
+    for _ in 0..2 {
         let trial = VVM.trial();
         let mut command = demo(&trial, &["--ttl", "20s"]);
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();

@@ -8,17 +8,28 @@ use std::{env, thread, time::Duration};
 
 const PERIOD: &str = "2026-11-24";
 
-/// A command that adds a line to a file, and then does `rest`.
 fn counting(trial: &Trial, rest: &str) -> Run {
     let script = format!("echo $VVM_LEADER_PERIOD $VVM_LEADER_ATTEMPT >> {}; {rest}", ran(trial));
     trial.run_script(&script).once(PERIOD).with(["--retry-after", "0"])
+}
+
+/// The same with a command that works until [`open_gate`].
+fn gated(trial: &Trial) -> Run {
+    counting(trial, &format!("echo up; until [ -e {} ]; do sleep 0.05; done", gate(trial)))
+}
+
+fn gate(trial: &Trial) -> String {
+    trial.folder().join("gate").display().to_string()
+}
+
+fn open_gate(trial: &Trial) {
+    std::fs::write(gate(trial), "").unwrap();
 }
 
 fn ran(trial: &Trial) -> String {
     trial.folder().join("ran").display().to_string()
 }
 
-/// The period and the number of each attempt.
 fn attempts(trial: &Trial) -> Vec<String> {
     let text = std::fs::read_to_string(ran(trial)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -33,67 +44,34 @@ fn periods(trial: &Trial) -> Vec<Value> {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Asserts that it ended with this status and printed nothing.
 #[track_caller]
 fn is_silent(finished: &Finished, code: i32) {
-    assert_eq!(finished.code(), code, "{:#?}", finished.stderr);
+    finished.assert_code(code);
     assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&[][..], &[][..]));
 }
 
 #[test]
 fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
     let trial = VVM.trial();
-    is_silent(&counting(&trial, "exit 0").with(["--quiet", "--holder", "web1"]).finish(), 0);
-    is_silent(&counting(&trial, "exit 0").with(["--quiet", "--holder", "web2"]).finish(), 0);
-    let again = counting(&trial, "exit 0").finish();
-    assert_eq!(again.code(), 0);
-    assert!(
-        again.says("nothing to do: period 2026-11-24 is done: attempt 1 by web1 at 20"),
-        "{:#?}",
-        again.stderr
-    );
+    let run = |holder: &str| counting(&trial, "exit 0").with(["--holder", holder]);
+    is_silent(&run("web1").with(["--quiet"]).finish(), 0);
+    is_silent(&run("web2").with(["--quiet"]).finish(), 0);
+    let again = run("web2").finish();
+    again.assert_code(0);
+    again.assert_says("nothing to do: period 2026-11-24 is done: attempt 1 by web1 at 20");
     assert!(!again.says("leading"), "{:#?}", again.stderr);
     assert_eq!(attempts(&trial), of(1..=1));
 
-    let next = counting(&trial, "exit 0").with(["--period", "2026-11-25", "--holder", "web2"]).finish();
-    assert!(next.says("exited with status 0; period 2026-11-25 is done"), "{:#?}", next.stderr);
+    let next = run("web2").with(["--period", "2026-11-25"]).finish();
+    next.assert_says("exited with status 0; period 2026-11-25 is done");
     assert_eq!(attempts(&trial), ["2026-11-24 1", "2026-11-25 1"]);
     let found = periods(&trial);
-    let column = |name: &str| found.iter().map(|period| period[name].clone()).collect::<Vec<_>>();
-    assert_eq!(
-        (column("period"), column("state")),
-        (vec![PERIOD.into(), "2026-11-25".into()], vec!["done".into(); 2])
-    );
-    assert_eq!(
-        (column("holder"), column("done")),
-        (vec!["web1".into(), "web2".into()], vec![true.into(); 2])
-    );
+    assert_eq!(found.len(), 2);
+    has!(found[0], "period" == PERIOD, "state" == "done", "holder" == "web1", "done" == true);
+    has!(found[1], "period" == "2026-11-25", "state" == "done", "holder" == "web2", "done" == true);
     let table = trial.must("history", &["--periods"]);
     let words = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
-}
-
-#[test]
-fn waiting_candidates_end_with_zero_when_the_leader_has_done_the_period() {
-    let trial = VVM.trial();
-    let gate = trial.folder().join("gate").display().to_string();
-    let run = || counting(&trial, &format!("until [ -e {gate} ]; do sleep 0.01; done"));
-    let mut leader = run().start();
-    leader.stderr.wait_for("leading");
-    let mut waiting = [run().start(), run().start()];
-    for candidate in &mut waiting {
-        candidate.stderr.wait_for("waiting for leadership");
-    }
-    eventually("the command runs", || attempts(&trial) == of(1..=1));
-    assert_eq!(periods(&trial)[0]["state"], "running");
-    std::fs::write(&gate, "").unwrap();
-    assert_eq!(leader.finish().code(), 0);
-    for candidate in waiting {
-        let finished = candidate.finish();
-        assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
-        assert!(finished.says("nothing to do: period 2026-11-24 is done"), "{:#?}", finished.stderr);
-    }
-    assert_eq!(attempts(&trial), of(1..=1));
 }
 
 /// What 50 starts cost beside a command that hangs: one is the leader, one stands by, and 48 are one process each,
@@ -101,9 +79,9 @@ fn waiting_candidates_end_with_zero_when_the_leader_has_done_the_period() {
 #[test]
 fn starts_that_pile_up_wait_in_one_process_each_without_the_storage() {
     let trial = VVM.trial();
-    let gate = trial.folder().join("gate").display().to_string();
-    let run = || counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.1; done"));
+    let run = || gated(&trial);
     let leader = run().up();
+    assert_eq!(periods(&trial)[0]["state"], "running");
     let processes_of_leader = trial.processes().0.len();
     let standby = run().waiting();
     let mut waiting = (0..48).map(|_| run().start()).collect::<Vec<_>>();
@@ -125,26 +103,25 @@ fn starts_that_pile_up_wait_in_one_process_each_without_the_storage() {
     assert_eq!(with_storage, 2);
     // The command runs `sleep` now and then. A standby has a guardian and a host.
     assert!(all.len() <= processes_of_leader + 2 + 48 + 1, "{} beside {processes_of_leader}", all.len());
-    // A stop and a time limit end a start that waits.
     let stopped = waiting.pop().unwrap();
     assert_eq!(stopped.stop().signal(), Signal::TERM.as_raw());
-    let finished = run().with(["--acquire-timeout", "10ms", "--result-file", &trial.result_file()]).finish();
-    assert_eq!(finished.code(), 75, "{:#?}", finished.stderr);
-    assert!(finished.says("not leading: not acquired in time: other starts"), "{:#?}", finished.stderr);
+    let late = run().with(["--acquire-timeout", "10ms", "--result-file", &trial.result_file()]).finish();
+    late.assert_code(75);
+    late.assert_says("not leading: not acquired in time: other starts");
     has!(trial.result(), "outcome" == "not_acquired", "exit_status" == 75);
     // The one that stands by leads after a crash, and the others find that the period is done.
     kill_process(leader.host(), Signal::KILL).unwrap();
     eventually("the standby runs the command", || attempts(&trial) == of(1..=2));
-    std::fs::write(&gate, "").unwrap();
+    open_gate(&trial);
     assert_eq!((leader.finish().code(), standby.finish().code()), (137, 0));
     for start in waiting {
         let finished = start.finish();
-        assert_eq!(finished.code(), 0, "{:#?}", finished.stderr);
+        finished.assert_code(0);
+        finished.assert_says("nothing to do: period 2026-11-24 is done");
     }
     assert_eq!(attempts(&trial), of(1..=2));
 }
 
-/// The memory that a process has for itself.
 fn private_kib(process: Pid) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", process.as_raw_pid()));
     let text = text.unwrap_or_default();
@@ -155,24 +132,20 @@ fn private_kib(process: Pid) -> u64 {
 #[test]
 fn periods_that_wait_on_one_machine_run_oldest_first() {
     let trial = VVM.trial();
-    let gate = trial.folder().join("gate").display().to_string();
-    let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
-    let run = |minute: &str| counting(&trial, &wait).with(["--period", &format!("2026-11-24T03:{minute}")]);
-    let leader = run("02").start();
-    eventually("it runs", || attempts(&trial).len() == 1);
+    let run = |minute: &str| gated(&trial).with(["--period", &format!("2026-11-24T03:{minute}")]);
+    let leader = run("02").up();
     let waiting = ["06", "03", "05"].map(|minute| run(minute).waiting());
-    std::fs::write(&gate, "").unwrap();
-    assert_eq!(leader.finish().code(), 0);
+    open_gate(&trial);
+    leader.finish().assert_code(0);
     for start in waiting {
-        assert_eq!(start.finish().code(), 0);
+        start.finish().assert_code(0);
     }
     let expected = ["02", "03", "05", "06"].map(|minute| format!("2026-11-24T03:{minute} 1"));
     assert_eq!(attempts(&trial), expected);
 
     let late = run("04").with(["--skip-if-newer-done"]).finish();
-    assert_eq!(late.code(), 0, "{:#?}", late.stderr);
-    let said = "period 2026-11-24T03:04 is skipped: the newer period 2026-11-24T03:06 is done";
-    assert!(late.says(said), "{:#?}", late.stderr);
+    late.assert_code(0);
+    late.assert_says("period 2026-11-24T03:04 is skipped: the newer period 2026-11-24T03:06 is done");
     assert_eq!(attempts(&trial).len(), 4);
 }
 
@@ -182,19 +155,18 @@ fn command_that_fails_is_run_by_later_candidates_until_no_attempt_is_left() {
     let failing = || counting(&trial, "exit 3").with(["--attempts", "2", "--quiet"]);
     for number in 1..=2 {
         let finished = failing().finish();
-        assert_eq!(finished.code(), 3, "{:#?}", finished.stderr);
-        let said =
-            format!("ended: the command exited with status 3; period 2026-11-24, attempt {number} of 2");
+        finished.assert_code(3);
+        let said = format!("command exited with status 3; period 2026-11-24, attempt {number} of 2");
         assert!(finished.says(&said) && finished.stderr.len() == 1, "{:#?}", finished.stderr);
     }
     let finished = failing().finish();
-    assert_eq!(finished.code(), 82, "{:#?}", finished.stderr);
+    finished.assert_code(82);
     for said in [
         "no attempt is left: period 2026-11-24 is not done, and was started 2 times",
         "the command exited with status 3, attempt 2 by ",
         "try again with --attempts 3",
     ] {
-        assert!(finished.says(said), "{said}: {:#?}", finished.stderr);
+        finished.assert_says(said);
     }
     assert_eq!((attempts(&trial), &periods(&trial)[0]["state"]), (of(1..=2), &"failed".into()));
 
@@ -206,11 +178,11 @@ fn command_that_fails_is_run_by_later_candidates_until_no_attempt_is_left() {
 #[test]
 fn next_attempt_waits_for_retry_after_and_a_stop_ends_the_wait_without_counting() {
     let trial = VVM.trial();
-    assert_eq!(counting(&trial, "exit 3").finish().code(), 3);
+    counting(&trial, "exit 3").finish().assert_code(3);
     let mut waiting = counting(&trial, "exit 0").with(["--retry-after", "1h"]).start();
     waiting.stderr.wait_for("the command exited with status 3; restart 1 of 2 in");
     assert_eq!(waiting.stop().signal(), Signal::TERM.as_raw());
-    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    counting(&trial, "exit 0").finish().assert_code(0);
     assert_eq!(attempts(&trial), of(1..=2));
 }
 
@@ -222,23 +194,10 @@ fn candidate_waits_while_the_last_attempt_may_run_and_finds_none_left_after_its_
     let waiting = run("exit 0").waiting();
     killed.crash();
     killed.finish();
-    let finished = waiting.finish();
-    assert_eq!(finished.code(), 82, "{:#?}", finished.stderr);
+    waiting.finish().assert_code(82);
     assert_eq!((attempts(&trial), &periods(&trial)[0]["state"]), (of(1..=1), &"interrupted".into()));
 }
 
-/// Status 0 says that the period is done. A command that is told to stop may end with 0 before it has finished.
-#[test]
-fn command_that_ends_with_zero_because_it_was_stopped_leaves_the_period_undone() {
-    let trial = VVM.trial();
-    let stopped = counting(&trial, "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done").up();
-    assert_eq!(stopped.stop().signal(), Signal::TERM.as_raw());
-    has!(&periods(&trial)[0], "state" == "failed", "end" == "stopped: the command exited with status 0");
-    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
-    assert_eq!(attempts(&trial), of(1..=2));
-}
-
-/// In which order a stop request reaches the command and `vvm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StopOrder {
     /// The command has ended this long before `vvm` gets the signal.
@@ -246,7 +205,6 @@ enum StopOrder {
     VvmFirst,
     /// As a service manager, which signals every process.
     All,
-    /// By a key at the terminal.
     CtrlC,
 }
 
@@ -325,16 +283,16 @@ fn stop_that_reaches_the_command_first_is_a_stop() {
 #[test]
 fn success_without_a_mark_is_told_and_the_period_may_run_again() {
     let trial = VVM.trial();
-    let gate = trial.folder().join("gate").display().to_string();
-    let leader = counting(&trial, &format!("echo up; until [ -e {gate} ]; do sleep 0.01; done")).up();
+    let leader = gated(&trial).up();
     trial.take_away();
-    std::fs::write(&gate, "").unwrap();
+    open_gate(&trial);
     let finished = leader.finish();
-    assert_eq!(finished.code(), 83, "{:#?}", finished.stderr);
-    let said =
-        "the command succeeded, but the period may not be marked as done: period 2026-11-24, attempt 1 of 3";
-    assert!(finished.says(said) && finished.says("it may run again"), "{:#?}", finished.stderr);
-    assert_eq!(counting(&trial, "exit 0").finish().code(), 0);
+    finished.assert_code(83);
+    finished.assert_says(
+        "the command succeeded, but the period may not be marked as done: period 2026-11-24, attempt 1 of 3",
+    );
+    finished.assert_says("it may run again");
+    counting(&trial, "exit 0").finish().assert_code(0);
     assert_eq!(attempts(&trial), of(1..=2));
 }
 
@@ -343,11 +301,9 @@ fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
     let trial = VVM.trial();
     let leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).up();
     // Until the operator's command has seen the next leader.
-    let gate = trial.folder().join("gate").display().to_string();
-    let wait = format!("until [ -e {gate} ]; do sleep 0.01; done");
-    let next = counting(&trial, &wait).with(["--holder", "web2"]).waiting();
+    let next = gated(&trial).with(["--holder", "web2"]).waiting();
     trial.must("step-down", &[]);
-    std::fs::write(&gate, "").unwrap();
+    open_gate(&trial);
     assert_eq!((next.finish().code(), leader.finish().code()), (0, 0));
     assert_eq!(attempts(&trial), of(1..=2));
 }
@@ -355,10 +311,8 @@ fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
 #[test]
 fn command_that_can_not_be_started_is_an_attempt() {
     let trial = VVM.trial();
-    let finished = trial.run(["/no/such/command"]).once(PERIOD).finish();
-    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
-    let found = &periods(&trial)[0];
-    has!(found, "state" == "failed", "attempts" == 1);
+    trial.run(["/no/such/command"]).once(PERIOD).finish().assert_code(127);
+    has!(&periods(&trial)[0], "state" == "failed", "attempts" == 1);
 }
 
 /// The result file and the events tell a period that was done from one that is done now.
@@ -370,21 +324,14 @@ fn result_file_and_events_name_what_happened() {
     let run = || counting(&trial, "exit 0").with(options);
     let first = run().finish();
     assert_eq!((first.code(), outcome()), (0, "worker_ended".into()));
-    assert!(
-        first.says("\"event\":\"leading\"") && first.says("period 2026-11-24 is done"),
-        "{:#?}",
-        first.stderr
-    );
+    first.assert_says("\"event\":\"leading\"");
+    first.assert_says("period 2026-11-24 is done");
     let second = run().finish();
-    assert_eq!(
-        (second.code(), outcome(), second.stderr.len()),
-        (0, "already_done".into(), 1),
-        "{:#?}",
-        second.stderr
-    );
+    let found = (second.code(), outcome(), second.stderr.len());
+    assert_eq!(found, (0, "already_done".into(), 1), "{:#?}", second.stderr);
     is_silent(&run().with(["--quiet"]).finish(), 0);
     let failing =
         counting(&trial, "exit 3").with(["--period", "p", "--log-format", "json", "--quiet"]).finish();
     assert!(failing.code() == 3 && failing.stderr.len() == 1, "{:#?}", failing.stderr);
-    assert!(failing.says("\"event\":\"concluded\""), "{:#?}", failing.stderr);
+    failing.assert_says("\"event\":\"concluded\"");
 }

@@ -45,7 +45,6 @@ fn sockets(trial: &Trial) -> Vec<PathBuf> {
     files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_socket())).map(|file| file.path()).collect()
 }
 
-/// Waits for this many candidates, and sends a hint to all.
 fn hint(trial: &Trial, candidates: usize) {
     eventually("sockets of all candidates", || sockets(trial).len() == candidates);
     let socket = UnixDatagram::unbound().unwrap();

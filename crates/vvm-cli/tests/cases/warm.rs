@@ -1,7 +1,7 @@
 //! `vvm run --warm`: apps that are started before they lead. The app is this test program again.
 
 use crate::VVM;
-use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, eventually, state};
+use harness::{Attempt, Late, Level, Run, Running, SHORT_TTL, Trial, ancestors, eventually, state};
 use nix::sys::ptrace;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -21,9 +21,7 @@ use std::{
 use vvm_clock::SystemClock;
 use vvm_deadman::SECOND_LAYER_BEHIND;
 
-/// What the app does.
 const MODE: &str = "WARM_MODE";
-/// The folder of the trial.
 const FOLDER: &str = "WARM_FOLDER";
 
 /// Not a test, unless `vvm` has started it as its app.
@@ -116,7 +114,6 @@ fn app() {
             _ => {}
         }
     }
-    // The host has closed the connection, or is gone.
     let _held = held;
     loop {
         thread::park();
@@ -128,7 +125,6 @@ fn note_deadline(folder: &Path, message: &Value) {
     fs::rename(folder.join("kill_at.new"), folder.join("kill_at")).unwrap();
 }
 
-/// Notes the time again and again, as long as this process lives.
 fn beat(folder: PathBuf) {
     thread::spawn(move || {
         loop {
@@ -162,7 +158,7 @@ pub(super) fn by_script(trial: &Trial, mode: &str, script: &str) -> Run {
 
 pub(super) fn leader(trial: &Trial, mode: &str, ttl: &str) -> Running {
     let mut running = warm(trial, mode).with(["--ttl", ttl]).start();
-    assert!(running.stdout.wait_for("leads").ends_with(" alone"));
+    leads_alone(&mut running);
     running
 }
 
@@ -170,10 +166,14 @@ pub(super) fn standby(trial: &Trial, ttl: &str) -> Running {
     warm(trial, "obeys").with(["--ttl", ttl]).waiting()
 }
 
-/// Returns the processes of apps.
 pub(super) fn apps(trial: &Trial) -> Vec<Pid> {
     let program = env::current_exe().unwrap().display().to_string();
     trial.processes().of(&program)
+}
+
+pub(super) fn leads_alone(next: &mut Running) {
+    let line = next.stdout.wait_for("leads");
+    assert!(line.ends_with(" alone"), "{line}");
 }
 
 /// The TTL is longer than any wait of this test. Shows I6.
@@ -183,8 +183,7 @@ fn standby_leads_when_the_host_of_the_leader_is_killed() {
     let first = leader(&trial, "obeys", "120s");
     let mut second = standby(&trial, "120s");
     kill_process(first.host(), Signal::KILL).unwrap();
-    let line = second.stdout.wait_for("leads");
-    assert!(line.ends_with(" alone"), "{line}");
+    leads_alone(&mut second);
     first.finish();
     // Not "stop requested", and not that the app has left.
     second.signal(Signal::KILL);
@@ -199,9 +198,7 @@ fn asked_to_step_down_the_app_stops_and_stands_by_again() {
     let mut second = standby(&trial, "120s");
     trial.must("step-down", &[]);
     first.stdout.wait_for("stops \"step_down\"");
-    let line = second.stdout.wait_for("leads");
-    assert!(line.ends_with(" alone"), "{line}");
-    // Another process of it.
+    leads_alone(&mut second);
     first.stdout.wait_for("warm");
     first.stderr.wait_for("waiting for leadership");
     for running in [second, first] {
@@ -223,12 +220,10 @@ fn kept_app_stands_by_and_leads_again_in_the_same_process() {
     let line = first.stderr.wait_for("still running: ");
     let (_, named) = line.split_once("still running: ").unwrap();
     assert!(named.ends_with(" (sleep)") && !named.contains(','), "{line}");
-    let line = second.stdout.wait_for("leads");
-    assert!(line.ends_with(" alone"), "{line}");
+    leads_alone(&mut second);
     first.stderr.wait_for("waiting for leadership");
     second.stop();
-    let line = first.stdout.wait_for("leads");
-    assert!(line.ends_with(" alone"), "{line}");
+    leads_alone(&mut first);
     let finished = first.stop();
     let starts = finished.stdout.iter().filter(|line| *line == "warm").count();
     assert_eq!(starts, 1, "{:#?}", finished.stdout);
@@ -266,7 +261,6 @@ mod timed {
     /// The keeper kills it, half of the time for killing before the deadline. Shows I4.
     #[test]
     fn app_of_a_stopped_host_is_dead_by_the_deadline() {
-        /// Half of the 0.2 s for killing.
         const BEFORE: Duration = Duration::from_millis(100);
         VVM.timed("the host of an app is stopped", |attempt, trial| {
             let options = ["--ttl", SHORT_TTL, "--result-file", &trial.result_file()];
@@ -292,7 +286,6 @@ fn process_that_is_not_contained_is_refused() {
     let line = running.stdout.wait_for("socket ");
     let path = line.trim_start_matches("socket ");
     let mut socket = UnixStream::connect(path).unwrap();
-    // It may be closed already.
     let _ = socket.write_all(b"{\"type\":\"hello\",\"version\":1}\n{\"type\":\"ready\",\"ready\":true}\n");
     let mut answer = String::new();
     // It may be reset, because it has sent what was not read.
@@ -321,7 +314,8 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     let first = leader(&trial, "obeys", SHORT_TTL);
     let mut second = warm(&trial, "obeys").with(["--ttl", SHORT_TTL, "--restart-backoff", "1h"]).waiting();
     let stage = if VVM.level() == Level::PidNamespace { "stage-init" } else { "stage-keeper" };
-    let keeper = keeper_of(&trial, second.host(), stage);
+    let (host, keepers) = (second.host(), trial.processes().with(stage));
+    let keeper = keepers.into_iter().find(|keeper| ancestors(*keeper).any(|one| one == host)).unwrap();
     // A signal to continue has no effect on a traced process.
     let traced = nix::unistd::Pid::from_raw(keeper.as_raw_pid());
     ptrace::attach(traced).unwrap();
@@ -337,27 +331,6 @@ fn app_whose_keeper_is_stopped_while_its_deadline_is_armed_never_leads() {
     assert!(!finished.stdout.iter().any(|line| line.contains("leads")), "{:#?}", finished.stdout);
 }
 
-fn keeper_of(trial: &Trial, host: Pid, stage: &str) -> Pid {
-    let is_below = |process: Pid| {
-        let mut at = Some(process);
-        while let Some(process) = at {
-            if process == host {
-                return true;
-            }
-            at = parent(process);
-        }
-        false
-    };
-    trial.processes().with(stage).into_iter().find(|process| is_below(*process)).unwrap()
-}
-
-fn parent(process: Pid) -> Option<Pid> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    Pid::from_raw(line.trim().parse().ok()?)
-}
-
-/// Opening waits for the lock.
 #[test]
 fn term_while_the_storage_opens_reaches_the_app() {
     let trial = VVM.trial();
@@ -367,7 +340,7 @@ fn term_while_the_storage_opens_reaches_the_app() {
     drop(lock);
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
     assert_eq!(finished.stdout, ["up", "got TERM"]);
-    assert!(finished.says("stopped while waiting"), "{:#?}", finished.stderr);
+    finished.assert_says("stopped while waiting");
 }
 
 /// A write lease keeps the kernel from opening the file (fcntl(2)), as a file server does that does not answer. Shows I10.
@@ -401,7 +374,5 @@ sys.stdin.read()";
 
 #[test]
 fn app_that_can_not_be_executed_ends_vvm_as_a_shell_would() {
-    let trial = VVM.trial();
-    let finished = trial.run(["/nowhere/app"]).with(["--warm"]).finish();
-    assert_eq!(finished.code(), 127, "{:#?}", finished.stderr);
+    VVM.trial().run(["/nowhere/app"]).with(["--warm"]).finish().assert_code(127);
 }

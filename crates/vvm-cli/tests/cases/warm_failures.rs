@@ -3,7 +3,7 @@
 //!
 //! An app that works holds a lock, until its process has ended. So the next one is alone only if it is dead.
 
-use super::warm::{apps, by_script, leader, standby, warm};
+use super::warm::{apps, by_script, leader, leads_alone, standby, warm};
 use crate::VVM;
 use harness::{Run, Running, SHORT_TTL, Trial, eventually, has_ended, state};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -15,16 +15,14 @@ const NO_OTHER: [&str; 2] = ["--restart-backoff", "1h"];
 /// A leader with this app, which is started again only after an hour. No leadership ends by its TTL.
 fn leads(run: Run) -> Running {
     let mut running = run.with(["--ttl", "120s"]).with(NO_OTHER).start();
-    assert!(running.stdout.wait_for("leads").ends_with(" alone"));
+    leads_alone(&mut running);
     running
 }
 
-/// Ends `running` by TERM. Returns what its apps have said.
 fn end(running: Running) -> Vec<String> {
     end_and_say(running).0
 }
 
-/// The same with the last line of the host.
 fn end_and_say(running: Running) -> (Vec<String>, String) {
     let finished = running.stop();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
@@ -33,22 +31,24 @@ fn end_and_say(running: Running) -> (Vec<String>, String) {
     (said, finished.stderr.last().cloned().unwrap_or_default())
 }
 
-/// Checks that the next app works, and that no process of the one before is left.
 fn next_is_alone(trial: &Trial, mut next: Running) {
-    let line = next.stdout.wait_for("leads");
-    assert!(line.ends_with(" alone"), "{line}");
+    leads_alone(&mut next);
     eventually("one app is left", || apps(trial).len() == 1);
     end(next);
 }
 
-/// A host that leads as soon as it can.
-fn next(trial: &Trial) -> Running {
-    warm(trial, "obeys").with(["--ttl", "120s"]).start()
+fn is_ended(app: impl Fn(&Trial) -> Run, reason: &str) {
+    let trial = VVM.trial();
+    let mut first = leads(app(&trial));
+    first.stderr.wait_for(reason);
+    first.stderr.wait_for("starting the app again");
+    next_is_alone(&trial, warm(&trial, "obeys").with(["--ttl", "120s"]).start());
+    end(first);
 }
 
 const GONE: &str = "closed its connection, or ended, without \"stopped\"";
 
-/// Well or badly. Shows I6.
+/// Shows I6.
 #[test]
 fn app_that_ends_its_leadership_by_itself_is_ended() {
     for (mode, says) in [
@@ -60,16 +60,10 @@ fn app_that_ends_its_leadership_by_itself_is_ended() {
         ("dies", GONE),
         ("resigns", "the app resigned"),
     ] {
-        let trial = VVM.trial();
-        let mut first = leads(warm(&trial, mode));
-        first.stderr.wait_for(says);
-        first.stderr.wait_for("starting the app again");
-        next_is_alone(&trial, next(&trial));
-        end(first);
+        is_ended(|trial| warm(trial, mode), says);
     }
 }
 
-/// The app does not answer `stop`, in one way or another.
 fn hangs_at_a_step_down(trial: &Trial, app: Run) {
     let mut first = leads(app);
     first.stdout.wait_for("hangs");
@@ -92,15 +86,11 @@ fn app_that_hangs_is_killed_when_it_is_asked_to_stop() {
 #[test]
 fn app_that_spins_or_blocks_is_killed_for_its_silence_with_alive_within() {
     for mode in ["spins", "blocks"] {
-        let trial = VVM.trial();
-        let mut first = leads(warm(&trial, mode).with(["--alive-within", "200ms"]));
-        first.stderr.wait_for("did not say \"alive\" within --alive-within");
-        next_is_alone(&trial, next(&trial));
-        end(first);
+        let app = |trial: &Trial| warm(trial, mode).with(["--alive-within", "200ms"]);
+        is_ended(app, "did not say \"alive\" within --alive-within");
     }
 }
 
-/// A user that its host may kill processes of.
 #[test]
 fn app_that_changes_its_user_leads_and_is_killed() {
     if !rustix::process::geteuid().is_root() {
@@ -148,7 +138,6 @@ fn app_that_reads_lead_after_the_loss_is_dead_by_the_deadline() {
     next_is_alone(&trial, warm(&trial, "obeys").with(["--ttl", SHORT_TTL]).start());
 }
 
-/// A leader, and a standby whose app is stopped.
 fn with_stopped_standby(trial: &Trial, ttl: &str, options: &[&str]) -> (Running, Running, Pid) {
     let first = leader(trial, "obeys", ttl);
     let of_the_first = apps(trial);
@@ -184,7 +173,6 @@ fn app_of_a_machine_that_is_suspended_past_the_deadline_is_dead_before_the_next_
     end(second);
 }
 
-/// As a terminal or `kill -TERM -GROUP` does it. The app is in a group of its own.
 #[test]
 fn term_to_the_whole_group_stops_the_work_and_releases() {
     let trial = VVM.trial();
@@ -194,7 +182,7 @@ fn term_to_the_whole_group_stops_the_work_and_releases() {
     running.stdout.wait_for("stops \"terminating\"");
     let finished = running.finish();
     assert_eq!(finished.signal(), Signal::TERM.as_raw(), "{:#?}", finished.stderr);
-    assert!(finished.says("payroll slot 1: stopped: by SIGTERM"), "{:#?}", finished.stderr);
+    finished.assert_says("payroll slot 1: stopped: by SIGTERM");
     assert!(apps(&trial).is_empty() && trial.slot_state() == "free");
 }
 
@@ -215,7 +203,6 @@ fn step_down_is_refused_while_no_other_app_is_ready() {
     assert_eq!(said.len(), 3, "{said:#?}");
 }
 
-/// What it says before its end, and what the host says about it.
 #[test]
 fn refusals_say_what_to_do_on_both_sides() {
     for (mode, reason) in [
