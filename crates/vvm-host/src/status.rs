@@ -238,10 +238,15 @@ impl HostStatus {
         problem.last.clone().or_else(|| problem.write.clone())
     }
 
-    /// Whether trouble with the storage was logged, and not its end.
+    /// Returns when trouble with the storage was logged last. `None` after its end.
+    #[cfg(test)]
+    pub(crate) fn trouble_logged_at(&self) -> Option<Instant> {
+        self.problem.lock().logged_at
+    }
+
     #[cfg(test)]
     pub(crate) fn is_troubled(&self) -> bool {
-        self.problem.lock().logged_at.is_some()
+        self.trouble_logged_at().is_some()
     }
 
     /// Returns what is wrong with the storage and for how long, for a line about a candidate that waits.

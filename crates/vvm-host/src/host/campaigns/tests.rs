@@ -100,6 +100,38 @@ async fn sole_candidate_leads_again_at_the_end_of_an_outage() {
     }
 }
 
+/// A host that waits for leadership says why, and for how long.
+#[tokio::test]
+async fn reminder_of_an_outage_comes_once_a_minute_with_its_cause() {
+    for outage in OUTAGES {
+        Scene::run(async |scene| {
+            scene.becomes("leading").await;
+            scene.faulty.set_outage(Some(outage));
+            scene.becomes("campaigning").await;
+            let mut reminders = vec![scene.status.trouble_logged_at().unwrap()];
+            while reminders.len() < 4 {
+                scene.clock.sleep(Duration::from_millis(50)).await;
+                let logged_at = scene.status.trouble_logged_at().unwrap();
+                if !reminders.contains(&logged_at) {
+                    reminders.push(logged_at);
+                    let said = scene.status.storage_trouble().unwrap();
+                    let cause = scene.status.storage_problem().unwrap();
+                    assert!(
+                        said.starts_with("trouble with the storage for ") && said.ends_with(&*cause),
+                        "{said}"
+                    );
+                }
+            }
+            for pair in reminders.windows(2) {
+                let apart = pair[0].until(pair[1]);
+                let longest = Duration::from_secs(60) + 3 * ONE_LOOK;
+                assert!(apart >= Duration::from_secs(60) && apart <= longest, "{outage:?}: {apart:?}");
+            }
+        })
+        .await;
+    }
+}
+
 /// A standby makes no write while another process leads.
 #[tokio::test]
 async fn standby_reports_the_end_of_an_outage_at_once() {
