@@ -12,7 +12,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{
     fmt,
     io::{self, Write as _},
@@ -79,9 +79,7 @@ pub(crate) fn leave_terminal() {
 
 pub(crate) fn announce(line: fmt::Arguments<'_>) {
     match LOG.get() {
-        Some(LogFormat::Json) => {
-            write_event("info", "message", Map::from_iter([("message".into(), line.to_string().into())]))
-        }
+        Some(LogFormat::Json) => write_event("info", "message", json!({"message": line.to_string()})),
         Some(LogFormat::Text) => write_line(format!("{:.3} vvm: {line}\n", now()).as_bytes()),
         None => write_line(format!("vvm: {line}\n").as_bytes()),
     }
@@ -96,27 +94,24 @@ pub(crate) fn contained(level: Level) {
 
 /// Writes an object with these members, the time, the level and the name of the event. An event that has no
 /// message for people gets one.
-pub(crate) fn write_event(level: &str, event: &str, mut members: Map<String, Value>) {
+pub(crate) fn write_event(level: &str, event: &str, mut members: Value) {
     let has_containment = ["campaigning", "leading", "concluded"].contains(&event);
     if let Some(containment) = CONTAINMENT.get().filter(|_| has_containment) {
-        members.insert("containment".into(), containment.to_string().into());
+        members["containment"] = containment.to_string().into();
     }
-    if !members.contains_key("message") {
-        members.insert("message".into(), message(event, &members).into());
+    if members.get("message").is_none() {
+        members["message"] = message(event, &members).into();
     }
     let at = now();
-    let mut object = Map::from_iter([
-        ("at".into(), format!("{at:.3}").into()),
-        ("unix_ms".into(), at.as_millisecond().into()),
-        ("level".into(), level.into()),
-        ("event".into(), event.into()),
-    ]);
-    object.extend(members);
-    write_line(format!("{}\n", Value::Object(object)).as_bytes());
+    members["at"] = format!("{at:.3}").into();
+    members["unix_ms"] = at.as_millisecond().into();
+    members["level"] = level.into();
+    members["event"] = event.into();
+    write_line(format!("{members}\n").as_bytes());
 }
 
 /// Returns `NAME slot SLOT: EVENT: OUTCOME: REASON`, with what the event has of it.
-fn message(event: &str, members: &Map<String, Value>) -> String {
+fn message(event: &str, members: &Value) -> String {
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     let mut message = text("name").unwrap_or("vvm").to_owned();
     if let Some(slot) = members.get("slot").and_then(Value::as_u64) {
@@ -246,7 +241,7 @@ impl<S: Subscriber> Layer<S> for Objects {
         }
         let word = members.remove("event");
         let word = word.as_ref().and_then(Value::as_str).unwrap_or("log");
-        write_event(&metadata.level().to_string().to_lowercase(), word, members);
+        write_event(&metadata.level().to_string().to_lowercase(), word, members.into());
     }
 }
 

@@ -6,53 +6,29 @@ use crate::{
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     exit,
+    inspection::Refusal,
     leadership::{Activity, Farewell, HostState, Leading, ToGuardian, Told},
     once::OnceArgs,
     release::Release,
-    result_file::{self, Outcome, Report, Unwritable},
+    result_file::{self, Outcome, Report},
     run::RunArgs,
     runtime::ends_a_candidate,
     service_manager::{self, ServiceManager},
     settings::{BEGAN, HANDED_ON, Settled},
     turn::{Turn, wait_for_turn},
 };
-use ielections::{Holder, record::HolderTooLong};
-use std::{io, iter, process::ExitCode};
+use ielections::Holder;
+use std::{fmt, iter, process::ExitCode};
 use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_name, signal_of};
-use vvm_host::operate::ResourceLimit;
-
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error("--result-file: {0}")]
-    ResultFile(#[from] Unwritable),
-    #[error("--holder: {0}")]
-    Holder(#[from] HolderTooLong),
-    #[error(transparent)]
-    Containment(#[from] NotContained),
-    #[error(transparent)]
-    System(ResourceLimit),
-}
-
-impl From<io::Error> for StartError {
-    fn from(cause: io::Error) -> Self {
-        Self::System(cause.into())
-    }
-}
 
 pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     if once.is_some_and(|once| once.quiet) {
         announce::quieten();
     }
-    let (farewell, is_of_vvm) = run(args, once, settled).unwrap_or_else(|refusal| {
-        say!("{refusal}");
-        let status = match refusal {
-            StartError::ResultFile(_) | StartError::Holder(_) => exit::MISUSE,
-            StartError::Containment(_) | StartError::System(_) => exit::SYSTEM,
-        };
-        (Farewell::Exit(status), true)
-    });
+    let (farewell, is_of_vvm) =
+        run(args, once, settled).unwrap_or_else(|refusal| (Farewell::Exit(refusal.conclude()), true));
     if is_of_vvm && farewell == Farewell::Exit(exit::MISUSE) {
         settled.origins.all().into_iter().for_each(|origins| say!("{origins}"));
     }
@@ -63,11 +39,14 @@ pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -
 }
 
 /// Returns how `vvm` is to end, and whether the status is its own and not the command's.
-fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), StartError> {
+fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), Refusal> {
     let began = SystemClock::read();
-    let holder = args.candidate.own_holder()?;
+    let misuse =
+        |option: &str, why: &dyn fmt::Display| Refusal::Status(exit::MISUSE, format!("{option}: {why}"));
+    let holder = args.candidate.own_holder().map_err(|refusal| misuse("--holder", &refusal))?;
     if let Some(path) = &args.result_file {
-        result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))?;
+        result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))
+            .map_err(|refusal| misuse("--result-file", &refusal))?;
     }
     let mut manager = ServiceManager::of_environment();
     let mut told = Told::default();
@@ -97,7 +76,8 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
         }
     };
     // Before a host starts: it must not win a leadership without containment for its command.
-    let containment = Containment::establish(args.containment.into()).map_err(NotContained)?;
+    let containment = Containment::establish(args.containment.into())
+        .map_err(|refusal| Refusal::Status(exit::SYSTEM, NotContained(refusal).to_string()))?;
     announce::contained(containment.level());
     let environment = [
         (service_manager::VARIABLE.into(), None),
@@ -122,7 +102,6 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
     Ok((farewell, told.leading.is_none()))
 }
 
-/// Prints the line about an end that no host reports, or writes an event of this level, and writes the result file.
 fn conclude(args: &RunArgs, report: &Report, level: &str, line: Option<String>) {
     if is_json() {
         write_event(level, "concluded", report.members());

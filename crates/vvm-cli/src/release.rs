@@ -9,17 +9,16 @@ use crate::{
     args::CandidateArgs,
     contained::conclude,
     exit,
-    inspection::inspect,
+    inspection::{Refusal, inspect},
     leadership::{Leading, Told},
     run::RunArgs,
     settings::HANDED_ON,
 };
-use ielections::WriteError;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
+use serde_json::json;
 use std::{
     env,
     ffi::OsString,
@@ -29,7 +28,7 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by, signal_name};
-use vvm_host::operate::{HostEnd, InspectError, LeftBehind, Purpose};
+use vvm_host::operate::{HostEnd, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,14 +100,6 @@ struct Order {
     how: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum ReleaseError {
-    #[error(transparent)]
-    Storage(#[from] InspectError),
-    #[error(transparent)]
-    Refused(#[from] WriteError),
-}
-
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<Order>(&order).ok());
     let Some(Order { from, leading, since_ns, how }) = order else {
@@ -150,7 +141,7 @@ fn try_to_release(
     candidate: &CandidateArgs,
     (leading, since): (Leading, Instant),
     how: &str,
-) -> Result<bool, ReleaseError> {
+) -> Result<bool, Refusal> {
     let Leading { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
@@ -165,14 +156,8 @@ fn report(name: &str, leading: Leading, (by, how): (&str, &str)) {
     let Leading { slot, epoch, .. } = leading;
     say_text!("{name} slot {slot}: {how}; its epoch was {epoch}");
     if is_json() {
-        let members = [
-            ("name".into(), name.into()),
-            ("slot".into(), slot.into()),
-            ("epoch".into(), epoch.get().into()),
-            ("by".into(), by.into()),
-            ("reason".into(), how.into()),
-        ];
-        write_event("info", "released", Map::from_iter(members));
+        let members = json!({"name": name, "slot": slot, "epoch": epoch.get(), "by": by, "reason": how});
+        write_event("info", "released", members);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 use ielections::Holder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{
     fmt,
     fs::{self, OpenOptions, Permissions},
@@ -142,10 +142,14 @@ impl Report {
         self.host_ended_ns = Some(ended.as_nanos());
     }
 
-    pub(crate) fn members(&self) -> Map<String, Value> {
-        let fields = serde_json::to_value(self).ok().and_then(|fields| fields.as_object().cloned());
-        let known = fields.into_iter().flatten().filter(|(_, value)| !value.is_null());
-        known.chain([("by".into(), "guardian".into())]).collect()
+    /// Returns what is known, for an event by the guardian.
+    pub(crate) fn members(&self) -> Value {
+        let mut members = serde_json::to_value(self).unwrap_or_default();
+        if let Some(members) = members.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        members["by"] = "guardian".into();
+        members
     }
 
     /// Writes it to the result file, if there is one. Prints why that fails.

@@ -13,9 +13,10 @@ mod report;
 mod warm;
 
 use crate::{
-    announce::{self, say},
+    announce,
     contained::{conclude, say_event},
     exit,
+    inspection::Refusal,
     leadership::{Farewell, Leading, ToGuardian},
     once::{OnceArgs, look},
     result_file::Outcome,
@@ -43,62 +44,38 @@ use vvm_containment::{
 };
 use vvm_deadman::{ArmError, Deadman, SystemTrigger};
 use vvm_host::{
-    CantListen, Ended, Host, HostError, Next, Signals as HostSignals,
-    operate::ResourceLimit,
+    Ended, Host, HostError, Next, Signals as HostSignals,
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
-use warm::{NoSocket, WarmApp};
+use warm::WarmApp;
 
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Accept(#[from] AcceptError),
-    #[error("--http: {0}")]
-    Http(CantListen),
-    #[error(transparent)]
-    Host(HostError),
-    #[error(transparent)]
-    Warm(#[from] NoSocket),
-    #[error(transparent)]
-    System(ResourceLimit),
-}
-
-impl From<io::Error> for StartError {
-    fn from(cause: io::Error) -> Self {
-        Self::System(cause.into())
-    }
-}
-
-impl From<HostError> for StartError {
+impl From<HostError> for Refusal {
     fn from(error: HostError) -> Self {
         match error {
-            HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => {
-                Self::System(cause.into())
-            }
-            HostError::Http(cause) => Self::Http(cause),
-            error => Self::Host(error),
+            HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => cause.into(),
+            HostError::Http(cause) => Self::Status(exit::SYSTEM, format!("--http: {cause}")),
+            error => Self::Status(exit::SYSTEM, error.to_string()),
         }
     }
 }
 
+/// Prints why the host did not start, if so. The guardian reports the rest.
 pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     if once.as_ref().is_some_and(|once| once.quiet) {
         announce::quieten();
     }
-    match host(args, once) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(StartError::Accept(AcceptError::Stage(refusal))) => conclude(&refusal),
-        Err(refusal) => {
-            say!("{refusal}");
-            exit::SYSTEM.into()
-        }
-    }
+    let started = match Supervisor::accept() {
+        Ok(supervisor) => host(supervisor, args, once),
+        Err(AcceptError::Stage(refusal)) => return conclude(&refusal),
+        Err(refusal) => Err(Refusal::Status(exit::SYSTEM, refusal.to_string())),
+    };
+    started.map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }
 
-fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
-    let Supervisor { guardian, guardian_process, input, terminal_group, containment } = Supervisor::accept()?;
+fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result<(), Refusal> {
+    let Supervisor { guardian, guardian_process, input, terminal_group, containment } = supervisor;
     announce::start_events();
     announce::contained(containment.level());
     // This process has a group of its own, but writing to a terminal may stop it.
@@ -152,7 +129,8 @@ fn host(args: RunArgs, once: Option<OnceArgs>) -> Result<(), StartError> {
     };
     let app = {
         let _entered = runtime.enter();
-        runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose()?
+        let app = runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose();
+        app.map_err(|refusal| Refusal::Status(exit::SYSTEM, refusal.to_string()))?
     };
     let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 

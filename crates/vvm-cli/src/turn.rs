@@ -12,7 +12,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::Signal,
 };
-use serde_json::Map;
+use serde_json::json;
 use std::{env, fs, io, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 use vvm_host::{
@@ -95,10 +95,8 @@ fn say(args: &RunArgs, holder: &Holder) {
     let what = "waiting for leadership behind other starts of this line on this machine";
     say_text!("{name}: {what}, as {holder}");
     if is_json() && !is_quiet() {
-        let members = [("name", name.as_str()), ("holder", holder.as_str())];
-        let members = members.map(|(name, value)| (name.to_owned(), value.into()));
-        let message = [("message".to_owned(), format!("{name}: {what}").into())];
-        write_event("info", "queued", Map::from_iter(members.into_iter().chain(message)));
+        let message = format!("{name}: {what}");
+        write_event("info", "queued", json!({"name": name, "holder": holder.as_str(), "message": message}));
     }
 }
 
