@@ -37,7 +37,6 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
         };
         let mut lines = Vec::new();
         for cluster in &names {
-            // A name may have lost its slot count meanwhile.
             let Some(slots) = storage.slot_count(cluster).await? else { continue };
             let keys = SlotNumber::all(slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
             let keys = keys.collect::<Vec<_>>();

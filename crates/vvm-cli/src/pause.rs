@@ -107,29 +107,25 @@ async fn stands_when_clear(
 }
 
 async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8, Refusal> {
-    for attempt in 1.. {
-        let Some(pause) = inspector.storage.standing_pause(&inspector.cluster).await? else {
-            if attempt == 1 {
+    let StorageInspector { storage, cluster, .. } = inspector;
+    let mut was_paused = false;
+    let said = loop {
+        let Some(pause) = storage.standing_pause(cluster).await? else {
+            if !was_paused {
                 // A misspelt name is not paused either.
                 inspector.slots().await?;
             }
-            inspector.wake_candidates(args.wake.local_dir.as_ref());
-            print(inspector, if attempt == 1 { "not paused" } else { "resumed" });
-            return Ok(0);
+            break if was_paused { "resumed".to_owned() } else { "not paused".to_owned() };
         };
-        match inspector.storage.resume(&inspector.cluster, &pause).await {
-            Ok(true) => {
-                inspector.wake_candidates(args.wake.local_dir.as_ref());
-                let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
-                let (by, lasted) = (pause.by(), Span(lasted));
-                print(inspector, format_args!("resumed; had been paused by {by} for {lasted}"));
-                return Ok(0);
-            }
-            // Gone or replaced: read again.
-            Ok(false) => {}
-            Err(refusal) => retry(inspector, attempt, refusal).await?,
+        was_paused = true;
+        // Else it is gone or replaced: read again.
+        if with_retries(inspector, async || storage.resume(cluster, &pause).await).await? {
+            let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
+            break format!("resumed; had been paused by {} for {}", pause.by(), Span(lasted));
         }
-    }
+    };
+    inspector.wake_candidates(args.wake.local_dir.as_ref());
+    print(inspector, said);
     Ok(0)
 }
 
@@ -137,23 +133,26 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8
 async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool), Refusal> {
     // The same request in each attempt: if any of them is applied, the pause is ours.
     let ask = new_ask();
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        match inspector.storage.pause(&inspector.cluster, by, ask).await {
-            Ok((pause, is_ours)) => return Ok((pause.clone(), is_ours || pause.is(ask))),
-            Err(refusal) => retry(inspector, attempt, refusal).await?,
-        }
-    }
+    let write = async || inspector.storage.pause(&inspector.cluster, by, ask).await;
+    let (pause, is_ours) = with_retries(inspector, write).await?;
+    let is_ours = is_ours || pause.is(ask);
+    Ok((pause, is_ours))
 }
 
-async fn retry(inspector: &StorageInspector, attempt: u32, refusal: WriteError) -> Result<(), Refusal> {
-    let is_passing = matches!(refusal, WriteError::NotApplied(_) | WriteError::Unknown(_));
-    if !is_passing || attempt >= ATTEMPTS {
-        return Err(refusal.into());
+/// Makes an attempt to write, and others if the storage may answer them better.
+async fn with_retries<T>(
+    inspector: &StorageInspector,
+    mut attempt: impl AsyncFnMut() -> Result<T, WriteError>,
+) -> Result<T, Refusal> {
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) => {
+                inspector.clock.sleep(RETRY_PAUSE).await
+            }
+            outcome => return Ok(outcome?),
+        }
     }
-    inspector.clock.sleep(RETRY_PAUSE).await;
-    Ok(())
+    Ok(attempt().await?)
 }
 
 fn by(args: &PauseArgs) -> Result<Holder, Refusal> {

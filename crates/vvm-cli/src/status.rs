@@ -19,7 +19,6 @@ use std::{
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
 
-/// Pause between two reads of a slot whose next renewal is awaited.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Serialize)]
@@ -36,7 +35,6 @@ pub(crate) struct Line {
     /// Whether the age is what the clock of the storage's server shows, which may jump.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_server_clock: bool,
-    /// The operator who paused the name.
     pub(crate) paused_by: Option<String>,
     pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
@@ -150,7 +148,6 @@ impl Line {
         }
     }
 
-    /// Whether there is a record of unknown age.
     fn is_held(&self) -> bool {
         self.state == Liveness::Held
     }

@@ -155,7 +155,6 @@ impl Requested<'_> {
         say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
     }
 
-    /// Waits until the leader has begun to stop, or certainly never will.
     async fn until_begun(&self, request: &StepDown) -> Result<(), Refusal> {
         let StorageInspector { storage, clock, .. } = self.inspector;
         let leader = &self.leader;
@@ -285,7 +284,6 @@ impl Requested<'_> {
         Err(Refusal::Status(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
     }
 
-    /// Returns an answer, or none for now.
     fn passing<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, Refusal> {
         match outcome {
             Ok(found) => Ok(Some(found)),
@@ -294,7 +292,6 @@ impl Requested<'_> {
         }
     }
 
-    /// Returns whether a signal requested the end of this command.
     fn is_interrupted(&self) -> bool {
         let caught = self.signals.borrow_mut().pending().unwrap_or_default();
         let is_now = caught.iter().any(|caught| ends_a_candidate(caught.signal));
@@ -361,7 +358,6 @@ mod tests {
     use vvm_clock::{Clock, SystemClock};
     use vvm_storage::{ClusterName, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer};
 
-    /// Runs a future before one of the reads.
     struct Interleaved {
         beneath: Arc<dyn SysVvmStorage>,
         before: Mutex<(u32, Option<BoxFuture<'static, ()>>)>,

@@ -298,7 +298,6 @@ impl Seen {
     }
 }
 
-/// Returns whether `slot` certainly precedes the state `known`.
 fn is_older(slot: &Slot, known: &Slot) -> bool {
     match (slot.entry(), known.entry()) {
         (Some(entry), Some(known)) => entry.age_order() < known.age_order(),
@@ -326,12 +325,10 @@ mod tests {
         Found { slots: vec![slot], is_settled: true, paused: None }
     }
 
-    /// Returns the changes that a look at this second shows.
     fn seen(slots: &mut Slots, second: u64, found: Result<Found, ReadError>) -> Vec<Change> {
         slots.changes(found, Instant::ORIGIN.after(Duration::from_secs(100 + second))).unwrap()
     }
 
-    /// Returns the changes that looks at these moments show, without their moments.
     fn shown(looks: impl IntoIterator<Item = (u64, Result<Slot, ReadError>)>) -> Vec<String> {
         let mut slots = Slots::default();
         let changes = looks.into_iter().flat_map(|(at, slot)| seen(&mut slots, at, slot.map(found)));

@@ -351,11 +351,8 @@ fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
         incarnation: led.incarnation,
     };
     let withheld = vvm_storage::url::credentials(&candidate.storage);
-    let mut command = Command::new("sh");
-    command.args(["-c", on_loss]).env_clear().envs(leadership.environment(env::vars_os(), withheld));
-    let started = command.process_group(0).stdin(Stdio::null()).spawn();
-    let mut child =
-        started.map_err(|cause| format!("could not be started: {}", ResourceLimit::from(cause)))?;
+    let mut child = start_hook(on_loss, leadership.environment(env::vars_os(), withheld))
+        .map_err(|cause| format!("could not be started: {}", ResourceLimit::from(cause)))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
     if !ends_by(&process, SystemClock::read().after(*hook_timeout)) {
@@ -371,6 +368,16 @@ fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
         Err(Errno::SRCH) => Ok(()),
         _ => Err("has left processes behind".into()),
     }
+}
+
+/// Starts a line in this environment, as the leader of a process group.
+pub(super) fn start_hook(
+    line: &str,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> io::Result<Child> {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env_clear().envs(environment);
+    command.process_group(0).stdin(Stdio::null()).spawn()
 }
 
 /// How long a killed process is waited for. It ends at once, unless it hangs in the kernel.

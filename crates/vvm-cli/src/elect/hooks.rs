@@ -2,7 +2,7 @@
 
 use super::{
     ElectArgs, OnStart,
-    demoter::{Demoter, Hook, KILLED, ToDemoter, kill},
+    demoter::{Demoter, Hook, KILLED, ToDemoter, kill, start_hook},
 };
 use crate::{
     announce::{say, say_text},
@@ -19,11 +19,8 @@ use std::{
     collections::VecDeque,
     ffi::OsString,
     io,
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::process::CommandExt as _,
-    },
-    process::{Child, Command, ExitStatus, Stdio},
+    os::fd::{AsFd as _, OwnedFd},
+    process::{Child, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
@@ -257,7 +254,6 @@ impl HookThread {
         signal_hook::low_level::exit(exit::DEADMAN.into())
     }
 
-    /// Runs the on-loss hook, once for each leadership, and prints how it failed.
     fn lose(&mut self) -> Result<(), HookError> {
         let Some(environment) = self.leading.take() else { return Ok(()) };
         let outcome = self.run(Hook::OnLoss, &environment);
@@ -267,7 +263,6 @@ impl HookThread {
         outcome
     }
 
-    /// Runs a hook to its end. An on-lead hook is killed when the leadership ends.
     fn run(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
         self.demoter.tell(ToDemoter::Starts(hook));
         let outcome = self.run_to_end(hook, environment);
@@ -280,13 +275,8 @@ impl HookThread {
             Hook::OnLead => (&self.args.on_lead, true),
             Hook::OnLoss => (&self.args.on_loss, false),
         };
-        let mut command = Command::new("sh");
-        command.args(["-c", line]).env_clear().envs(environment.iter().cloned());
-        let mut child = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .spawn()
-            .map_err(|cause| HookError::System(cause.kind()))?;
+        let mut child =
+            start_hook(line, environment.iter().cloned()).map_err(|cause| HookError::System(cause.kind()))?;
         self.demoter.tell_runs(hook, &child);
         let limit = SystemClock::read().after(self.args.hook_timeout);
         loop {
@@ -373,7 +363,6 @@ struct State {
 }
 
 impl Inbox {
-    /// Makes an empty inbox.
     fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
@@ -391,7 +380,6 @@ impl Inbox {
         self.state().orders.pop_front()
     }
 
-    /// Whether the next order ends a running hook.
     fn is_impatient(&self) -> bool {
         matches!(self.state().orders.front(), Some(Order::Run { led_in: None, .. } | Order::End))
     }

@@ -18,7 +18,6 @@ use vvm_containment::{Ended, Supervised, Unproven, signal_name};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
 
-/// What happened if the guardian did not confirm a deadline until it passed.
 pub(super) const GUARDIAN_LAPSED: &str =
     "the guardian was stopped (by Ctrl-Z?) or hung until the kill deadline";
 
@@ -226,14 +225,12 @@ fn end_of_command(run: &LeadershipRun) -> Option<String> {
         {
             "the command has been killed".into()
         }
-        // It had ended before.
         Some(Worked { last, .. }) => describe(last),
         // None was started, or it was a warm app.
         None => "no process of the command is left".into(),
     })
 }
 
-/// Returns the status of a shell that could not execute the command; none if that is not the cause.
 fn command_status(cause: &Failure) -> Option<u8> {
     cause.downcast_ref::<NotStarted>().and_then(NotStarted::command_status)
 }
@@ -266,6 +263,5 @@ pub(super) enum WorkEnd {
     /// The command ended by itself, and is not to be restarted.
     Finished,
     Stopped,
-    /// A stop came between two runs of the command.
     BetweenRuns,
 }

@@ -371,7 +371,6 @@ impl WarmApp {
         };
         let was_wanted = stop.is_cancelled() || tree.kill.is_cancelled();
         let last = self.runner.proven(ended, tree.led.as_ref().map(|led| &led.leadership));
-        // What the app has sent before its end.
         while let Some(heard) = tree.socket.next(keeper).now_or_never() {
             if let Some(event) = tree.read(heard) {
                 tree.on(event);
@@ -420,7 +419,6 @@ async fn stopped(control: &Control, over: &CancellationToken) {
 async fn released(status: &HostStatus) {
     let mut roles = status.roles();
     let campaigns = |role: &Role| matches!(role, Role::Opening | Role::Unready | Role::Campaigning);
-    // The sender lives as long as the host.
     let _ = roles.wait_for(campaigns).await;
 }
 

@@ -96,7 +96,6 @@ impl File {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            // The command that has it checks the value, as that of a variable.
             key if of_all(cli).any(|option| option.name == key) => Ok(()),
             key => {
                 let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {

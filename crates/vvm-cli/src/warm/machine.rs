@@ -441,7 +441,6 @@ impl Machine {
         }
     }
 
-    /// Sends `lead`, if a leadership waits for it.
     fn lead(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
             return;

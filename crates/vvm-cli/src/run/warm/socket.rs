@@ -525,7 +525,6 @@ impl Peer {
                 Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // The end of the stream is read, too.
                 Err(_) => {
                     (self.unsent, self.newest) = (Vec::new(), None);
                     break;

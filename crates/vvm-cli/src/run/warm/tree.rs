@@ -29,15 +29,12 @@ pub(super) const SILENT_START: Duration = Duration::from_secs(2);
 /// pause.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
-/// What was refused, by the event that logs it.
 #[derive(Default, Debug)]
 pub(super) struct RefusalLog(HashMap<&'static str, Refusals>);
 
 #[derive(Debug)]
 struct Refusals {
-    /// When the next line may be logged.
     due: Instant,
-    /// How many were not logged since the last line.
     unlogged: u64,
 }
 
@@ -57,10 +54,8 @@ impl RefusalLog {
     }
 }
 
-/// So many processes are named.
 const NAMED: usize = 8;
 
-/// Returns the number and the name of a process; none if it has ended.
 fn living(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may contain parentheses (proc(5)).
@@ -69,7 +64,6 @@ fn living(pid: Pid) -> Option<String> {
     (!tail.starts_with(" Z")).then(|| format!("{pid} ({name})"))
 }
 
-/// A tree of processes, and what the host does about it.
 pub(super) struct Tree<'a> {
     pub(super) machine: Machine,
     pub(super) socket: &'a mut Socket,
@@ -78,16 +72,13 @@ pub(super) struct Tree<'a> {
     pub(super) runner: &'a CommandRunner,
     /// Stops the tree: TERM, then KILL.
     pub(super) stop: CancellationToken,
-    /// Kills the tree.
     pub(super) kill: CancellationToken,
     pub(super) keeper: Pid,
-    /// The leadership that is not over yet.
     pub(super) led: Option<Led>,
     /// The processes of connections over which nothing was said yet.
     pub(super) silent: HashMap<Connection, Pid>,
     /// The processes before `lead`, if they live on after `stopped`.
     pub(super) standbys: HashSet<Pid>,
-    /// Why the tree ends.
     pub(super) ending: Option<Ending>,
 }
 
@@ -151,7 +142,6 @@ impl Tree<'_> {
         );
     }
 
-    /// Logs a refusal, unless one of its kind was logged a short while ago.
     fn warn(
         &mut self,
         event: &'static str,
@@ -216,7 +206,6 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the processes of the app.
     pub(super) fn processes(&self) -> Vec<Pid> {
         let family = Family::of_this_process().map(|family| family.tree_of(self.keeper));
         family.unwrap_or_default().into_iter().map(|member| member.pid).collect()
@@ -271,7 +260,6 @@ impl Tree<'_> {
             Heard::NotAccepted(errno) => {
                 self.refused(&format!("{}; it waits until that is over", ResourceLimit::from(errno)));
             }
-            // It is not passed on.
             Heard::Vanished => {}
         }
         None
