@@ -92,9 +92,6 @@ fn run_steps(options: &Options) -> Result<bool, String> {
 }
 
 /// Keeps the steps in `only`, or all if it is empty.
-///
-/// # Errors
-/// There is no step of such a name.
 fn chosen(mut steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
     let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
     if let Some(unknown) = only.iter().find(|only| !names.contains(&&***only)) {

@@ -256,7 +256,7 @@ mod tests {
         for row in rows {
             let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
             assert_eq!(cells.len(), 5, "{row}");
-            assert!(cells[1].starts_with("`cargo xtask "), "{row}");
+            assert!(cells[1].starts_with("`cargo "), "{row}");
             assert!(cells.iter().all(|cell| !cell.is_empty()) && cells[4].starts_with("20"), "{row}");
         }
     }

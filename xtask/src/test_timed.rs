@@ -62,8 +62,6 @@ pub(crate) struct Inconclusive {
 }
 
 impl Inconclusive {
-    /// # Errors
-    /// If no folder can be created for them.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { folder: tempfile::tempdir()?, found: BTreeMap::new() })
     }
@@ -74,9 +72,6 @@ impl Inconclusive {
     }
 
     /// Reads the records that tests have written since the last call.
-    ///
-    /// # Errors
-    /// If they can't be read.
     pub(crate) fn collect(&mut self) -> io::Result<()> {
         for (name, attempts) in timed::records::take(self.folder.path())? {
             self.found.entry(name).or_default().extend(attempts);

@@ -132,9 +132,6 @@ fn at_once(
 }
 
 /// The command: notes its start time and process id, and sleeps.
-///
-/// # Errors
-/// The file can't be written.
 pub(crate) fn work(file: &Path) -> io::Result<()> {
     let since = vvm_clock::SystemClock::read().as_nanos();
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
@@ -179,9 +176,6 @@ impl ComparedProgram {
     }
 
     /// `vvm run` on a storage, which is made ready.
-    ///
-    /// # Errors
-    /// It can't be.
     fn vvm(scheme: &str, storage: &str) -> Result<Self, Failure> {
         init_storage(storage)?;
         let program = env::current_exe()?.with_file_name("vvm");

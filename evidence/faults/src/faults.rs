@@ -272,9 +272,6 @@ impl Interruption {
     }
 
     /// Waits until `holds` returns `true`, at most `limit`. Returns whether it did.
-    ///
-    /// # Errors
-    /// If interrupted, and errors of `holds`.
     fn wait_until(
         &self,
         limit: Duration,
@@ -289,9 +286,6 @@ impl Interruption {
     }
 
     /// Waits for `span`, while `holds` succeeds.
-    ///
-    /// # Errors
-    /// If interrupted, and errors of `holds`.
     fn pass(&self, span: Duration, mut holds: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         self.wait_until(span, || holds().map(|()| false)).map(drop)
     }

@@ -80,9 +80,6 @@ pub const CLIENT_GO_VERSION: &str = "client-go 0.36.3";
 impl Artifact {
     /// Fetches the jars of it and its dependencies into a folder below `target`, unless they are there. Returns
     /// that folder.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn fetch(&self, target: &Path) -> Result<PathBuf, StartError> {
         let Self { group, name, version } = self;
         let folder = target.join("servers").join(format!("{name}-{version}"));
@@ -132,9 +129,6 @@ pub(crate) fn npm_package(name: &'static str, version: &str) -> Result<PathBuf, 
 impl GoProgram {
     /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
     /// another process is waited for.
-    ///
-    /// # Errors
-    /// See [`StartError`]. Nothing that is incomplete is left in place of the program.
     pub fn build(&self) -> Result<PathBuf, StartError> {
         let version = self.release.map_or_else(|| self.digest(), str::to_owned);
         build(self.name, &version, |work| {

@@ -40,9 +40,6 @@ pub(crate) struct Cases {
 impl Suite<'_> {
     /// Runs them, and prints their output. A log has no line of a case that passed: thousands would bury the
     /// one that failed.
-    ///
-    /// # Errors
-    /// The tests could not be run.
     pub(crate) fn run(&self) -> Result<Cases, String> {
         let system = |error: io::Error| format!("cargo could not be run: {error}");
         // An interrupt ends cargo. This process continues, to end the server.

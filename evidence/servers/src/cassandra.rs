@@ -39,9 +39,6 @@ const MOST_REPLICAS: usize = 3;
 
 impl Cassandra {
     /// Starts a cluster of so many nodes without passwords. [`Plan`] has other options.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start(nodes: u8, target: &Path) -> Result<Self, StartError> {
         Plan { nodes, is_locked: false }.start(target)
     }
@@ -222,9 +219,6 @@ pub struct Plan {
 
 impl Plan {
     /// Starts it, from jars that are fetched once into `target`.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start(&self, target: &Path) -> Result<Cassandra, StartError> {
         let jars = ARTIFACT.fetch(target)?;
         let folder = TempDir::with_prefix("cassandra-").map_err(system("a temporary folder"))?;

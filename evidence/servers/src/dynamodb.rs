@@ -34,9 +34,6 @@ is_a_server!(DynamoDbLocal);
 
 impl DynamoDbLocal {
     /// Starts a server without tables, from jars that are fetched once into `target`.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start(target: &Path) -> Result<Self, StartError> {
         let jars = ARTIFACT.fetch(target)?;
         let folder = in_memory("dynamodb-")?;

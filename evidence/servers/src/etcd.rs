@@ -36,33 +36,21 @@ impl Program {
     pub const NAMED: &'static str = "VVM_TEST_ETCD_PROGRAM";
 
     /// Version 3.7.3, built once.
-    ///
-    /// # Errors
-    /// It can't be built.
     pub fn built() -> Result<Self, StartError> {
         Ok(Self { path: BUILT.build()?, version: "etcd 3.7.3".into() })
     }
 
     /// The machine's own.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn installed() -> Result<Self, StartError> {
         Ok(Self { path: "etcd".into(), version: version("etcd", "--version")? })
     }
 
     /// The machine's own, or else the one that is built once.
-    ///
-    /// # Errors
-    /// There is none, and it can't be built.
     pub fn installed_or_built() -> Result<Self, StartError> {
         Self::installed().or_else(|_| Self::built())
     }
 
     /// The machine's own, if it has `etcdctl`, too.
-    ///
-    /// # Errors
-    /// One of them is missing.
     pub fn installed_with_client() -> Result<Self, StartError> {
         version("etcdctl", "version")?;
         Self::installed()
@@ -94,9 +82,6 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts an empty cluster on loopback.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start(program: &Program, members: usize) -> Result<Self, StartError> {
         let folder = TempDir::with_prefix("etcd-")?;
         Self::start_in(folder, program, members, "http", &[])
@@ -104,9 +89,6 @@ impl Cluster {
 
     /// Starts a cluster of one member that requires TLS with a certificate of the client: see
     /// [`file`](Self::file).
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start_with_tls(program: &Program) -> Result<Self, StartError> {
         let folder = TempDir::with_prefix("etcd-")?;
         let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };

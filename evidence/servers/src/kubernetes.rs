@@ -39,9 +39,6 @@ const RELEASE: &str = "1.36.3";
 const STAGED: &str = "v0.36.3";
 
 /// Builds the server, unless it was built before on this machine: in ten minutes, with 3 GB of memory and disk.
-///
-/// # Errors
-/// See [`StartError`]. Nothing that is incomplete is left in place of the program.
 pub fn build() -> Result<PathBuf, StartError> {
     built::build(PROGRAM, RELEASE, |work| {
         let go = |arguments: &[&str]| built::go(work, "mod", arguments);
@@ -62,9 +59,6 @@ pub fn build() -> Result<PathBuf, StartError> {
 
 impl Kubernetes {
     /// Starts a server without objects of ours.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start() -> Result<Self, StartError> {
         let program = cached(PROGRAM, RELEASE).ok_or(StartError::NotBuilt(RELEASE))?;
         let etcd = Cluster::start(&Program::installed_or_built()?, 1)?;

@@ -1,5 +1,6 @@
 //! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
-//! ends with its owner, even if that is killed.
+//! ends with its owner, even if that is killed. What can't be started leaves no process, and nothing incomplete in place of a
+//! program.
 //!
 //! - [`built`]: gets their programs.
 //! - [`owned`]: processes that do not outlive their owner; the parts that all servers share.

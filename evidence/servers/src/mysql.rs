@@ -53,9 +53,6 @@ const SMALL: [&str; 5] = [
 impl MariaDb {
     /// Starts a server on loopback with these databases, and a binary log that replicas can follow. `settings` are
     /// `--name=value`, and the last one of a name counts.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
         let programs = Programs::find(target)?;
         let folder = replicated::folder(PREFIX)?;
@@ -74,9 +71,6 @@ impl MariaDb {
     }
 
     /// Starts a server that offers TLS, with a certificate for `localhost`: see [`certificate`](Self::certificate).
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     pub fn start_with_tls(target: &Path, databases: &[&str]) -> Result<Self, StartError> {
         let locks = replicated::folder(PREFIX)?;
         let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
@@ -111,9 +105,6 @@ impl MariaDb {
     }
 
     /// Waits until a replica has all that was written here so far.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn catch_up(&self, replica: &Self) -> Result<(), StartError> {
         let position = self.client("").and_then(|mut client| client.ask("SELECT @@gtid_binlog_pos"))?;
         let position = position.first().and_then(|row| row.first()).cloned().unwrap_or_default();
@@ -121,18 +112,12 @@ impl MariaDb {
     }
 
     /// Carries out a statement as `root`.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn statement(&self, statement: &str) -> Result<(), StartError> {
         let done = Client::at(self.address(), "").and_then(|mut client| client.ask(statement));
         done.map(drop).map_err(system(statement))
     }
 
     /// A connection of another program.
-    ///
-    /// # Errors
-    /// If the server refuses it.
     pub fn client(&self, database: &str) -> io::Result<Client> {
         Client::at(self.address(), database)
     }
@@ -314,9 +299,6 @@ pub struct Client(TcpStream);
 
 impl Client {
     /// Connects; `database` may be empty.
-    ///
-    /// # Errors
-    /// If the server refuses it.
     pub fn at(address: SocketAddr, database: &str) -> io::Result<Self> {
         let mut client = Self(TcpStream::connect(address)?);
         client.0.set_read_timeout(Some(Duration::from_secs(60)))?;

@@ -166,9 +166,6 @@ impl fmt::Display for Product {
 
 impl ObjectServer {
     /// Starts a server with an empty bucket.
-    ///
-    /// # Errors
-    /// See [`StartError`]. No process is left.
     pub fn start(product: Product) -> Result<Self, StartError> {
         let path = product.file()?;
         // In memory if possible, where extended attributes work, too.

@@ -54,9 +54,6 @@ pub struct Owned {
 
 impl Owned {
     /// Starts a command of [`command`], with its output in `log`.
-    ///
-    /// # Errors
-    /// The log can't be written or the program can't be started.
     pub fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         let file = File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn()?;
@@ -69,17 +66,11 @@ impl Owned {
     }
 
     /// Returns its status if it has ended by itself.
-    ///
-    /// # Errors
-    /// The status can't be read.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
     /// Sends it a signal, unless it has ended.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.ended()?.is_none()
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
@@ -237,9 +228,6 @@ impl Server {
     }
 
     /// Sends it a signal, unless it has ended.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         self.process.signal(signal)
     }
@@ -256,9 +244,6 @@ impl Server {
     }
 
     /// Stops it as it stands (`SIGSTOP`), with its children: it answers no request, and its connections stay open.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         self.signal_children(Signal::STOP);
@@ -266,18 +251,12 @@ impl Server {
     }
 
     /// Lets it go on.
-    ///
-    /// # Errors
-    /// The signal can't be sent.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.signal_children(Signal::CONT);
         self.signal(Signal::CONT)
     }
 
     /// Ends it without notice, and waits until it has ended.
-    ///
-    /// # Errors
-    /// The signal can't be sent, or it does not end.
     pub fn kill(&mut self) -> Result<(), StartError> {
         self.end(self.killed_by)
     }
@@ -290,9 +269,6 @@ impl Server {
     }
 
     /// Ends it without notice, if it has not ended, and starts it again with its data.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn restart(&mut self) -> Result<(), StartError> {
         self.kill()?;
         self.start_again()
@@ -344,9 +320,6 @@ macro_rules! is_a_server {
 pub(crate) use is_a_server;
 
 /// Waits until `holds`, with a look every 50 ms. Returns whether it did within `patience`.
-///
-/// # Errors
-/// Those of `holds`.
 pub fn wait_until<E>(patience: Duration, mut holds: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
     let give_up_at = SystemClock::read().after(patience);
     while !holds()? {

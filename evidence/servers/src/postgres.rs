@@ -41,9 +41,6 @@ is_a_server!(Postgres, Pooler);
 impl Postgres {
     /// Starts a server without passwords on loopback, with these databases beside `postgres`. `settings` are
     /// `name=value`.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
         let (programs, folder) = Self::initialised(target)?;
         let data = folder.path().join("data");
@@ -61,9 +58,6 @@ impl Postgres {
 
     /// Starts a server that offers TLS, as [`start`](Self::start) does, and lets in as said at
     /// [`certificate`](Self::certificate).
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     pub fn start_with_tls(target: &Path) -> Result<Self, StartError> {
         let (programs, folder) = Self::initialised(target)?;
         let settings = make(&folder.path().join("locks")).map_err(system("certificates"))?;
@@ -213,9 +207,6 @@ pub struct Pooler {
 impl Pooler {
     /// Starts one before `server`, with fewer connections to it than candidates have to the pooler, and
     /// without prepared statements. `None` if this machine has no PgBouncer.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     pub fn start(server: &Postgres) -> Result<Option<Self>, StartError> {
         if !Path::new(PROGRAM).exists() {
             return Ok(None);

@@ -22,41 +22,23 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
     fn version(&self) -> &str;
 
     /// Starts a standby of this server. Restarts this server, whose files it copies meanwhile.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     fn standby(&mut self) -> Result<Self, StartError> {
         self.standby_at(free_address()?)
     }
 
     /// [`standby`](Self::standby) with this address.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left running.
     fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError>;
 
     /// Makes a standby a primary that takes writes.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     fn promote(&mut self) -> Result<(), StartError>;
 
     /// Lets commits wait for a standby, if servers of this kind can.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     fn wait_for_standby(&self, waits: bool) -> Result<(), StartError>;
 
     /// Ends it so that its files can be copied, and copies them.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     fn copied(&mut self) -> Result<Copy, StartError>;
 
     /// Copies its files. Restarts it.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     fn copy(&mut self) -> Result<Copy, StartError> {
         let copy = self.copied()?;
         self.start_again()?;
@@ -64,9 +46,6 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
     }
 
     /// Ends it without notice, and starts it with the files of a copy. Carries out `statement` before it accepts writes.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     fn restore(&mut self, copy: &Copy, statement: &str) -> Result<(), StartError>;
 }
 

@@ -27,9 +27,6 @@ static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From now on INT, TERM and HUP end the commands that run, instead of this process alone. A signal that is
 /// ignored stays so, as HUP does under `nohup`.
-///
-/// # Errors
-/// The system refused the handlers.
 pub(crate) fn heed_interrupts() -> io::Result<()> {
     let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -70,9 +67,6 @@ fn text(file: &mut File) -> io::Result<Vec<u8>> {
 }
 
 /// As [`output`], but what it writes to standard error is shown.
-///
-/// # Errors
-/// As [`output`].
 pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut stdout = tempfile::tempfile()?;
     command.stdout(stdout.try_clone()?);
@@ -82,9 +76,6 @@ pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Outpu
 
 /// Runs `command` to its end, and shows `see` each line of its output. It is killed if `see` finds nothing new
 /// for `silence`.
-///
-/// # Errors
-/// As [`output`].
 pub(crate) fn watch(
     command: &mut Command,
     silence: Duration,

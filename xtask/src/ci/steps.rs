@@ -145,9 +145,6 @@ fn words(line: &str) -> Vec<String> {
 impl Work {
     /// Runs in `root`, leaves inconclusive attempts in `records`, and notes what the `step` leaves out. Its output goes where
     /// ours goes, at its end if it is not alone.
-    ///
-    /// # Errors
-    /// What went wrong, in a few words.
     pub(super) fn run(
         &self,
         root: &Path,

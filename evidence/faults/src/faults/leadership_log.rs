@@ -183,9 +183,6 @@ impl LeadershipLog {
     }
 
     /// Checks that there is no violation so far.
-    ///
-    /// # Errors
-    /// All violations.
     pub(super) fn is_clean(&self) -> Result<(), String> {
         let log = self.log();
         if log.violations.is_empty() { Ok(()) } else { Err(log.violations.join("\n")) }
@@ -291,9 +288,6 @@ pub(super) fn figures(
 }
 
 /// Checks that what a run is for has happened.
-///
-/// # Errors
-/// What has not.
 pub(super) fn judge(counts: &Counts) -> Result<(), String> {
     let mut required = vec![Event::LeaderCrashed, Event::DeposedRefused];
     if counts.of(Event::Deleted) > 0 {

@@ -100,9 +100,6 @@ impl Network {
     }
 
     /// Starts a proxy for a client, from `listen` to `server`.
-    ///
-    /// # Errors
-    /// If `listen` is not available.
     pub(super) fn open(
         &mut self,
         runtime: &Handle,
@@ -396,9 +393,6 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// With a server for `name`, certified by the authority in a file.
-    ///
-    /// # Errors
-    /// The file, or the name.
     pub(crate) fn of(authority: &Path, name: &'static str) -> Result<Self, Box<dyn Error>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(authority)?)?;

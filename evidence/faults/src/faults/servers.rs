@@ -36,9 +36,6 @@ const OBJECTS: &str = "faults";
 const CANDIDATES_AT_MOST: u16 = 100;
 
 /// Finds a loopback address that only the proxies of this run use.
-///
-/// # Errors
-/// Twenty random ones are in use.
 fn free_front() -> Result<Ipv4Addr, String> {
     let mut addresses = (0..20).map(|_| Ipv4Addr::new(127, fastrand::u8(1..255), fastrand::u8(1..255), 1));
     let is_free = |address: &Ipv4Addr| TcpListener::bind((*address, FIRST_PORT)).is_ok();
@@ -60,8 +57,6 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// # Errors
-    /// No address is free for proxies.
     pub(super) fn new(
         name: String,
         protocol: Protocol,
@@ -95,9 +90,6 @@ pub(super) trait FaultyServers {
     fn site(&self) -> &Site;
 
     /// Injects the fault into a random server. Returns what was done.
-    ///
-    /// # Errors
-    /// If the system refuses.
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String>;
 
     /// Deletes what the candidates stored, by the means of an operator.
@@ -107,9 +99,6 @@ pub(super) trait FaultyServers {
     fn delete(&self, what: Deletion) -> Result<(), String>;
 
     /// Ends the fault, and waits until every server answers.
-    ///
-    /// # Errors
-    /// If a server does not answer.
     fn repair(&mut self) -> Result<(), String>;
 }
 

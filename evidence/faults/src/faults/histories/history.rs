@@ -65,9 +65,6 @@ impl History {
     }
 
     /// Writes it to a file.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(std::fs::File::create(path)?);
         for line in &self.recorded().lines {
