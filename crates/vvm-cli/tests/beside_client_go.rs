@@ -82,7 +82,6 @@ fn columns(lease: &str) -> Vec<String> {
     shown.lines().nth(1).unwrap().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits until the holder has renewed for three TTLs.
 fn wait_for_renewals(lease: &str) {
     let began = SystemClock::read();
     let mut renewed = field(lease, "renewTime");
@@ -92,7 +91,6 @@ fn wait_for_renewals(lease: &str) {
     }
 }
 
-/// Starts our candidate. `ttl` is in seconds.
 fn vvm(trial: &Trial, lease: &str, ttl: u32) -> Running {
     let run = trial.run_script("echo leads; exec sleep 1000").with(["--name", lease, "--holder", "ours"]);
     run.with(["--ttl", &format!("{ttl}s")]).start()

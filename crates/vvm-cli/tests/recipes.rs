@@ -52,7 +52,6 @@ macro_rules! recipes {
 
         #[test]
         fn each_recipe_of_the_page_is_run() {
-            // Another page is named before its section.
             let named: Vec<_> = [$($section),*].into_iter().filter(|section| !section.contains('#')).collect();
             let page = page(PAGE);
             let sections = page.split("\n## ").skip(1).map(|text| (text.lines().next().unwrap(), text));
@@ -122,7 +121,6 @@ impl Recipe {
             is_apart: text.contains("in a folder of its own"),
             seen: Vec::new(),
         };
-        // Blocks of code are between the fences, prose is around them.
         for block in text.split("```").skip(1).step_by(2) {
             let (language, code) = block.split_once('\n').unwrap();
             match (language, file_of(code)) {
@@ -164,7 +162,6 @@ fn file_of(code: &str) -> Option<&str> {
     Some(comment.split([' ', ':']).next().unwrap())
 }
 
-/// Returns the command behind the five fields of a time and the user, as cron passes it to a shell.
 fn job_of_a_crontab(code: &str) -> Option<String> {
     let job = code.lines().find(|line| line.contains(" * * * "))?;
     let command = job.split_whitespace().skip(6).collect::<Vec<_>>().join(" ");
@@ -514,7 +511,6 @@ fn verify_units(sandbox: &Sandbox) {
     assert_eq!(sandbox.ask(&verify), Ok(String::new()));
 }
 
-/// A PostgreSQL server of its own, reached by a socket in its folder.
 struct Database(PathBuf);
 
 impl Database {

@@ -31,7 +31,6 @@ struct Language {
     folder: &'static str,
     found: &'static [&'static str],
     tests: &'static [&'static str],
-    /// What the tests print if there are any.
     ran: &'static str,
 }
 

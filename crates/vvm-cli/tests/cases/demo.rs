@@ -27,7 +27,6 @@ fn summary(output: &Output) -> Value {
     summary
 }
 
-/// Checks what holds on a busy machine, too.
 fn check_safety(trial: &Trial, output: &Output, summary: &Value) {
     assert_eq!(summary["overlaps"], 0, "{summary}");
     let epochs = summary["epochs"].as_array().unwrap().iter().map(|epoch| epoch.as_u64().unwrap());
@@ -51,7 +50,6 @@ fn demo_whose_reader_has_gone_ends_without_a_word() {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
-/// A running demo with a temporary folder of its own.
 struct Running {
     child: Child,
     stdout: Lines,

@@ -79,7 +79,6 @@ fn machine_that_is_not_demoted_at_the_start_campaigns_and_says_so_in_the_end() {
     leader.stop().assert_code(0);
 }
 
-/// HUP: the terminal is lost, or its shell ends.
 #[test]
 fn hangup_or_quit_of_a_leader_runs_the_on_loss_hook_and_releases() {
     for signal in [Signal::HUP, Signal::QUIT] {

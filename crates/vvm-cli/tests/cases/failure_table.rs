@@ -80,7 +80,6 @@ fn plays(row: &[(Target, Signal)], left: Left) {
             *one == guardian && state(guardian) == Some('T') || daemon_may_live && daemon.contains(one)
         })
     });
-    // Its host may have ended it.
     let _ = kill_process(guardian, Signal::CONT);
     if daemon_may_live && row.contains(&(Guardian, KILL)) {
         trial.processes().kill();

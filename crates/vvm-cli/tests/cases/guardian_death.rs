@@ -45,7 +45,6 @@ fn workers(trial: &Trial) -> Vec<Pid> {
     all.into_iter().filter(|pid| !ours.contains(pid) && !stages.contains(pid)).collect()
 }
 
-/// After the death of the guardian, the terminal belongs to the shell.
 #[test]
 fn host_of_a_killed_guardian_writes_nothing_to_the_terminal() {
     let trial = VVM.trial();

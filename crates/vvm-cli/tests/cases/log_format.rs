@@ -7,7 +7,6 @@ use serde_json::Value;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// Parses each line as an object, which has its moment in two forms.
 fn every_object(finished: &Finished) -> Vec<Value> {
     let parse = |line: &String| {
         let object: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

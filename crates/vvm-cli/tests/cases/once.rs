@@ -13,7 +13,6 @@ fn counting(trial: &Trial, rest: &str) -> Run {
     trial.run_script(&script).once(PERIOD).with(["--retry-after", "0"])
 }
 
-/// The same with a command that works until [`open_gate`].
 fn gated(trial: &Trial) -> Run {
     counting(trial, &format!("echo up; until [ -e {} ]; do sleep 0.05; done", gate(trial)))
 }
@@ -300,7 +299,6 @@ fn success_without_a_mark_is_told_and_the_period_may_run_again() {
 fn operator_who_asks_for_a_step_down_causes_one_more_attempt() {
     let trial = VVM.trial();
     let leader = counting(&trial, "echo up; exec sleep 1000").with(["--holder", "web1"]).up();
-    // Until the operator's command has seen the next leader.
     let next = gated(&trial).with(["--holder", "web2"]).waiting();
     trial.must("step-down", &[]);
     open_gate(&trial);

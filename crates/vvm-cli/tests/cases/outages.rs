@@ -62,7 +62,6 @@ fn outages(seed: u64) {
     let leaderships = epochs(&trial, 1).len();
     println!("seed {seed}: {leaderships} leaderships through 6 outages");
     assert!(leaderships > 1, "seed {seed}: {leaderships}");
-    // Each process is still a candidate: it leads after the leaders before it are stopped.
     let mut outputs = Vec::new();
     while !all.is_empty() {
         let before = epochs(&trial, 1).len();

@@ -124,7 +124,6 @@ fn worker_that_ignores_term_is_killed_before_the_deadline_of_a_loss() {
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 
-/// The record was deleted, so another process may lead.
 #[test]
 fn lost_leadership_is_79_after_the_worker_stopped() {
     let trial = VVM.trial();

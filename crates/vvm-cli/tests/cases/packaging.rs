@@ -206,7 +206,6 @@ fn of_dashboard() -> Vec<String> {
 #[test]
 fn every_metric_and_label_in_alerts_and_dashboard_is_exposed() {
     let trial = VVM.trial();
-    // An exit status is exposed after the first run of the command.
     let script = "test -e ran && exec sleep 60; touch ran; exit 3";
     let script = format!("cd {} && {{ {script}; }}", trial.folder().display());
     let (running, address) = start(trial.run_script(&script).with(["--on-exit", "restart"]));

@@ -84,7 +84,6 @@ fn session_leader_with_a_stopped_process_survives_a_start() {
 #[test]
 fn ordinary_user_gets_pidns_inside_a_user_namespace() {
     if !geteuid().is_root() {
-        // All other tests of this file already run as an ordinary user.
         return;
     }
     let trial = VVM.trial();

@@ -15,7 +15,6 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// The bound from the end of one command to the start of the next.
 const PROMISED: Duration = Duration::from_millis(200);
 
 /// The shortest time after which a candidate polls again without a hint.

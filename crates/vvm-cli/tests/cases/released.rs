@@ -103,7 +103,6 @@ fn freezer(trial: &Trial) -> Option<Freezer> {
     made.inspect_err(|cause| println!("not tested: no process can be kept from dying: {cause}")).ok()
 }
 
-/// A process with the mark of the trial that is no descendant of `vvm`.
 struct Stranger(Child);
 
 impl Stranger {
@@ -113,7 +112,6 @@ impl Stranger {
 }
 
 impl Drop for Stranger {
-    /// Does not wait: a frozen process ends later.
     fn drop(&mut self) {
         let _gone = self.0.kill();
         let _later = self.0.try_wait();

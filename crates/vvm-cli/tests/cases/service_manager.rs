@@ -42,7 +42,6 @@ impl Manager {
         (String::from_utf8(text[..received.bytes].to_vec()).unwrap(), sender.unwrap())
     }
 
-    /// Waits for `line`, and returns all notifications up to it. `guardian` must have sent all of them.
     fn waits_for(&self, line: &str, guardian: Pid) -> String {
         let mut all = String::new();
         loop {

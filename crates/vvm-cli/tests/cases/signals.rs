@@ -11,7 +11,6 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     let trial = VVM.trial();
     let script = "trap 'echo parent' USR1; sh -c \"trap 'echo child; exit' USR1; echo up; while :; do sleep \
         0.01; done\" & wait; wait";
-    // On a terminal, the worker's group is that of the caller.
     let running = trial.run_script(script).through(["setsid"]).up();
     running.signal(Signal::USR1);
     let mut said = running.finish().stdout;

@@ -11,7 +11,6 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Returns the exit status of `vvm status --exit-status`, and the state of slot 1.
 fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
     let options = [&["--json", "--exit-status"], options].concat();
     let (code, out, said) = trial.about("status", &options);

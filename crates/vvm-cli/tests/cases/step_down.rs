@@ -148,7 +148,6 @@ fn impossible_requests_are_refused_at_once() {
     refused(&["--slot", &a, "--to", "d"], 75, &format!("d leads {name} slot {d}: name a standby"));
 }
 
-/// The leader stops within its `--stop-timeout`. The pause stands.
 #[test]
 fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
     let trial = VVM.trial();

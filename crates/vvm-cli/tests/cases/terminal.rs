@@ -181,7 +181,6 @@ fn tostop_terminal_does_not_stop_the_host() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
     terminal.type_line("stty tostop");
-    // Longer than until the deadline.
     let command = line(&trial, "sleep 4; exit 4", &["--ttl", harness::SHORT_TTL]);
     terminal.type_line(&format!("{command}; echo status $?"));
     terminal.screen.wait_for("status 4");

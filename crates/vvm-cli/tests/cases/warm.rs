@@ -140,12 +140,10 @@ fn number(file: &Path) -> u64 {
     fs::read_to_string(file).unwrap().parse().unwrap()
 }
 
-/// A `vvm run --warm` with an app of this mode. The app ignores TERM.
 pub(super) fn warm(trial: &Trial, mode: &str) -> Run {
     by_script(trial, mode, "exec \"$0\" \"$@\"")
 }
 
-/// The same with an app that this script starts, as `"$0" "$@"`.
 pub(super) fn by_script(trial: &Trial, mode: &str, script: &str) -> Run {
     let program = env::current_exe().unwrap();
     let script = format!("trap '' TERM; {script}");
