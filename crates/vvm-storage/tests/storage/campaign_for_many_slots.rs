@@ -1,5 +1,4 @@
-//! A candidate for many slots, in mock time. Neither a slow scan nor slots that fail or hang keep it from
-//! leading a slot that it can read.
+//! Neither a slow scan nor slots that fail or hang keep a candidate from leading a slot that it can read.
 
 use async_trait::async_trait;
 use ielections::{
@@ -12,10 +11,8 @@ use vvm_storage::{
     ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer,
 };
 
-/// How long a read takes.
 const LATENCY: Duration = Duration::from_millis(5);
 
-/// The fault of some slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Fails,
@@ -66,7 +63,6 @@ fn keys(slots: u32) -> Vec<ElectionKey> {
     slots.map(|slot| ElectionKey { cluster: "payroll".into(), slot }).collect()
 }
 
-/// A storage with this fault in these slots.
 fn on(clock: &MockClock, fault: Fault, faulty: &[ElectionKey]) -> ElectionsTtlStorage {
     let storage = MemDatabase::new(Arc::new(clock.clone())).open();
     let faulty = faulty.iter().map(|key| key.slot.get().get().to_be_bytes()).collect();
@@ -79,7 +75,6 @@ fn in_mock_time(test: impl AsyncFnOnce(MockClock)) {
     ielections::testing::in_mock_time(&clock, test(clock.clone()));
 }
 
-/// Returns how long a candidate takes to lead, and its slot.
 async fn time_to_lead(clock: &MockClock, storage: ElectionsTtlStorage, slots: u32) -> (Duration, u32) {
     let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
     let began = clock.now();

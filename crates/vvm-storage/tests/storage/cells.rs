@@ -1,5 +1,3 @@
-//! `Cells`: the suites on cells in memory, with and without forged answers, and each rule of its own.
-
 mod rules;
 
 use crate::driver::Driver;
@@ -18,25 +16,19 @@ use testing_time::MockClock;
 use vvm_storage::{
     Partition, SysVvmStorage,
     cells::{Cell, CellLimits, CellStorage, CellWrite, Cells, Expected, Tag},
-    testing::compare_steps,
 };
 
-/// What happens to one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Forged {
-    /// Applied; the answer names no tag.
     WithoutTag,
     /// Not applied; the answer is a refusal although the condition holds.
     Refused,
     /// Sent twice. The second one must find its condition broken.
     Twice,
-    /// Applied; the answer is lost.
     AnswerLost,
-    /// Not applied; the answer is lost.
     Lost,
 }
 
-/// The data, shared by handles.
 #[derive(Debug, Default)]
 struct Database {
     values: Mutex<HashMap<String, Bytes>>,
@@ -49,7 +41,7 @@ struct Database {
     writes: AtomicUsize,
 }
 
-/// A handle. The tag of a value is the value itself, as a digest of the content would be.
+/// The tag of a value is the value itself, as a digest of the content would be.
 #[derive(Debug)]
 struct MemCells {
     database: Arc<Database>,
@@ -79,7 +71,6 @@ impl Database {
         self.values.lock().unwrap().insert(at.encoded(), value.clone());
     }
 
-    /// From now on looks show the value that stands now.
     fn freeze_looks(&self) {
         *self.stale.lock().unwrap() = self.values.lock().unwrap().clone();
     }
@@ -182,26 +173,15 @@ fn forging() -> Driver {
     on(Arc::<Database>::default().forge_every_answer())
 }
 
-#[tokio::test]
-async fn random_steps_do_what_decide_says() {
-    for seed in 0..200 {
-        // A forged refusal of a new name's cell leaves a placeholder, which is safe and no answer of `decide`.
-        let database = Arc::<Database>::default();
-        let open = async || Arc::new(Cells::new(database.open())) as Arc<dyn SysVvmStorage>;
-        compare_steps(open, "payroll", seed, 60).await;
-    }
+/// A forged refusal of a new name's cell leaves a placeholder, which is safe and no answer of `decide`: no random steps.
+mod forging {
+    use super::forging;
+
+    ielections::all_suites!(forging());
 }
 
 mod honest {
     use super::honest;
-    use ielections::all_suites;
 
-    all_suites!(honest());
-}
-
-mod forging {
-    use super::forging;
-    use ielections::all_suites;
-
-    all_suites!(forging());
+    crate::driver::driver_suites!(honest(), 200);
 }

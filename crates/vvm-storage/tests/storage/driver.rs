@@ -1,5 +1,4 @@
-//! [`Driver`]: a driver in the public suites, and what tests of drivers share. Both programs of tests include this file,
-//! and each needs a part of it.
+//! Both programs of tests include this file, and each needs a part of it.
 #![allow(unused, reason = "no program needs all of it")]
 
 use async_trait::async_trait;
@@ -30,7 +29,6 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// `open` opens another handle on the same data.
     pub(crate) fn new(open: impl Fn() -> Arc<dyn SysVvmStorage> + Send + Sync + 'static) -> Self {
         let open = Box::new(move || {
             let opened = open();
@@ -44,7 +42,6 @@ impl Driver {
         Self { clock: Some(clock), ..self }
     }
 
-    /// On the storage that `url` names.
     pub(crate) fn at(url: String) -> Self {
         let open = Box::new(move || {
             let url = url.clone();
@@ -69,28 +66,21 @@ impl Driver {
     /// the TTL.
     pub(crate) const TTL_ON_A_SERVER: u64 = 6;
 
-    /// On a server.
     pub(crate) async fn on_a_server(url: String) -> Self {
         init_storage(&url).await.unwrap();
         Self::at(url).with_ttl(Self::TTL_ON_A_SERVER)
     }
 }
 
-/// How many lists of random steps are compared, and how many steps a list has.
-const LISTS: u64 = 5;
-const STEPS: u64 = 60;
-
 impl Driver {
-    /// Shows that random steps do what `decide` says, where a server decides.
-    pub(crate) async fn compare_steps(&self) {
-        for seed in 0..LISTS {
+    pub(crate) async fn compare_steps(&self, lists: u64) {
+        for seed in 0..lists {
             let names = format!("{}-{seed}", self.names);
-            compare_steps(async || (self.open)().await, &names, seed, STEPS).await;
+            compare_steps(async || (self.open)().await, &names, seed, 60).await;
         }
     }
 }
 
-/// Opens the storage that `url` names.
 pub(crate) async fn opened(url: &str) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     vvm_storage::open(url, Arc::new(SystemClock::start().unwrap())).await
 }
@@ -119,25 +109,29 @@ impl ElectionsTestSuite for Driver {
     }
 }
 
-/// The module `suites`: `all_suites`, and random steps on a server that decides itself.
+macro_rules! driver_suites {
+    ($driver:expr, $lists:expr) => {
+        ielections::all_suites!($driver);
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn random_steps_do_what_decide_says() {
+            $driver.compare_steps($lists).await;
+        }
+    };
+}
+
 macro_rules! all_suites_on_a_server {
     ($driver:expr) => {
         mod suites {
             use super::*;
 
-            ielections::all_suites!($driver);
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn random_steps_do_what_decide_says() {
-                $driver.compare_steps().await;
-            }
+            crate::driver::driver_suites!($driver, 5);
         }
     };
 }
 
-pub(crate) use all_suites_on_a_server;
+pub(crate) use {all_suites_on_a_server, driver_suites};
 
-/// A name that no run before had.
 pub(crate) fn fresh(name: &str) -> String {
     let mut bytes = [0; 6];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
@@ -158,7 +152,7 @@ pub(crate) async fn many_create(url: &str) {
     opened(url).await.unwrap().close().await;
 }
 
-/// What a handle says of its database, on a storage that this creates. Closed, it says nothing.
+/// On a storage that this creates. Closed, it says nothing.
 pub(crate) async fn described(url: &str) -> Description {
     init_storage(url).await.unwrap();
     let storage = opened(url).await.unwrap();
@@ -183,14 +177,12 @@ pub(crate) fn slot_of(name: &str) -> Partition {
     Partition::from_bytes([&[1], name.as_bytes()].concat())
 }
 
-/// Claims a slot.
 pub(crate) async fn led(storage: &dyn SysVvmStorage, ttl: Duration) -> (Partition, Entry) {
     let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
     assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
     (at, held)
 }
 
-/// Renews it by the write of this number.
 pub(crate) async fn renewed(
     storage: &dyn SysVvmStorage,
     at: &Partition,

@@ -1,4 +1,3 @@
-//! What needs no server: the public suites, and each rule of the crate and of its drivers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,8 +5,6 @@
     reason = "clippy knows tests, but not their helpers; a server that a test plays is a task of its runtime"
 )]
 
-#[cfg(feature = "mem")]
-mod ambiguous_outcomes;
 #[cfg(feature = "mem")]
 mod campaign_for_many_slots;
 #[cfg(feature = "cells")]
@@ -17,8 +14,6 @@ mod driver;
 mod elections_storage;
 #[cfg(feature = "sqlite")]
 mod processes;
-#[cfg(feature = "mem")]
-mod random_operations;
 #[cfg(feature = "mem")]
 mod requests;
 #[cfg(feature = "scylla")]

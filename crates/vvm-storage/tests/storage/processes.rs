@@ -1,5 +1,5 @@
-//! Processes of their own, on SQLite and sled: killed ones, failing disks, and some whose threads are counted. `cargo
-//! xtask safety` has several that contend.
+//! Killed processes, failing disks, and processes whose threads are counted. `cargo xtask safety` has several that
+//! contend.
 
 use crate::driver::{TTL, VACANT, entry, opened, slot_of};
 use ielections::{ReadError, WriteError};
@@ -27,7 +27,6 @@ fn in_folder(folder: &Path) -> Vec<String> {
     [format!("sqlite:{}?allow=overlay", at("elections.db"))].into_iter().chain(sled).collect()
 }
 
-/// Starts the test of this name in a process of its own, by a program with these arguments before it.
 fn start(program: &[&str], test: &str, url: &str) -> Child {
     let this = env::current_exe().unwrap();
     let mut command = program.iter().map(OsStr::new).chain([this.as_os_str()]);
@@ -40,7 +39,7 @@ fn start(program: &[&str], test: &str, url: &str) -> Child {
         .unwrap()
 }
 
-/// Returns the next number after `what` in a process's output. The other lines are the test harness's.
+/// The other lines are the test harness's.
 fn next_number(lines: &mut Lines<BufReader<ChildStdout>>, what: &str) -> Option<u64> {
     // The harness may have begun the first line.
     lines.find_map(|line| line.unwrap().split_once(what).map(|(_, number)| number.trim().parse().unwrap()))
@@ -50,7 +49,6 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().unwrap()).lines()
 }
 
-/// Runs this test in a process of its own, and checks that it passed there.
 pub(crate) fn run_alone(test: &str, url: &str) {
     let text = String::from_utf8(start(&[], test, url).wait_with_output().unwrap().stdout).unwrap();
     // With a name of no test, it would succeed without a check.
@@ -101,7 +99,6 @@ async fn process_renews() {
     }
 }
 
-/// The number of the write that a storage shows when it is opened again.
 async fn stands(url: &str) -> u64 {
     let storage = opened(url).await.unwrap();
     let slot = storage.read(slot()).await.unwrap();
@@ -123,7 +120,6 @@ async fn killed_process_loses_no_answered_write() {
             }
             child.kill().unwrap();
             child.wait().unwrap();
-            // The rest of its output.
             while let Some(write) = next_number(&mut lines, "answered ") {
                 answered = write;
             }

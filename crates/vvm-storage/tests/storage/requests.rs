@@ -1,7 +1,4 @@
-//! Requests of operators: their stages and their order, and that they change no leader record. They are
-//! records, which each driver keeps as the suites show.
-
-use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, WriteError};
+use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
@@ -138,14 +135,5 @@ async fn leader_records_and_requests_do_not_change_each_other() {
     storage.remove_step_down(&cluster(), &request).await.unwrap();
     assert_eq!(storage.get(&key(2)).await.unwrap().entry(), Some(&entry));
     storage.compare_and_delete(&key(2), entry.incarnation(), entry.epoch).await.unwrap();
-    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
-}
-
-#[tokio::test]
-async fn step_down_to_a_standby_with_too_long_a_name_is_refused() {
-    let storage = storage();
-    let to = holder(&"x".repeat(Holder::MAX_BYTES));
-    let refused = storage.ask_step_down(&key(2), epoch(7), Some(&to), FIRST_CHANCE, ask(1)).await;
-    assert!(matches!(&refused, Err(WriteError::Fatal(cause)) if cause.to_string().contains("at most")));
     assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
 }

@@ -1,5 +1,3 @@
-//! Opening an address where no usable cluster answers: each refusal names the cause and what to do.
-
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,7 +19,6 @@ impl Stranger {
         Self { waits_for_a_request: true, answer, resets: false }
     }
 
-    /// Starts it. Returns its address.
     async fn start(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -40,7 +37,6 @@ impl Stranger {
     }
 }
 
-/// Checks what the refusal says.
 async fn refused(address: &str, options: &str, parts: &[&str]) -> OpenError {
     let url = format!("scylla://{address}/elections?{options}");
     let error = ScyllaStorage::open(&url).await.expect_err("opened");

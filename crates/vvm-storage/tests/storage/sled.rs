@@ -1,30 +1,15 @@
-//! Driver `sled` beyond the contract: what opening refuses, and what handles of one process share.
-
 use crate::{
     driver::{described, opened},
     processes::{STORAGE, run_alone, threads},
 };
 use bytes::Bytes;
-use std::{fs, future::poll_fn, path::Path, pin::pin, sync::Arc, task::Poll};
+use std::{fs, future::poll_fn, path::Path, pin::pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
-    OpenError, Partition, SysVvmStorage,
-    cells::{CellStorage as _, CellWrite, Cells, Expected},
+    OpenError, Partition,
+    cells::{CellStorage as _, CellWrite, Expected},
     sled::SledCells,
-    testing::compare_steps,
 };
-
-#[tokio::test]
-async fn random_steps_do_what_decide_says() {
-    for seed in 0..20 {
-        let folder = TempDir::new().unwrap();
-        let open = async || {
-            let cells = SledCells::open(folder.path()).await.unwrap();
-            Arc::new(Cells::new(cells)) as Arc<dyn SysVvmStorage>
-        };
-        compare_steps(open, "payroll", seed, 60).await;
-    }
-}
 
 #[tokio::test]
 async fn description_has_its_library() {

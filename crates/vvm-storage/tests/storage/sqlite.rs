@@ -1,5 +1,3 @@
-//! Driver `sqlite` beyond the contract: what opening refuses, and what goes wrong in use.
-
 mod faults;
 mod opening;
 
@@ -10,34 +8,28 @@ use std::{
     future::poll_fn,
     path::PathBuf,
     pin::{Pin, pin},
-    sync::Arc,
     task::Poll,
 };
 use tempfile::TempDir;
 use vvm_storage::{
     Done, OpenError, Partition, Step, SysVvmStorage,
     sqlite::{OpenOptions, SqliteStorage},
-    testing::compare_steps,
 };
 
 /// Tests run on whatever file system the temporary folder is on.
 const ANYWHERE: OpenOptions = OpenOptions { allow_overlay: true, for_group: false };
 
-/// A database file for one test.
 struct File {
-    /// Removed at the end of the test.
     folder: TempDir,
     path: PathBuf,
 }
 
 impl File {
-    /// Returns a path without a file.
     fn fresh() -> Self {
         let folder = TempDir::new().unwrap();
         Self { path: folder.path().join("elections.db"), folder }
     }
 
-    /// Creates a closed file with a slot that epoch 1 led and released.
     async fn used() -> Self {
         let file = Self::fresh();
         let storage = file.open().await.unwrap();
@@ -52,7 +44,6 @@ impl File {
         SqliteStorage::open(&self.path, ANYWHERE).await
     }
 
-    /// Opens the file as another program would.
     fn by_hand(&self) -> Connection {
         Connection::open(&self.path).unwrap()
     }
@@ -70,19 +61,9 @@ fn entry(epoch: u64) -> Entry {
     ielections::testing::entry(epoch as u8, 0, epoch)
 }
 
-/// Claims the slot, which must be vacant with the epoch before.
 async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
     assert_eq!(storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(), Done::Applied);
-}
-
-#[tokio::test]
-async fn random_steps_do_what_decide_says() {
-    for seed in 0..50 {
-        let file = File::fresh();
-        let open = async || Arc::new(file.open().await.unwrap()) as Arc<dyn SysVvmStorage>;
-        compare_steps(open, "payroll", seed, 60).await;
-    }
 }
 
 #[tokio::test]
@@ -102,7 +83,6 @@ async fn description_has_library_journal_syncs_and_file_system() {
     assert!(matches!(storage.describe().await, Err(ReadError::Fatal(_))));
 }
 
-/// Polls once; `true` if the future is pending.
 async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }

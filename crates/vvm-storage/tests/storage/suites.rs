@@ -1,5 +1,3 @@
-//! The public suites on the drivers that need no server.
-
 #[cfg(feature = "mem")]
 mod mem {
     use crate::driver::Driver;
@@ -23,11 +21,9 @@ mod mem {
     all_suites!(in_real_time(), in_mock_time());
 }
 
-/// Each handle has its own connection.
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    use crate::driver::Driver;
-    use ielections::all_suites;
+    use crate::driver::{Driver, driver_suites};
 
     fn file() -> Driver {
         Driver::in_a_folder(|folder| {
@@ -35,14 +31,17 @@ mod sqlite {
         })
     }
 
-    all_suites!(file());
+    driver_suites!(file(), 50);
 }
 
 /// Handles share the one database that a process can have open.
 #[cfg(feature = "sled")]
 mod sled {
-    use crate::driver::Driver;
-    use ielections::all_suites;
+    use crate::driver::{Driver, driver_suites};
 
-    all_suites!(Driver::in_a_folder(|folder| format!("sled:{}", folder.join("elections").display())));
+    fn folder() -> Driver {
+        Driver::in_a_folder(|folder| format!("sled:{}", folder.join("elections").display()))
+    }
+
+    driver_suites!(folder(), 20);
 }

@@ -28,14 +28,13 @@ impl Scene {
         Self { cells: Arc::new(Cells::new(database.open())), database }
     }
 
-    /// As another process would have.
     fn another(&self) -> Cells<MemCells> {
         Cells::new(self.database.open())
     }
 
     async fn led(&self) -> Entry {
         let entry = entry(1, 0);
-        assert_eq!(self.cells.commit(slot(), Step::claim(&NEVER_LED, &entry)).await.unwrap(), Done::Applied);
+        applied(&self.cells, Step::claim(&NEVER_LED, &entry)).await;
         entry
     }
 
@@ -46,10 +45,13 @@ impl Scene {
         scene
     }
 
-    /// Reads and writes so far.
     fn requests(&self) -> (usize, usize) {
         (self.database.reads.load(SeqCst), self.database.writes.load(SeqCst))
     }
+}
+
+async fn applied(cells: &Cells<MemCells>, step: Step) {
+    assert_eq!(cells.commit(slot(), step).await.unwrap(), Done::Applied);
 }
 
 fn slot() -> Partition {
@@ -78,7 +80,7 @@ async fn renewal_is_one_write_and_no_read() {
     let scene = Scene::new();
     let held = scene.led().await;
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
@@ -91,13 +93,9 @@ async fn look_at_a_request_that_was_never_made_is_one_read() {
     assert_eq!(scene.requests(), (reads + 1, writes));
 }
 
-/// Leads and releases. Returns the slot as it is then.
 async fn led_before(scene: &Scene) -> Slot {
     let Entry { version, epoch, .. } = scene.led().await;
-    assert_eq!(
-        scene.cells.commit(slot(), Step::release(version.incarnation, epoch)).await.unwrap(),
-        Done::Applied
-    );
+    applied(&scene.cells, Step::release(version.incarnation, epoch)).await;
     Slot::Vacant(Vacant { last_epoch: Some(epoch) })
 }
 
@@ -107,7 +105,7 @@ async fn claim_after_a_look_is_one_write_and_no_read() {
     let vacant = led_before(&scene).await;
     assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::claim(&vacant, &entry(2, 0))).await;
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
@@ -119,7 +117,7 @@ async fn claim_of_a_slot_that_was_claimed_after_the_look_is_refused() {
     for candidate in [&*scene.cells, &another] {
         assert_eq!(candidate.peek(&[slot()]).await.unwrap(), std::slice::from_ref(&vacant));
     }
-    assert_eq!(another.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
+    applied(&another, Step::claim(&vacant, &entry(2, 0))).await;
     let stands = Slot::Held { entry: entry(2, 0), proven_age: None };
     assert_eq!(
         scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 1))).await.unwrap(),
@@ -134,7 +132,7 @@ async fn claim_of_a_cell_that_was_deleted_after_the_look_is_refused_with_a_place
     let vacant = led_before(&scene).await;
     let candidate = scene.another();
     candidate.peek(&[slot()]).await.unwrap();
-    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 0))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::claim(&vacant, &entry(2, 0))).await;
     scene.database.delete(&slot());
     let refused = candidate.commit(slot(), Step::claim(&NEVER_LED, &entry(3, 0))).await.unwrap();
     let Done::Refused(Shown::Slot(Slot::Held { entry: placeholder, .. })) = &refused else {
@@ -152,7 +150,7 @@ async fn stale_look_of_a_leader_does_not_cost_its_renewal_a_read() {
     let stands = Slot::Held { entry: held.clone(), proven_age: None };
     assert_eq!(scene.cells.peek(&[slot()]).await.unwrap(), [stands]);
     let (reads, writes) = scene.requests();
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
     assert_eq!(scene.requests(), (reads, writes + 1));
 }
 
@@ -162,11 +160,8 @@ async fn write_answered_without_a_tag_is_followed_by_a_read() {
     let held = scene.led().await;
     let (reads, _) = scene.requests();
     scene.database.forge(Forged::WithoutTag);
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
-    assert_eq!(
-        scene.cells.commit(slot(), Step::renew(&entry(1, 1), &entry(1, 2))).await.unwrap(),
-        Done::Applied
-    );
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
+    applied(&scene.cells, Step::renew(&entry(1, 1), &entry(1, 2))).await;
     assert_eq!(scene.requests().0, reads + 1);
 }
 
@@ -177,7 +172,7 @@ async fn refusal_shows_the_present_state_and_never_a_cached_one() {
     let another = scene.another();
     let taken = entry(2, 0);
     let observed = Slot::Held { entry: held.clone(), proven_age: None };
-    assert_eq!(another.commit(slot(), Step::claim(&observed, &taken)).await.unwrap(), Done::Applied);
+    applied(&another, Step::claim(&observed, &taken)).await;
     let stands = Slot::Held { entry: taken, proven_age: None };
     let renewal = scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap();
     assert_eq!(renewal, Done::Refused(Shown::Slot(stands)));
@@ -193,8 +188,8 @@ async fn renewal_beside_a_batch_of_another_handle_is_composed_anew() {
     let held = scene.led().await;
     // The cell has another tag now, and the record is the same.
     let batch = scene.another();
-    assert_eq!(batch.commit(slot(), Step::batch(&fence(0), &[put("a", 1)])).await.unwrap(), Done::Applied);
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    applied(&batch, Step::batch(&fence(0), &[put("a", 1)])).await;
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
     assert!(
         scene.cells.document(&slot(), &testing::id("a")).await.unwrap().is_some(),
         "the renewal keeps the documents"
@@ -258,15 +253,12 @@ async fn full_cell_refuses_a_batch_and_no_claim() {
         let WriteError::Fatal(cause) = refusal else { panic!("{refusal}") };
         assert!(cause.to_string().contains("keep less"), "{cause}");
     }
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
     let Entry { version, epoch, .. } = held;
-    assert_eq!(
-        scene.cells.commit(slot(), Step::release(version.incarnation, epoch)).await.unwrap(),
-        Done::Applied
-    );
+    applied(&scene.cells, Step::release(version.incarnation, epoch)).await;
     let long = Entry { holder: Holder::new("\u{1}".repeat(255)).unwrap(), ..entry(2, 0) };
     let vacant = Slot::Vacant(Vacant { last_epoch: Some(epoch) });
-    assert_eq!(scene.cells.commit(slot(), Step::claim(&vacant, &long)).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::claim(&vacant, &long)).await;
     assert_eq!(scene.cells.fence_state(&slot()).await.unwrap().last, DocumentVersion::from_stored(after));
 }
 
@@ -297,7 +289,6 @@ async fn settled_name_has_a_cell_for_each_slot() {
     assert!(scene.database.value(&slot()).is_some());
 }
 
-/// What a candidate sees: a record, or nothing.
 async fn seen(candidate: &Cells<MemCells>) -> Entry {
     let slot = candidate.peek(&[slot()]).await.unwrap().remove(0);
     slot.entry().unwrap_or_else(|| panic!("{slot:?}")).clone()
@@ -308,7 +299,7 @@ async fn seen(candidate: &Cells<MemCells>) -> Entry {
 async fn deleted_cell_of_a_settled_name_is_held_by_a_placeholder_with_the_longest_ttl() {
     let scene = Scene::settled().await;
     let long = Entry { ttl: Ttl::new(Duration::from_secs(60)).unwrap(), ..entry(1, 0) };
-    assert_eq!(scene.cells.commit(slot(), Step::claim(&NEVER_LED, &long)).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::claim(&NEVER_LED, &long)).await;
     scene.database.delete(&slot());
 
     let next = long.renewed(entry(1, 1).version);
@@ -336,7 +327,7 @@ async fn leadership_between_two_deletions_is_not_missed() {
     assert_eq!(seen(&other).await, first);
     let led = Entry { epoch: Epoch::new(first.epoch.get() + 1).unwrap(), ..entry(2, 0) };
     let observed = Slot::Held { entry: first.clone(), proven_age: None };
-    assert_eq!(one.commit(slot(), Step::claim(&observed, &led)).await.unwrap(), Done::Applied);
+    applied(&one, Step::claim(&observed, &led)).await;
     scene.database.delete(&slot());
     let refused = other.commit(slot(), Step::claim(&observed, &entry(3, 0))).await.unwrap();
     let Done::Refused(Shown::Slot(Slot::Held { entry: second, .. })) = &refused else {
@@ -363,7 +354,7 @@ async fn storage_that_shows_an_earlier_state_is_refused_from_then_on() {
     let scene = Scene::settled().await;
     let held = scene.led().await;
     let earlier = scene.database.value(&slot()).unwrap();
-    assert_eq!(scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap(), Done::Applied);
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
     let later = scene.database.value(&slot()).unwrap();
     scene.database.put(&slot(), &earlier);
     let read = scene.cells.read(slot()).await;

@@ -1,5 +1,3 @@
-//! Opening names each obstacle and leaves an unsuitable file as it is.
-
 use super::{ANYWHERE, File, claim, entry, slot, vacant};
 use ielections::WriteError;
 use rustix::process::geteuid;
@@ -19,7 +17,6 @@ use vvm_storage::{
     sqlite::{OpenOptions, SqliteStorage},
 };
 
-/// That the refusal says this of the path.
 #[track_caller]
 fn says(error: &OpenError, before: &str, path: &Path, behind: &str) {
     let expected = format!("{before}{}{behind}", path.display());
