@@ -18,8 +18,7 @@ fn endpoint() -> String {
     crate::server("VVM_TEST_DYNAMODB", "http://host:port", "dynamodb")
 }
 
-/// The time limit of a request. A busy machine may need more than the default of 2 s, and most cases fail if
-/// a request is not answered.
+/// A busy machine may need more than the default of 2 s, and most cases fail if a request is not answered.
 const REQUEST_TIMEOUT: &str = "20s";
 
 fn region() -> String {
@@ -40,26 +39,10 @@ async fn table_is_described_with_location_and_protection() {
     assert!(described.concerns[0].contains("--deletion-protection-enabled"), "{described:?}");
 }
 
-/// A client beside the driver.
 async fn client() -> Client {
     let loader = aws_config::defaults(BehaviorVersion::v2026_01_12());
     let loader = loader.region(Region::new(region())).endpoint_url(endpoint());
     Client::new(&loader.load().await)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn missing_table_is_named() {
-    let table = fresh("missing");
-    let missing = format!("there is no table `{table}`");
-    let says = [&*missing, "vvm init-storage", "in another region"];
-    is_refused(&url(&table), OpenErrorKind::Missing, &says).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn endpoint_that_does_not_answer_is_named() {
-    // No program listens on port 1 of this machine.
-    let silent = "dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1";
-    is_refused(silent, OpenErrorKind::Passing, &["no answer from http://127.0.0.1:1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,6 @@ const LONG: Duration = Duration::from_secs(20);
 /// For a hint that must not come. One that comes later is not noticed.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// A leader and a standby.
 pub(crate) struct Scene {
     pub(crate) name: String,
     pub(crate) leader: ElectionsTtlStorage,
@@ -21,7 +20,6 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Whose standby waits for hints.
     pub(crate) async fn on(url: &str) -> Self {
         let scene = Self::without_hints(url).await;
         assert!(!scene.listens());
@@ -82,7 +80,6 @@ impl Scene {
         timeout(span, self.standby.hinted(&self.cluster())).await.is_ok()
     }
 
-    /// Takes the hints of what was there before.
     pub(crate) async fn quiet(&self) {
         while self.is_hinted_soon().await {}
     }
@@ -147,7 +144,6 @@ impl Scene {
         self.claimed(1).await;
         self.quiet().await;
         lies().await;
-        // As many looks as the standby cares to make: each shows what stands.
         assert!(self.is_hinted().await);
         let seen = self.standby.scan(&[self.key()]).await.unwrap();
         assert_eq!(seen[0].entry(), Some(&entry(1, 1, TTL)));

@@ -1,8 +1,4 @@
-//! On an API server of Kubernetes. Needs `kubectl`.
-//!
-//! - `leases`: what a Lease shows, and Leases that are deleted or written by other programs.
-//! - `hints`: watches.
-//! - `logins`: credentials and roles, on a server that the runner starts.
+//! Needs `kubectl`.
 
 mod leases;
 mod logins;
@@ -20,12 +16,11 @@ fn server() -> String {
     crate::server("VVM_TEST_KUBERNETES", "k8s://namespace?kubeconfig=PATH&context=NAME", "kubernetes")
 }
 
-/// How long a request may take: as in `dynamodb.rs`. The suites use TTLs of all lengths.
+/// A request may take as long as in `dynamodb.rs`.
 fn url() -> String {
     format!("{}&request_timeout=20s", server())
 }
 
-/// The value of an option of the server's URL.
 fn option(name: &str) -> Option<String> {
     let server = server();
     let (_, options) = server.split_once('?')?;
@@ -38,7 +33,6 @@ fn namespace() -> String {
     server.trim_start_matches("k8s://").split('?').next().unwrap().to_owned()
 }
 
-/// Runs `kubectl` on the same server and returns its output, or what went wrong.
 fn try_kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = Command::new("kubectl");
     for (flag, name) in [("--kubeconfig", "kubeconfig"), ("--context", "context")] {
@@ -66,7 +60,6 @@ async fn open(url: &str) -> Cells<LeaseStorage> {
     Cells::new(LeaseStorage::open(url).await.unwrap())
 }
 
-/// Watches.
 mod hints {
     use super::url;
 

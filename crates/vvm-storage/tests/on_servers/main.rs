@@ -33,7 +33,7 @@ mod scylla_locked;
 
 use vvm_storage::{OpenError, OpenErrorKind};
 
-/// Returns where a server is. Fails without the variable, so that no test is skipped.
+/// Fails without the variable, so that no test is skipped.
 fn server(variable: &str, example: &str, driver: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
@@ -46,7 +46,6 @@ async fn refused(url: &str) -> OpenError {
     driver::opened(url).await.expect_err("opened")
 }
 
-/// Opening fails with an error of this kind, whose message has these parts.
 async fn is_refused(url: &str, kind: OpenErrorKind, parts: &[&str]) {
     let error = refused(url).await;
     assert_eq!(error.kind(), kind, "{error}");

@@ -1,8 +1,3 @@
-//! On MariaDB.
-//!
-//! - `handles`: refusals, errors and connections of a handle.
-//! - `failover`: replicas that are promoted, on servers that the tests start.
-
 mod failover;
 mod handles;
 

@@ -1,7 +1,4 @@
-//! On object stores: a bucket of your own needs its platform's variables for credentials; `gs://…` and `az://…` work, too.
-//!
-//! - `handles`: what is refused, described and found.
-//! - `racy`: servers that lose writes are refused.
+//! A bucket of your own needs its platform's variables for credentials; `gs://…` and `az://…` work, too.
 
 mod handles;
 
@@ -15,7 +12,6 @@ fn server() -> String {
     crate::server("VVM_TEST_S3", "s3://bucket/prefix?region=…", "s3")
 }
 
-/// Returns a URL below the server's prefix. A busy machine may need more than 2 s for a request.
 fn url(name: &str) -> String {
     format!("{}&request_timeout=20s", below(&server(), name))
 }
@@ -29,7 +25,7 @@ fn fresh() -> String {
     driver::fresh("objects").replace('_', "-")
 }
 
-/// One prefix for all cases. Races the server once.
+/// Races the server once, for all cases.
 async fn driver() -> Driver {
     static DRIVER_IS_READY: OnceCell<()> = OnceCell::const_new();
     let url = url("suites");
@@ -42,12 +38,10 @@ mod racy {
     use super::{below, fresh};
     use vvm_storage::init_storage;
 
-    /// The URL of S3Mock, if it was started.
     fn s3mock() -> Option<String> {
         std::env::var("VVM_TEST_S3_MOCK").ok()
     }
 
-    /// Returns the URLs of such servers.
     fn servers() -> Vec<String> {
         let racy = crate::server("VVM_TEST_S3_RACY", "s3://…", "s3");
         [racy].into_iter().chain(s3mock()).collect()
@@ -70,11 +64,8 @@ mod racy {
                         println!("{refusal}");
                         let refusal = refusal.to_string();
                         assert!(refusal.contains("Two candidates would lead"), "{refusal}");
-                        assert_eq!(
-                            refusal.contains("like S3Mock"),
-                            Some(&server) == s3mock().as_ref(),
-                            "{refusal}"
-                        );
+                        let is_s3mock = Some(&server) == s3mock().as_ref();
+                        assert_eq!(refusal.contains("like S3Mock"), is_s3mock, "{refusal}");
                         // A server that is known is refused whatever the race shows.
                         missed += u32::from(
                             refusal.contains("acknowledged 0 times, and 0 times")

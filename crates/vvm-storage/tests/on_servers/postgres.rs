@@ -1,11 +1,3 @@
-//! On PostgreSQL.
-//!
-//! - `handles`: refusals, errors and connections of a handle.
-//! - `encrypted`: TLS, on servers that the tests start.
-//! - `failover`: servers that the tests start: standbys that are promoted, and settings that are refused.
-//! - `hints`: notifications.
-//! - `pooled`: what differs behind a pooler.
-
 mod encrypted;
 mod failover;
 mod handles;
@@ -20,7 +12,7 @@ fn server() -> String {
     crate::server("VVM_TEST_POSTGRES", "postgres://user@host/database", "postgres")
 }
 
-/// How long a request may take: as in `dynamodb.rs`. The suites use TTLs of all lengths.
+/// Requests may take as long as in `dynamodb.rs`.
 const OPTIONS: &str = "request_timeout=20s&max_ttl=86400s";
 
 fn url(database: &str) -> String {
@@ -29,31 +21,26 @@ fn url(database: &str) -> String {
     format!("{place}/{database}?{OPTIONS}")
 }
 
-/// Another program's connection to a database of the server.
 async fn client(database: &str) -> Client {
     client_at(&url(database)).await
 }
 
-/// Another program's connection.
 async fn client_at(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url.split('?').next().unwrap(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-/// The database that the server's URL names.
 fn first_database() -> String {
     server().rsplit_once('/').unwrap().1.to_owned()
 }
 
-/// A database that no run before had.
 async fn fresh_database() -> String {
     let name = fresh("database");
     client(&first_database()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
     name
 }
 
-/// Behind a pooler that assigns connections for each transaction.
 mod pooled {
     use super::{first_database, url};
     use crate::hint_suite::Scene;

@@ -1,5 +1,3 @@
-//! On a cluster of Cassandra or ScyllaDB: also the driver's own checks and messages.
-
 mod documents;
 
 use crate::{
@@ -15,19 +13,17 @@ use vvm_storage::{
 
 all_suites_on_a_server!(driver().await);
 
-/// Returns the addresses of one node or several, separated by commas.
 fn contact_points() -> String {
     crate::server("VVM_TEST_SCYLLA", "host:port", "scylla")
 }
 
-/// The time limit of a request, as in `dynamodb.rs`. The time limits of the servers are their defaults.
+/// As in `dynamodb.rs`. The time limits of the servers are their defaults.
 const REQUEST_TIMEOUT: &str = "20s";
 
 fn url(keyspace: &str, options: &str) -> String {
     format!("scylla://{}/{keyspace}?request_timeout={REQUEST_TIMEOUT}&{options}", contact_points())
 }
 
-/// Returns as many copies as there are nodes, three at most.
 async fn copies() -> usize {
     session().await.get_cluster_state().get_nodes_info().len().min(3)
 }
@@ -39,12 +35,10 @@ async fn driver() -> Driver {
     if copies > 1 { Driver::on_a_server(url).await } else { Driver::on_a_server(url).await.with_ttl(4) }
 }
 
-/// A connection beside the driver.
 async fn session() -> Session {
     SessionBuilder::new().known_nodes(contact_points().split(',')).build().await.unwrap()
 }
 
-/// Returns the name of an existing data centre.
 async fn datacenter() -> String {
     let state = session().await.get_cluster_state();
     state.get_nodes_info()[0].datacenter.clone().unwrap()

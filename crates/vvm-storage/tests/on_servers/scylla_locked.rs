@@ -21,7 +21,6 @@ fn address() -> String {
     crate::server("VVM_TEST_SCYLLA_LOCKED", "host:port", "scylla")
 }
 
-/// Returns the path of a file in the folder of certificates.
 fn lock(name: &str) -> String {
     Path::new(&crate::server("VVM_TEST_SCYLLA_LOCKS", "folder", "scylla")).join(name).display().to_string()
 }
@@ -30,7 +29,6 @@ fn url(options: &[&str]) -> String {
     format!("scylla://{}/vvm_test_locked?{}", address(), options.join("&"))
 }
 
-/// A folder for password files.
 struct PasswordFiles(tempfile::TempDir);
 
 impl PasswordFiles {
@@ -44,7 +42,7 @@ impl PasswordFiles {
         path
     }
 
-    /// Returns a URL with valid options, except for those in `replaced`. An empty value omits its option.
+    /// An empty value in `replaced` omits its option.
     fn url_with(&self, replaced: &[(&str, &str)]) -> String {
         let password = self.file("cassandra\n").display().to_string();
         let (authority, certificate, key) = (lock("authority.pem"), lock("client.pem"), lock("client.key"));
@@ -62,7 +60,6 @@ impl PasswordFiles {
     }
 }
 
-/// A connection of the administrator, over TLS.
 async fn session() -> Session {
     let read = |name: &str| {
         CertificateDer::pem_file_iter(lock(name)).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
@@ -92,7 +89,6 @@ async fn certificate_and_password_open_the_cluster() {
         init_storage(&url).await.unwrap();
         let storage = ScyllaStorage::open(&url).await.unwrap();
         let at = Partition::from_bytes(*b"setting");
-        // The first one stores it.
         storage.commit(at.clone(), Step::settle(b"value")).await.unwrap();
         assert_eq!(storage.setting(at).await.unwrap().as_deref(), Some(&b"value"[..]));
         storage.close().await;

@@ -1,5 +1,4 @@
-//! Tests of what DynamoDB Local can't show: tables and refusals that only AWS has, and the number of
-//! requests.
+//! What DynamoDB Local can't show: tables and refusals that only AWS has, and the number of requests.
 
 use super::{
     DynamoDbStorage,
@@ -34,13 +33,12 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// An answer: status and body. With `None` the connection is closed without an answer.
+/// Status and body. With `None` the connection is closed without an answer.
 type Answer = Option<(u16, String)>;
 
-/// The bodies of the requests, by operation.
 type Bodies = BTreeMap<String, Vec<String>>;
 
-/// A server with scripted answers that counts its requests. Dropping it ends it.
+/// It counts its requests. Dropping it ends it.
 struct Server {
     scripted: Scripted,
     requests: Arc<Mutex<Bodies>>,
@@ -50,14 +48,13 @@ fn ok(text: &str) -> Answer {
     Some((200, text.to_owned()))
 }
 
-/// A refusal by DynamoDB.
 fn refusal(status: u16, code: &str) -> Answer {
     let text = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"said so"}}"#);
     Some((status, text))
 }
 
 impl Server {
-    /// Starts one. `script` returns the answer to an operation, given how often it was requested before.
+    /// `script` is given how often the operation was requested before.
     async fn start(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> Self {
         let requests = Arc::new(Mutex::new(Bodies::new()));
         let received = Arc::clone(&requests);
@@ -80,19 +77,16 @@ impl Server {
         &self.scripted.endpoint
     }
 
-    /// Returns how often each operation was requested since the last call of this function.
     fn take_counts(&self) -> Vec<(String, usize)> {
         let requests = std::mem::take(&mut *self.requests.lock().unwrap());
         requests.into_iter().map(|(operation, bodies)| (operation, bodies.len())).collect()
     }
 
-    /// Returns the body of the last request for an operation.
     fn last_body(&self, operation: &str) -> String {
         self.requests.lock().unwrap()[operation].last().unwrap().clone()
     }
 }
 
-/// The answer to DescribeTable about an election table, with `more` attributes.
 fn described(status: &str, more: &str) -> Answer {
     Some((
         200,
@@ -106,7 +100,6 @@ fn described(status: &str, more: &str) -> Answer {
     ))
 }
 
-/// The answers of an active election table.
 fn active(operation: &str) -> Answer {
     match operation {
         "DescribeTable" => described("ACTIVE", ""),
@@ -139,7 +132,6 @@ async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) 
     (server, storage)
 }
 
-/// On an active table, with another answer to one operation, given how often it was requested before.
 async fn answering(
     of: &'static str,
     answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
@@ -147,7 +139,6 @@ async fn answering(
     opened(move |operation, before| if operation == of { answer(before) } else { active(operation) }).await
 }
 
-/// On an active table, with another answer to one operation.
 async fn refused(of: &'static str, answer: impl Fn() -> Answer + Send + Sync + 'static) -> OpenError {
     let script = move |operation: &str, _| if operation == of { answer() } else { active(operation) };
     let server = Server::start(script).await;
@@ -220,6 +211,8 @@ async fn refusal_by_aws_says_what_to_do() {
             assert!(error.contains(hint), "{operation}, {code}: {error}");
         }
     }
+    let error = refused("DescribeTable", || None).await;
+    assert!(error.is_passing() && error.to_string().contains("no answer from http://127.0.0.1"), "{error}");
 }
 
 #[test]
@@ -246,7 +239,6 @@ async fn missing_table_is_created_and_waited_for() {
     let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
     assert_eq!(server.take_counts(), asked.map(|(operation, count)| (operation.to_owned(), count)));
 
-    // An existing table is left as it is.
     let server = Server::start(|operation, _| active(operation)).await;
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
@@ -367,7 +359,6 @@ async fn failed_request_is_sent_once_and_mapped_by_its_error() {
     assert_eq!(answered(None).await, ("Unknown", "Unavailable"));
 }
 
-/// A handle of a table at the address of this listener, which answers nothing.
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     DynamoDbStorage::on(
@@ -440,7 +431,6 @@ async fn write(storage: &DynamoDbStorage) -> Result<Done, WriteError> {
     storage.commit(partition(), Step::batch(&fence(), &[delete])).await
 }
 
-/// A cancelled transaction, with a reason for each of its actions.
 fn cancelled(codes: &[&str]) -> Answer {
     let reasons: Vec<_> = codes.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
     let reasons = reasons.join(",");
@@ -449,14 +439,12 @@ fn cancelled(codes: &[&str]) -> Answer {
     Some((400, format!(r#"{{"__type":"{code}","Message":"{message}","CancellationReasons":[{reasons}]}}"#)))
 }
 
-/// The batch item after a batch that wrote `name`.
 fn batches(last: u64) -> String {
     format!(r#"{{"version":{{"N":"{last}"}},"ids":{{"BS":["bmFtZQ=="]}}}}"#)
 }
 
 const LEADER: &str = r#"{"epoch":{"N":"5"}}"#;
 
-/// An answer to `TransactGetItems`: the leader record, the batch item, and a document.
 fn together(last: u64) -> Answer {
     let (leader, batches) = (LEADER, batches(last));
     Some((200, format!(r#"{{"Responses":[{{"Item":{leader}}},{{"Item":{batches}}},{{}}]}}"#)))
@@ -489,7 +477,6 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
     assert!(server.last_body("Query").contains(r#""ConsistentRead":true"#));
     assert_eq!(server.take_counts(), asked(&["Query"]));
-    // A scan that can't find an id sends nothing.
     let long = Scan { prefix: Bytes::from(vec![1; 1024]), limit: 10, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &long).await.unwrap().documents, []);
     let beyond = Scan { prefix: Bytes::from_static(b"a"), after: Some(id()), limit: 10 };

@@ -1,5 +1,3 @@
-//! TLS, and users with passwords, on clusters that the tests start.
-
 use super::failures::program;
 use crate::{
     driver::{TTL, led, renewed},
@@ -13,7 +11,7 @@ use std::{
 };
 use vvm_storage::{Done, OpenErrorKind::Refused, etcd::EtcdStorage, init_storage};
 
-/// A member that requires certificates. Its own bears the name `localhost`, and no address.
+/// Its certificate bears the name `localhost`, and no address.
 struct Encrypted(Cluster);
 
 impl Encrypted {
@@ -25,7 +23,6 @@ impl Encrypted {
         format!("etcd://{host}:{}/vvm?{}", self.0.members()[0].address().port(), options.join("&"))
     }
 
-    /// Options that name files of the cluster's.
     fn files(&self, options: &[(&str, &str)]) -> Vec<String> {
         options.iter().map(|(option, name)| format!("{option}={}", self.0.file(name).display())).collect()
     }
@@ -130,7 +127,6 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
 }
 
-/// The answer of etcd's JSON gateway to a request.
 fn post(address: SocketAddr, path: &str, header: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();

@@ -1,5 +1,3 @@
-//! Members that are killed, stopped or brought back with other data, on clusters that the tests start.
-
 use crate::{
     driver::{TTL, VACANT, entry, led, renewed, slot_of},
     hint_suite,
@@ -17,7 +15,7 @@ pub(super) fn program() -> Program {
     Program::named().expect("`cargo xtask test-drivers --only etcd` names a program of etcd")
 }
 
-/// Creates and opens a storage on a cluster that was just started, and may be electing its leader once more.
+/// On a cluster that was just started, and may be electing its leader once more.
 async fn ready(url: &str) -> EtcdStorage {
     let creating = async {
         while let Err(error) = init_storage(url).await {
@@ -33,7 +31,6 @@ async fn ready(url: &str) -> EtcdStorage {
     timeout(LONG, creating).await.expect("created")
 }
 
-/// A cluster with a storage, and a handle of it.
 struct Scene {
     cluster: Cluster,
     url: String,
@@ -43,13 +40,11 @@ struct Scene {
 impl Scene {
     async fn of(members: usize) -> Self {
         let cluster = Cluster::start(&program(), members).unwrap();
-        // A short time, so that a test that waits for its end is quick.
         let url = format!("etcd://{}/vvm?request_timeout=1s", cluster.addresses());
         let storage = ready(&url).await;
         Self { cluster, url, storage }
     }
 
-    /// With a slot that is held.
     async fn held(members: usize) -> (Self, Partition, Entry) {
         let scene = Self::of(members).await;
         let (at, held) = led(&scene.storage, TTL).await;
@@ -113,7 +108,6 @@ async fn without_a_majority_a_write_is_unknown_and_only_looks_are_answered() {
     assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}");
     let read = scene.storage.read(at.clone()).await;
     assert!(matches!(read, Err(ReadError::Unavailable(_))), "{read:?}");
-    // A handle that is connected to the member that is left.
     let peeked = async {
         loop {
             match scene.storage.peek(std::slice::from_ref(&at)).await {

@@ -1,5 +1,3 @@
-//! What a handle refuses, members that are down, and watches as hints.
-
 use super::url;
 use crate::{
     driver::{TTL, described, fresh, led, many_create, renewed},

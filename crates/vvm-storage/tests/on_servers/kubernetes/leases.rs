@@ -1,9 +1,6 @@
-//! What a Lease shows, and Leases that are deleted or written by other programs.
-
 use super::{fresh, kubectl, open, try_kubectl, url};
 use ielections::{
     DocumentVersion, Entry, Epoch, Fence, Holder, Incarnation, Slot, Ttl, Vacant, Version, WriteError,
-    testing::{id, put},
 };
 use serde_json::Value;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -27,7 +24,6 @@ fn vacant(last_epoch: u64) -> Slot {
     Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
 }
 
-/// A settled name with one slot.
 struct Scene {
     name: String,
     slot: Partition,
@@ -69,7 +65,6 @@ impl Scene {
         self.lease()["spec"].take()
     }
 
-    /// Writes the spec as another program does, which keeps the rest.
     fn patch(&self, spec: &str) {
         let patch = format!(r#"{{"spec":{spec}}}"#);
         kubectl(&["patch", "lease", &self.name, "--type=merge", "-p", &patch]);
@@ -132,26 +127,6 @@ async fn labels_annotations_and_owners_of_others_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documents_of_any_bytes_fit_up_to_the_limit() {
-    let (scene, first) = Scene::led().await;
-    let limits = scene.storage.document_limits().unwrap();
-    let mut after = DocumentVersion::NONE;
-    for at in 0_u8..4 {
-        let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after };
-        let batch = [put([at], vec![0xff - at; limits.max_body_bytes])];
-        match scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &batch)).await {
-            Ok(outcome) => assert_eq!(outcome, Done::Applied),
-            // The cell is full: refused before it was sent.
-            Err(error) => assert!(at == 3 && error.to_string().contains("keep less"), "{at}: {error}"),
-        }
-        after = scene.storage.fence_state(&scene.slot).await.unwrap().last;
-    }
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Applied);
-    let read = scene.storage.document(&scene.slot, &id([1_u8])).await.unwrap();
-    assert!(read.unwrap().body.iter().all(|byte| *byte == 0xfe));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn leader_whose_lease_was_deleted_is_replaced_and_the_slot_waits() {
     let (scene, first) = Scene::led().await;
     kubectl(&["delete", "lease", &scene.name]);
@@ -207,7 +182,6 @@ async fn foreign_holder_is_observed_by_its_spec_and_no_fence_stands_on_it() {
     let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after: DocumentVersion::NONE };
     let refused = scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &[])).await.unwrap();
     assert_eq!(refused, Done::Refused(Shown::Nothing));
-    // A renewal of it is seen as one.
     scene.patch(r#"{"renewTime":"2031-01-01T00:00:02.000000Z"}"#);
     let renewed = scene.read().await;
     assert!(renewed.entry().unwrap().is_of(foreign.incarnation(), foreign.epoch));
@@ -243,19 +217,4 @@ async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
     let Done::Refused(Shown::Slot(stands)) = claim else { panic!("{claim:?}") };
     let placeholder = stands.entry().unwrap();
     assert!(placeholder.epoch > entry(6, 1).epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn names_that_kubernetes_refuses_are_stored_all_the_same() {
-    let storage = open(&url()).await;
-    let unique = fresh();
-    for name in [format!("{unique} Ä/.."), format!("{unique}.2"), unique.clone() + &"x".repeat(900)] {
-        let slot = [&[KEY_PREFIX_VVM_LEADER], name.as_bytes(), &[0, 0, 0, 1]].concat();
-        let slot = Partition::from_bytes(slot);
-        assert_eq!(
-            storage.commit(slot.clone(), Step::claim(&vacant(0), &entry(1, 1))).await.unwrap(),
-            Done::Applied
-        );
-        assert_eq!(storage.read(slot).await.unwrap(), held(&entry(1, 1)));
-    }
 }

@@ -1,4 +1,4 @@
-//! Credentials and roles, on a server that the runner starts. Its users are the contexts of its kubeconfig.
+//! On a server that the runner starts. Its users are the contexts of its kubeconfig.
 
 use super::{fresh, namespace, option, try_kubectl};
 use crate::{is_refused, refused, says};
@@ -20,7 +20,6 @@ fn url(context: &str) -> String {
     format!("k8s://{}?kubeconfig={}&context={context}", namespace(), kubeconfig().display())
 }
 
-/// Applies the shipped rules for a user.
 fn allow(user: &str) {
     let subject = format!("kind: User\n    apiGroup: rbac.authorization.k8s.io\n    name: {user}");
     let rules = RULES.replace("kind: ServiceAccount\n    name: payroll", &subject);

@@ -1,5 +1,3 @@
-//! Replicas that are promoted, a former primary that is used again, and a restore in place: on servers that each test starts.
-
 use super::started;
 use crate::{
     driver::{TTL, VACANT, entry},

@@ -1,5 +1,3 @@
-//! What a handle refuses, how errors are classified, and what becomes of its connections.
-
 use super::{OPTIONS, server, started};
 use crate::{
     driver::{
@@ -9,7 +7,7 @@ use crate::{
     },
     is_refused, refused, says,
 };
-use ielections::{ReadError, WriteError};
+use ielections::WriteError;
 use servers::mysql::{Client, MariaDb};
 use std::{
     fs,
@@ -30,7 +28,6 @@ fn address() -> SocketAddr {
     place.split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// A database that no run before had, and its URL.
 fn fresh_database() -> (String, String) {
     let name = fresh("database");
     Client::at(address(), "").unwrap().ask(&format!("CREATE DATABASE {name}")).unwrap();
@@ -39,7 +36,6 @@ fn fresh_database() -> (String, String) {
     (name, url)
 }
 
-/// A connection of another program, and a handle on a storage that is ready.
 async fn opened() -> (Client, MySqlStorage, String) {
     let (database, url) = fresh_database();
     init_storage(&url).await.unwrap();
@@ -110,7 +106,6 @@ async fn deadlock_is_not_applied() {
         let renewal = renewed(&storage, &at, &held, 2).await;
         match is_unknown {
             1213 => assert!(matches!(renewal, Err(WriteError::NotApplied(_))), "{renewal:?}"),
-            // An error during the commit.
             _ => assert!(matches!(renewal, Err(WriteError::Unknown(_))), "{renewal:?}"),
         }
     }
@@ -137,7 +132,6 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error_and_in_a_
     let (mut other, storage, _) = opened().await;
     let (at, held) = led(&storage, TTL).await;
     let ours = "FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()";
-    // The ports of the connections that it ends.
     let mut end = |more: &str| -> Vec<u16> {
         let found = other.ask(&format!("SELECT id, host {ours} {more}")).unwrap();
         // It may have ended by itself.
@@ -286,41 +280,10 @@ async fn tls_is_used_with_a_server_that_is_who_it_says() {
     ] {
         is_refused(&url, OpenErrorKind::Refused, &[part]).await;
     }
-    // An authority that is replaced is used by the next connection.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("authority");
-    let replace = |by: &str| fs::copy(server.certificate(by), &file).unwrap();
-    replace("authority.pem");
-    let at = slot_of("slot");
-    let port = server.address().port();
-    let replaced = format!("mysql://root@localhost:{port}/elections?tls_ca={}", file.display());
-    let storage = MySqlStorage::open(&replaced).await.unwrap();
-    let mut read = async || {
-        // The server ends the connections that there are. The first read may still have one of them.
-        let there = "SELECT id FROM information_schema.processlist WHERE db = 'elections'";
-        for row in other.ask(there).unwrap() {
-            let _gone = other.ask(&format!("KILL {}", row[0]));
-        }
-        let _broken = storage.read(at.clone()).await;
-        storage.read(at.clone()).await
-    };
-    read().await.unwrap();
-    replace("stranger.pem");
-    let failed = read().await;
-    assert!(
-        matches!(&failed, Err(ReadError::Unavailable(cause)) if cause.to_string().contains("tls_ca")),
-        "{failed:?}"
-    );
-    replace("authority.pem");
-    read().await.unwrap();
     let plain = started(&[]);
     let authority = server.certificate("authority.pem");
-    is_refused(
-        &format!("{}?tls_ca={}", plain.url("elections"), authority.display()),
-        OpenErrorKind::Refused,
-        &["tls=off"],
-    )
-    .await;
+    let url = format!("{}?tls_ca={}", plain.url("elections"), authority.display());
+    is_refused(&url, OpenErrorKind::Refused, &["tls=off"]).await;
 }
 
 /// As a pooler that passes the server's greeting on, and then gives the client a connection that another one had.

@@ -1,5 +1,3 @@
-//! TLS, on servers that the tests start: which servers are accepted, and what the error of a refusal says.
-
 use super::client_at;
 use crate::{
     driver::{TTL, VACANT, entry, slot_of},
@@ -12,11 +10,10 @@ use vvm_storage::{
     Done, OpenErrorKind::Refused, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
 };
 
-/// A server with certificates. It bears the name `localhost`, and no address.
+/// Its certificate bears the name `localhost`, and no address.
 struct Encrypted(Postgres);
 
 impl Encrypted {
-    /// With the storage ready for its users.
     async fn start() -> Self {
         let server = Postgres::start_with_tls(Path::new("../../target")).unwrap();
         init_storage(&server.url("postgres")).await.unwrap();
@@ -30,17 +27,14 @@ impl Encrypted {
         format!("postgres://{user}@{host}:{}/postgres?{}", self.0.address().port(), options.join("&"))
     }
 
-    /// An option that names a file of the server's.
     fn file(&self, option: &str, name: &str) -> String {
         format!("{option}={}", self.0.certificate(name).display())
     }
 
-    /// Options of a client that knows the server's authority.
     fn verifying(&self, mode: &str) -> Vec<String> {
         vec![format!("sslmode={mode}"), self.file("sslrootcert", "authority.pem")]
     }
 
-    /// With a certificate of `name`.
     fn certified(&self, name: &str) -> Vec<String> {
         let own = [("sslcert", "pem"), ("sslkey", "key")];
         let own = own.map(|(option, suffix)| self.file(option, &format!("{name}.{suffix}")));
@@ -57,7 +51,6 @@ impl Encrypted {
     }
 }
 
-/// Opening is refused by TLS, and the message has these parts.
 async fn no_tls(url: &str, parts: &[&str]) {
     is_refused(url, Refused, &[&["no TLS with"][..], parts].concat()).await;
 }

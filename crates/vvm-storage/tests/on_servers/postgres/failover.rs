@@ -1,20 +1,17 @@
-//! Standbys that are promoted, and settings by which a server would forget: on servers that each test starts.
-
 use super::client_at;
 use crate::{
     driver::{TTL, VACANT, entry, opened, slot_of},
-    failover_suite::{
-        self, Pair, Promotable, candidacy, claimed, is_waiting, peeked, process, refused_claim,
-    },
+    failover_suite::{self, Pair, Promotable, claimed, is_waiting, peeked, refused_claim},
     is_refused,
 };
-use ielections::{ReadError, WriteError};
+use ielections::{Candidacy, Holder, ReadError, Terms, Ttl, WriteError, testing::elections_suite::Process};
 use servers::{postgres::Postgres, replicated::Replicated as _};
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio_postgres::Client;
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{
-    Done, OpenErrorKind, Partition, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
+    Done, ElectionKey, ElectionsTtlStorage, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage,
+    init_storage, postgres::PostgresStorage,
 };
 
 failover_suite::failover_suite!(Postgres);
@@ -50,7 +47,6 @@ async fn text(client: &Client, query: &str) -> String {
     client.query_one(query, &[]).await.unwrap().get(0)
 }
 
-/// How many connections candidates have.
 async fn held(client: &Client) -> i64 {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'vvm'";
     client.query_one(count, &[]).await.unwrap().get(0)
@@ -146,9 +142,12 @@ async fn leadership_survives_a_restart_of_the_server_within_its_lease() {
     let url = server.url("postgres");
     init_storage(&url).await.unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().unwrap());
-    let process = process(&url, &clock).await;
-    let ttl = Duration::from_secs(10);
-    let (_, leadership) = process.elections.acquire(candidacy("leader", ttl)).await.unwrap();
+    let storage = ElectionsTtlStorage::new(opened(&url).await.unwrap());
+    let process = Process::start(Arc::new(storage), Arc::clone(&clock));
+    let key = ElectionKey { cluster: "restarts".into(), slot: SlotNumber::FIRST };
+    let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::new(Duration::from_secs(10)).unwrap());
+    let candidacy = Candidacy { slots: vec![key], terms };
+    let (_, leadership) = process.elections.acquire(candidacy).await.unwrap();
     let standing = leadership.standing().clone();
     for _ in 0..3 {
         let kill_at = standing.kill_at();

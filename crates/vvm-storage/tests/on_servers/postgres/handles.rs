@@ -1,5 +1,3 @@
-//! What a handle refuses, how errors are classified, and what becomes of its connections.
-
 use super::{client, fresh_database, url};
 use crate::{
     driver::{
@@ -13,7 +11,6 @@ use ielections::WriteError;
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
-/// A database, with the storage ready, and a handle.
 async fn opened() -> (String, PostgresStorage) {
     let database = fresh_database().await;
     init_storage(&url(&database)).await.unwrap();
@@ -185,7 +182,6 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
     owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
 }
 
-/// Of a refusal: the statements that an administrator is to send.
 fn grants(error: &vvm_storage::OpenError) -> String {
     println!("{error}");
     assert_eq!(error.kind(), OpenErrorKind::Refused);

@@ -1,5 +1,3 @@
-//! Notifications as hints.
-
 use super::{client, first_database, fresh_database, url};
 use crate::hint_suite::{Scene, hints_suite};
 use ielections::TtlStorage as _;
@@ -9,7 +7,6 @@ const OURS: &str = "FROM pg_stat_activity WHERE application_name = 'vvm' AND dat
 
 hints_suite!(url(&first_database()));
 
-/// In a database of its own, with a connection past the driver.
 async fn alone() -> (Scene, Client) {
     let database = fresh_database().await;
     (Scene::on(&url(&database)).await, client(&database).await)
@@ -63,7 +60,6 @@ async fn end_of_the_connection_is_a_hint_and_listening_begins_anew() {
     let (ended, hint) = tokio::join!(client.execute(&end, &[]), scene.is_hinted());
     assert!(ended.unwrap() == 1 && hint);
     assert!(!scene.listens(), "polls until it listens again");
-    // Listens again.
     assert!(scene.is_hinted().await);
     scene.claimed(1).await;
     scene.released(1).await;

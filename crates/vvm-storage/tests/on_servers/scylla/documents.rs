@@ -1,6 +1,3 @@
-//! Documents on a real cluster, as far as their suite does not test them: thousands of deleted documents, and
-//! the largest pages.
-
 use super::{contact_points, copies, session};
 use crate::driver::{TTL, fresh, led};
 use bytes::Bytes;
@@ -11,10 +8,8 @@ use ielections::{
 use std::time::Duration;
 use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
-/// After so long a wait fails.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 
-/// A slot in a keyspace of its own, and its leader.
 struct Led {
     keyspace: String,
     storage: ScyllaStorage,
