@@ -1,7 +1,4 @@
-//! Elections and documents on a storage that has one strong operation: compare-and-swap on one value.
-//!
-//! - [`CellStorage`]: what a new backend implements: `read` and `write` of one cell.
-//! - [`Cells`]: makes a [`SysVvmStorage`] of it, with documents.
+//! Elections and documents on a storage that has one strong operation, compare-and-swap on one value.
 
 pub(crate) mod content;
 mod history;
@@ -51,18 +48,16 @@ use std::{
 #[derive(Debug)]
 pub struct Cells<C> {
     storage: C,
-    /// The cells that this handle wrote last, and the vacant ones that it saw last: to compose the next write
-    /// from. Never used to answer.
+    /// The cells that this handle wrote last, and the vacant ones that it saw last. They compose the next write, and
+    /// never answer.
     known: Mutex<HashMap<Partition, Known>>,
     placeholders: Placeholders,
     history: History,
 }
 
-/// A slot's content with the tag of exactly this content.
 #[derive(Debug, Clone)]
 struct Known {
     content: SlotCell,
-    /// [`Expected::Absent`] if the cell does not exist.
     expected: Expected,
 }
 
@@ -83,14 +78,12 @@ const READS: usize = 32;
 /// Room that documents leave for a record with the longest key and holder.
 const RECORD_ROOM: usize = 16 << 10;
 
-/// The condition held in every read, but no write was accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("{at} changed during each of {ATTEMPTS} attempts to write it")]
 struct KeepsChanging {
     at: Partition,
 }
 
-/// The documents of a slot would leave no room for its record.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the documents of {at} would take {bytes} bytes with the record, and this storage takes {most}: keep less"
@@ -116,8 +109,7 @@ impl<C: CellStorage> Cells<C> {
 
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
     ///
-    /// The write applies to exactly the content that it was made from. So content of the cache may compose it,
-    /// but a refusal is returned only for content that was just read.
+    /// Content of the cache may compose it, but a refusal is returned only for content that was just read.
     ///
     /// # Cancel safety
     /// Dropped, the write may be applied, even later, but only to the content that it was made from.
@@ -161,7 +153,7 @@ impl<C: CellStorage> Cells<C> {
         Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))
     }
 
-    /// Replaces the content of a slot that is in the state `expected`. Whether it was.
+    /// Whether the content was replaced.
     ///
     /// # Cancel safety
     /// As [`change`](Self::change).
@@ -194,7 +186,6 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
-    /// Stores a setting if there is none.
     async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
         if let Some(stands) = self.setting(at.clone()).await.map_err(unsent)? {
             return Ok(Done::Refused(Shown::Setting(stands)));
@@ -221,7 +212,6 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
-    /// Looks at a slot; may be stale.
     async fn look(&self, at: &Partition) -> Result<Slot, ReadError> {
         self.history.check()?;
         let before = self.history.mark(at);
@@ -244,7 +234,6 @@ impl<C: CellStorage> Cells<C> {
         Ok(content.slot)
     }
 
-    /// Keeps a cell that a look has shown, if it may be claimed.
     fn note_look(&self, at: &Partition, content: &SlotCell, tag: &Tag) {
         let mut known = self.known();
         // A leader of this handle needs what it wrote since the look was sent.

@@ -25,7 +25,6 @@ impl Default for DocumentSet {
 
 #[cfg(feature = "cells")]
 impl DocumentSet {
-    /// A set without documents whose last batch was `last`.
     pub(crate) fn after(last: DocumentVersion) -> Self {
         Self { last, standing: BTreeMap::new() }
     }
@@ -35,24 +34,20 @@ impl DocumentSet {
         self.standing.insert(id, Body { version, bytes });
     }
 
-    /// Iterates over the documents in the order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&DocumentId, DocumentVersion, &Bytes)> {
         self.standing.iter().map(|(id, body)| (id, body.version, &body.bytes))
     }
 }
 
 impl DocumentSet {
-    /// Returns the number of the last batch.
     pub(crate) fn last(&self) -> DocumentVersion {
         self.last
     }
 
-    /// Returns the version of a document.
     pub(crate) fn version(&self, id: &DocumentId) -> Option<DocumentVersion> {
         Some(self.standing.get(id)?.version)
     }
 
-    /// Applies the batch of this number.
     pub(crate) fn apply(&mut self, version: DocumentVersion, batch: &[DocumentWrite]) {
         self.last = version;
         for write in batch {
@@ -70,13 +65,11 @@ impl DocumentSet {
         }
     }
 
-    /// Returns a document.
     pub(crate) fn get(&self, id: &DocumentId) -> Option<Document> {
         let (id, body) = self.standing.get_key_value(id)?;
         Some(body.document(id))
     }
 
-    /// Returns a page in the order of ids.
     pub(crate) fn scan(&self, scan: &Scan) -> Page {
         let range = self.standing.range::<[u8], _>((scan.start(), Bound::Unbounded));
         let mut range = range.take_while(|(id, _)| scan.takes(id)).map(|(id, body)| body.document(id));

@@ -1,10 +1,10 @@
-//! One file per database, each behind its feature, with the verbs of [`SysVvmStorage`](crate::SysVvmStorage), and a folder:
+//! One file per database, each behind its feature, with the verbs of [`SysVvmStorage`](crate::SysVvmStorage), and a
+//! folder:
 //! - `open.rs` opens a location, and refuses what is unsafe;
 //! - `rows.rs` stores slots, settings and documents;
 //! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
 //!
-//! Servers have files for connections and sessions. `sql/` has what the drivers of SQL servers share. Beside the
-//! folders is what drivers share.
+//! `sql/` has what the drivers of SQL servers share, and the files beside the folders what all share.
 
 pub(crate) mod address;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]

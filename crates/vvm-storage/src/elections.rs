@@ -1,10 +1,5 @@
-//! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace.
-//!
-//! Maps keys to partitions, and refuses what exceeds the driver's limits before it calls the driver. The
-//! drivers know the databases; crate `ielections` decides when to claim and renew.
-//!
-//! The slot count of a cluster is stored once under its name. All members must use the same count: with different
-//! counts they would campaign for different slots, and work that needs one leader could have two.
+//! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace. Maps keys to partitions, and refuses what exceeds the
+//! driver's limits before it calls the driver.
 
 mod late_end;
 mod requests;
@@ -25,15 +20,20 @@ use ielections::{
 };
 use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 
-/// How many batches of a scan are in flight. A scan of 100,000 slots has about 100 batches. They must fit
-/// into an attempt, and the server must not get all at once.
+/// A scan of 100,000 slots has about 100 batches. They must fit into an attempt, and the server must not get all at
+/// once.
 const BATCHES: usize = 8;
 
-/// The storage of elections on a database.
+/// The storage of elections on a database, with settings and requests beside the records.
+///
+/// # Errors
+/// Each call fails if the storage does.
+///
+/// # Cancel safety
+/// A read may be dropped at any time. A write that is dropped may or may not have been applied, and may be repeated.
 #[derive(Clone, Debug)]
 pub struct ElectionsTtlStorage {
     sysvvm: Arc<dyn SysVvmStorage>,
-    /// Read once, because a driver's limits are constant.
     limits: Limits,
 }
 
@@ -50,24 +50,12 @@ impl ElectionsTtlStorage {
     }
 
     /// Describes the database.
-    ///
-    /// # Errors
-    /// If the database does not answer.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn describe(&self) -> Result<Description, ReadError> {
         self.sysvvm.describe().await
     }
 
     /// Returns how long ago each record was written by the database's own clock. See
     /// [`SysVvmStorage::shown_ages`](crate::SysVvmStorage::shown_ages).
-    ///
-    /// # Errors
-    /// If the database does not answer.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn shown_ages(&self, keys: &[ElectionKey]) -> Result<Vec<Option<Duration>>, ReadError> {
         let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
         let mut ages = Vec::with_capacity(keys.len());
@@ -83,7 +71,6 @@ impl ElectionsTtlStorage {
         Ok(claimed.refusal()?.map_or(Claim::Claimed, Claim::Refused))
     }
 
-    /// Reads all slots, or fails.
     async fn peek_all(&self, partitions: &[Partition]) -> Result<Vec<Slot>, ReadError> {
         if partitions.len() <= self.limits.scan_batch {
             return self.sysvvm.peek(partitions).await;
@@ -192,7 +179,6 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     }
 }
 
-/// The count of batches has no next number: two batches would have the same one (I2).
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the count of batches of {key} is damaged in this storage: it is {found}. Find out what wrote it; \
@@ -203,7 +189,6 @@ struct DamagedCount {
     found: DocumentVersion,
 }
 
-/// Refuses a count that no number follows.
 fn check_count(key: &ElectionKey, found: DocumentVersion) -> Result<(), DamagedCount> {
     if found.get() < DocumentVersion::MAX { Ok(()) } else { Err(DamagedCount { key: key.clone(), found }) }
 }
@@ -262,23 +247,18 @@ impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
     }
 }
 
-/// Hints for the candidates of a cluster: see [`SysVvmHints`](crate::SysVvmHints).
 impl ElectionsTtlStorage {
-    /// Hints to the other processes of the cluster that a slot was released, or a request made. Returns soon.
     async fn announce(&self, cluster: &ClusterName) {
         if let Some(hints) = self.sysvvm.hints() {
             hints.announce(&cluster.slot_count_partition()).await;
         }
     }
 
-    /// Waits for a hint that another process released a slot of the cluster or made a request. Never returns
-    /// if the storage has no hints.
+    /// Waits for a hint that another process released a slot of the cluster or made a request. Never returns if the
+    /// storage has no hints. May be dropped and called again at will.
     ///
-    /// A candidate then looks at once ([`Elections::look_now`](ielections::Elections::look_now)). Nothing
-    /// else may follow from a hint: it may be lost, late, repeated or false.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// A candidate then looks at once ([`Elections::look_now`](ielections::Elections::look_now)). Nothing else may
+    /// follow from a hint: it may be lost, late, repeated or false.
     pub async fn hinted(&self, cluster: &ClusterName) {
         match self.sysvvm.hints() {
             Some(hints) => hints.hinted(&cluster.slot_count_partition()).await,
@@ -401,13 +381,11 @@ pub struct SettingCorrupt {
 }
 
 impl ElectionsTtlStorage {
-    /// Stores the cluster's slot count. If one is stored, it must be the same.
+    /// Stores the cluster's slot count. All members must use the same: with different counts they would campaign for
+    /// different slots, and work that needs one leader could have two.
     ///
     /// # Errors
-    /// [`SettleError::Differs`] if another count is stored; also if the storage fails or refuses.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have stored the count. Calling it again is safe.
+    /// [`SettleError::Differs`] if another count is stored.
     pub async fn settle_slot_count(
         &self,
         cluster: &ClusterName,
@@ -425,10 +403,7 @@ impl ElectionsTtlStorage {
     /// Returns the cluster's slot count, if it was settled.
     ///
     /// # Errors
-    /// [`ReadError::Fatal`] if the stored value is not a slot count; also if the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
+    /// [`ReadError::Fatal`] if the stored value is not a slot count.
     pub async fn slot_count(&self, cluster: &ClusterName) -> Result<Option<NonZeroU32>, ReadError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
         match self.sysvvm.setting(partition).await? {
@@ -439,12 +414,6 @@ impl ElectionsTtlStorage {
 
     /// Returns the names with a settled slot count, sorted, and whether there may be more than these; `None` if this
     /// storage can't list them. May be stale.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn names(&self) -> Result<Option<(Vec<ClusterName>, bool)>, ReadError> {
         let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
         let may_have_more = settings.len() >= MOST_LISTED;

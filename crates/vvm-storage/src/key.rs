@@ -1,8 +1,8 @@
-//! [`ElectionKey`]: a slot of a cluster; [`Partition`]: where a record of it is stored.
+//! [`ElectionKey`]: a slot of a cluster; [`Partition`]: where a record of it is stored; and all prefixes of the
+//! keyspace.
 //!
-//! This module has all prefixes of the keyspace. The partition of a slot is `prefix ‖ name ‖ slot (4 bytes,
-//! big-endian)`. The first and the last part have a fixed width, so two keys never have the same bytes, and
-//! nothing has to be escaped.
+//! The partition of a slot is `prefix ‖ name ‖ slot (4 bytes, big-endian)`. The first and the last part have a fixed
+//! width, so two keys never have the same bytes, and nothing has to be escaped.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -42,17 +42,14 @@ impl ClusterName {
         self.partition(KEY_PREFIX_SLOT_COUNT)
     }
 
-    /// Returns the name of which `at` has the slot count, if it is one.
     pub(crate) fn of_slot_count(at: &Partition) -> Option<Self> {
         at.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(Self::new)
     }
 
-    /// Returns the partition of the cluster's pause.
     pub(crate) fn pause_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_PAUSE)
     }
 
-    /// Returns the partition of the cluster's step-down request.
     pub(crate) fn step_down_partition(&self) -> Partition {
         self.partition(KEY_PREFIX_STEP_DOWN)
     }
@@ -135,7 +132,6 @@ impl ElectionKey {
         self.of_kind(KEY_PREFIX_VVM_LEADER)
     }
 
-    /// Returns the partition of the late end of a leadership.
     pub(crate) fn late_end_partition(&self) -> Partition {
         self.of_kind(KEY_PREFIX_LATE_END)
     }
@@ -178,7 +174,6 @@ impl Partition {
         data_encoding::BASE32_DNSCURVE.encode(&self.0)
     }
 
-    /// Returns the partition with these letters and digits.
     #[cfg(feature = "object-store")]
     pub(crate) fn decoded(text: &str) -> Option<Self> {
         data_encoding::BASE32_DNSCURVE.decode(text.as_bytes()).ok().map(Self::from_bytes)
@@ -202,7 +197,6 @@ impl fmt::Debug for Partition {
     }
 }
 
-/// Returns the partition of the slot count of a slot's name; `None` if `at` is not a slot.
 #[cfg(feature = "cells")]
 pub(crate) fn setting_of_slot(at: &Partition) -> Option<Partition> {
     let (&prefix, rest) = at.as_bytes().split_first()?;
@@ -226,7 +220,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Decodes a partition. Only this test needs it.
     fn decode(partition: &Partition) -> Option<ElectionKey> {
         let (&prefix, rest) = partition.as_bytes().split_first()?;
         let (name, slot) = rest.split_last_chunk::<4>()?;

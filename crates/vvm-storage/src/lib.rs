@@ -1,18 +1,12 @@
 //! The sysvvm keyspace: one partition per election key, and one driver per database behind one trait.
 //!
-//! - [`SysVvmStorage`]: what a new backend implements.
+//! - [`SysVvmStorage`]: what a new backend implements; [`SysVvmHints`]: how it hints at changes to other processes.
 //! - [`Step`], [`decide`]: a write on a partition, and what it means: the same for every backend.
-//! - [`SysVvmHints`]: what a backend implements to hint at changes to other processes.
-//! - [`Description`]: what a database reports about itself, for operators.
-//! - [`Opened`]: where an open storage is, and whether opening created it.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
 //! - [`Requests`]: requests of operators to leaders and candidates, stored beside the leader records.
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
-//! - Drivers, each a feature: [`mem`] (memory of this process), `sled` (a folder of one process), [`sqlite`] (a file that
-//!   processes share),
-//!   `scylla` (ScyllaDB or Apache Cassandra), `postgres` (PostgreSQL), `mysql` (MariaDB and MySQL), `etcd` (etcd),
-//!   `kubernetes` (Leases of Kubernetes), `dynamodb` (Amazon DynamoDB), `object-store` (buckets of Amazon S3, Google
-//!   Cloud Storage, Azure).
+//! - Drivers, each a feature: [`mem`], `sled`, [`sqlite`], `scylla` (or Apache Cassandra), `postgres`, `mysql` (or
+//!   MariaDB), `etcd`, `kubernetes`, `dynamodb`, `object-store` (Amazon S3, Google Cloud Storage, Azure).
 //! - [`open`], [`init_storage`]: open and create the storage that a URL names.
 //! - `testing` (feature): storages for tests, in front of others.
 //!

@@ -7,7 +7,6 @@ use std::{collections::BTreeSet, fmt};
 #[derive(Clone, PartialEq, Eq)]
 pub struct StorageUrl(String);
 
-/// Options whose values may be shown.
 const SHOWN: [&str; 30] = [
     "account",
     "allow",

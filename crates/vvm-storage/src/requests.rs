@@ -1,10 +1,8 @@
 //! [`Requests`]: records by which an operator pauses a name, or has a leader step down.
 //!
-//! A request is a small record in a partition of its own. The verbs of leader records move it, so every
-//! driver can hold it: it is claimed when it is made, renewed from stage to stage, and released when it is
-//! over. Any process that may lead may also make a request. The calls are in `elections/requests.rs`.
-//!
-//! The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS STANDBY`.
+//! A request is a small record in a partition of its own, which the verbs of leader records move: it is claimed when it
+//! is made, renewed from stage to stage, and released when it is over. The text of a step-down's record is `v2 SLOT
+//! EPOCH LIFETIME_MS STANDBY`.
 
 use crate::key::SlotNumber;
 use ielections::{
@@ -84,8 +82,7 @@ impl Pause {
     }
 }
 
-/// Returns the record of a new request. Its epoch follows the wall clock, as every epoch does, and so shows
-/// when the request was made.
+/// Its epoch follows the wall clock, as every epoch does, and so shows when the request was made.
 fn request(text: Holder, ttl: Ttl, last: Option<Epoch>, ask: Ask) -> Result<Entry, EpochOutOfRange> {
     let version = Version { incarnation: ask.incarnation, write: 0 };
     Ok(Entry { holder: text, version, ttl, epoch: Epoch::following(last, ask.since_unix_epoch)? })
@@ -95,7 +92,6 @@ fn wall_time(entry: &Entry) -> Duration {
     Duration::from_millis(entry.epoch.get())
 }
 
-/// The format that this version writes.
 const FORMAT: u32 = 2;
 
 /// One leader shall stop its work and release its slot, once.
@@ -182,7 +178,6 @@ impl StepDown {
         Ok(request(Holder::new(text)?, first_chance, last, ask)?)
     }
 
-    /// Returns the record of a later stage.
     pub(crate) fn at(&self, stage: Stage) -> Entry {
         self.entry.renewed(Version { write: stage.number(), ..self.entry.version })
     }
@@ -215,7 +210,6 @@ impl StepDown {
     }
 }
 
-/// The request that stands is of a later version of this program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the step-down request that stands has format {found}, and this program knows format {FORMAT}: use the \
@@ -225,7 +219,6 @@ pub(crate) struct UnknownFormat {
     found: u32,
 }
 
-/// Why a step-down can't be written.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum StepDownRefused {
     #[error("the name of the standby is too long: at most {} bytes", StepDown::MAX_TO_BYTES)]

@@ -106,7 +106,6 @@ impl From<Slot> for Shown {
     }
 }
 
-/// A refusal does not show what a refusal of this step shows.
 #[derive(Debug, thiserror::Error)]
 #[error("the driver of the storage answered with {0:?} for another step")]
 struct Mismatched(Shown);
@@ -255,7 +254,6 @@ pub fn decide<'step, S: State>(state: &S, step: &'step Step) -> Result<Decision<
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Columns<'row> {
     pub(crate) epoch: u64,
-    /// `None` after a release.
     pub(crate) record: Option<RecordColumns<'row>>,
 }
 
@@ -285,7 +283,6 @@ impl<'row> RecordColumns<'row> {
     }
 }
 
-/// The columns are not those of a slot.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 #[allow(dead_code, reason = "see `Columns`")]
@@ -326,7 +323,6 @@ mod tests {
         testing::{entry, held},
     };
 
-    /// A partition with one document, `a` of batch 6, after 7 batches.
     struct Stands(Slot, Option<&'static [u8]>);
 
     impl State for Stands {

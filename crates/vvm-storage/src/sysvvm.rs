@@ -1,5 +1,4 @@
-//! [`SysVvmStorage`]: the trait that a driver of a new database implements, with what else it may offer: hints,
-//! its location, and a description for operators.
+//! [`SysVvmStorage`]: the trait that a driver of a new database implements, with what else it may offer.
 
 use crate::{
     key::Partition,
@@ -149,12 +148,10 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 /// How many settings one call of [`SysVvmStorage::settings`] lists.
 pub const MOST_LISTED: usize = 1000;
 
-/// The driver has no documents. Callers find out before they can write one.
 #[derive(Debug, thiserror::Error)]
 #[error("this storage has no documents")]
 pub(crate) struct NoDocuments;
 
-/// Returns the outcome of a write that was not sent because the read before it failed.
 pub(crate) fn unsent(error: ReadError) -> WriteError {
     match error {
         ReadError::Unavailable(cause) => WriteError::NotApplied(cause),

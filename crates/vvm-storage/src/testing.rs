@@ -93,7 +93,6 @@ pub trait Layer: Debug + Send + Sync + 'static {
     }
 }
 
-/// A layer as a storage.
 #[derive(Debug)]
 struct Layered<L>(Arc<L>);
 
@@ -221,7 +220,6 @@ impl FaultyStorage {
         *lock(&self.outage) = outage;
     }
 
-    /// Fails if reads do.
     async fn check_read(&self) -> Result<(), ReadError> {
         let outage = *lock(&self.outage);
         match outage {
@@ -378,7 +376,6 @@ async fn compare_states(
     }
 }
 
-/// The former states of a slot.
 #[derive(Clone, Default)]
 struct Seen {
     states: Vec<Slot>,
@@ -476,7 +473,7 @@ impl Draw {
     }
 }
 
-/// Reads bytes as the columns of a slot, one behind the other. Returns whether they are one. For tests of damaged input.
+/// Reads bytes as the columns of a slot. Returns whether they are one. For tests of damaged input.
 pub fn decodes_columns(row: &[u8]) -> bool {
     let columns = || {
         let (epoch, rest) = row.split_first_chunk()?;

@@ -4,22 +4,17 @@
 //! |---|---|
 //! | `mem:` | the memory of this process; empty at first, lost at its end |
 //! | `sqlite:/var/lib/vvm/elections.db` | a file, created on first use; a relative path means another file in each folder |
-//! | `sled:/var/lib/vvm/elections` | a folder of one process, created on first use: module `sled` |
-//! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra: module `scylla` |
-//! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL: module `postgres` |
-//! | `mysql://user@host1,host2:3306/database` | tables in a database of MariaDB or MySQL: module `mysql` |
-//! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster: module `etcd` |
-//! | `k8s://namespace` | Leases in a namespace of Kubernetes: module `kubernetes` |
-//! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB: module `dynamodb` |
-//! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket: module `objects` |
+//! | `sled:/var/lib/vvm/elections` | a folder of one process, created on first use |
+//! | `scylla://host1,host2:9042/keyspace?datacenter=dc1` | a keyspace of ScyllaDB or Apache Cassandra |
+//! | `postgres://user@host1,host2:5432/database` | a schema in a database of PostgreSQL |
+//! | `mysql://user@host1,host2:3306/database` | tables in a database of MariaDB or MySQL |
+//! | `etcd://host1,host2,host3:2379/elections` | keys below a prefix of an etcd cluster |
+//! | `k8s://namespace` | Leases in a namespace of Kubernetes |
+//! | `dynamodb://eu-west-1/elections` | a table of Amazon DynamoDB |
+//! | `s3://bucket/elections?region=eu-west-1`, `gs://bucket/elections`, `az://container/elections?account=payroll` | a bucket |
 //!
-//! After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it can't contain a `?`. An
-//! absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`). Options of `sqlite:`:
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `allow=overlay` | accept a file on overlayfs |
-//! | `mode=0660` | create the file for user and group; without it for the user alone (0600) |
+//! docs/storages/ has the options of each. After `sqlite:` and `sled:` comes a path; nothing in it is escaped, and it
+//! can't contain a `?`. An absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`).
 
 use crate::{
     drivers::address::options,
@@ -33,16 +28,11 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// A kind of storage.
 struct Scheme {
     name: &'static str,
-    /// How to write its URL.
     form: &'static str,
-    /// The cargo feature of its driver.
     feature: &'static str,
-    /// Whether this build has the driver.
     is_here: bool,
-    /// The environment variables with its credentials.
     credentials: &'static [&'static str],
 }
 
@@ -94,7 +84,6 @@ const fn kind(
     Scheme { name, form, feature, is_here, credentials }
 }
 
-/// The place that a URL names.
 struct Place<'url> {
     scheme: &'static Scheme,
     /// After `sqlite:` and `sled:`; empty for others.
@@ -106,7 +95,6 @@ struct Place<'url> {
 }
 
 impl Place<'_> {
-    /// Whether it is on a server, which opening does not create.
     fn is_server(&self) -> bool {
         !matches!(self.scheme.feature, "mem" | "sled" | "sqlite")
     }
@@ -299,7 +287,6 @@ pub fn exists(url: &str) -> Result<bool, OpenError> {
     if place.is_server() || place.scheme.feature == "mem" {
         return Ok(place.is_server());
     }
-    // sled's data file.
     let data = (place.scheme.feature == "sled").then(|| PathBuf::from(place.path).join("db"));
     match fs::metadata(data.as_deref().unwrap_or(place.path.as_ref())) {
         // Opening makes an empty file a database.
@@ -370,7 +357,6 @@ pub fn schemes() -> impl Iterator<Item = &'static str> {
     SCHEMES.iter().filter(|scheme| scheme.is_here).map(|scheme| scheme.name)
 }
 
-/// The storages of this build, and how to get the others.
 struct Available;
 
 impl fmt::Display for Available {
@@ -413,7 +399,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     Ok(place)
 }
 
-/// Returns the path, without the two slashes that may precede an absolute one. `None` if there is a host.
+/// Without the two slashes that may precede an absolute path. `None` if there is a host.
 fn without_slashes(place: &str) -> Option<&str> {
     match place.strip_prefix("//") {
         Some(path) => path.starts_with('/').then_some(path),
@@ -422,7 +408,6 @@ fn without_slashes(place: &str) -> Option<&str> {
 }
 
 impl<'url> Place<'url> {
-    /// Parses the part of the URL after `sled:`. Fails with the mistake, and how to write it.
     fn parse_folder(&mut self, rest: &'url str) -> Result<(), String> {
         self.path = without_slashes(rest).ok_or("a path has no host: write `sled:/var/lib/vvm/elections`")?;
         match self.path {
@@ -434,7 +419,6 @@ impl<'url> Place<'url> {
         }
     }
 
-    /// Parses the part of the URL after `sqlite:`. Fails with the mistake, and how to write it.
     fn parse_file(&mut self, rest: &'url str) -> Result<(), String> {
         let (path, text) = rest.split_once('?').unwrap_or((rest, ""));
         self.path =

@@ -19,7 +19,6 @@ use std::{convert::Infallible, error::Error, time::Duration};
 /// The format that this version writes, and the only one that it reads.
 const FORMAT: u32 = 1;
 
-/// A slot and its documents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlotCell {
     pub(crate) slot: Slot,
@@ -31,7 +30,6 @@ pub(crate) struct SlotCell {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Origin {
-    /// A vacancy, or the record of a leader.
     #[default]
     Elections,
     /// In the place of a record that was deleted, whose leader may still work.
@@ -49,14 +47,12 @@ impl Origin {
     }
 }
 
-/// A setting, and the largest TTL that a record of its name ever had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SettingCell {
     pub(super) value: Vec<u8>,
     pub(super) longest_ttl: Duration,
 }
 
-/// Why a value is not what this version writes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Damaged {
     #[error("the value of {at} is written in format {found}, and this version reads format {FORMAT}")]
@@ -68,7 +64,6 @@ pub(crate) enum Damaged {
 }
 
 impl SlotCell {
-    /// A slot that was never led.
     pub(crate) fn vacant() -> Self {
         let slot = Slot::Vacant(Vacant { last_epoch: None });
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
@@ -91,7 +86,6 @@ impl SlotCell {
                 documents.apply(version, writes);
                 Ok(Self { documents, ..self.clone() })
             }
-            // A setting is a cell of its own.
             Decision::Store(_) => Err(Shown::Nothing),
             Decision::Refuse(shown) => Err(shown),
         }
@@ -189,7 +183,6 @@ struct Line {
     body: Body,
 }
 
-/// Read before anything else of the line.
 #[derive(Deserialize)]
 struct Format {
     vvm_format: u32,
@@ -279,7 +272,6 @@ fn line(at: &Partition, body: Body) -> Vec<u8> {
     bytes
 }
 
-/// Returns the line's content and the bytes after it.
 fn parse<'value>(at: &Partition, value: &'value [u8]) -> Result<(Body, &'value [u8]), Damaged> {
     let end = value.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged(at, "no line"))?;
     let (line, rest) = (&value[..end], &value[end + 1..]);

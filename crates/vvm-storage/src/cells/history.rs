@@ -12,14 +12,12 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// What one handle knows of each cell.
 #[derive(Default, Debug)]
 pub(super) struct History {
     pub(super) marks: Mutex<HashMap<Partition, Mark>>,
     pub(super) unfit: OnceLock<Unfit>,
 }
 
-/// How far a cell has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     epoch: Option<Epoch>,
@@ -30,7 +28,6 @@ pub(super) struct Mark {
     is_foreign: bool,
 }
 
-/// The storage went back.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "this server is unfit for elections: {at} was at {known} before and is at {found} now. It lost a write, \
@@ -73,10 +70,7 @@ impl Mark {
 }
 
 impl History {
-    /// Checks that the storage has never gone back.
-    ///
-    /// # Errors
-    /// If it has.
+    /// Fails if the storage has ever gone back.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         match self.unfit.get() {
             None => Ok(()),
@@ -84,20 +78,16 @@ impl History {
         }
     }
 
-    /// What is known of a cell, for comparison with the answer to a call that is sent after this.
     pub(super) fn mark(&self, at: &Partition) -> Option<Mark> {
         self.lock().get(at).copied()
     }
 
-    /// The last epoch of a cell that this handle knows.
     pub(super) fn epoch(&self, at: &Partition) -> Option<Epoch> {
         self.mark(at)?.epoch
     }
 
-    /// Notes a state that was shown or written, by a call that was sent when `before` was known.
-    ///
-    /// # Errors
-    /// If it is an earlier one.
+    /// Notes a state that was shown or written, by a call that was sent when `before` was known. Fails if it is an
+    /// earlier one.
     pub(super) fn note(
         &self,
         at: &Partition,

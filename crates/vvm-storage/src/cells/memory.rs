@@ -57,7 +57,6 @@ fn map<T: Clone>(list: &[(Partition, T)]) -> HashMap<Partition, T> {
     list.iter().cloned().collect()
 }
 
-/// In the order of the partitions.
 fn list<T: Clone>(map: &HashMap<Partition, T>) -> Vec<(Partition, T)> {
     let mut list: Vec<_> = map.iter().map(|(at, one)| (at.clone(), one.clone())).collect();
     list.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -1,5 +1,3 @@
-//! Placeholders: what a candidate writes where the record of a name that was used before is missing.
-
 use super::{
     ATTEMPTS, Cell, CellStorage, CellWrite, Cells, Expected, KeepsChanging, Known, Tag,
     content::{Origin, SettingCell, SlotCell},
@@ -40,13 +38,11 @@ pub(super) struct Placeholders {
 pub(super) struct LongestTtl {
     /// Whether the setting was seen: only a settled name has had all its cells.
     is_settled: bool,
-    /// As the setting has it.
     stored: Duration,
     /// Of the records that this handle saw. It counts if the setting is deleted with the record.
     seen: Duration,
 }
 
-/// The record is missing, and this handle may not write a placeholder.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the record of {at} was deleted from the storage, its leader may still work, and this process may not \
@@ -62,7 +58,6 @@ impl Placeholders {
         Self { entropy, wall, writes, ttls: Mutex::default() }
     }
 
-    /// Notes the TTL of a record that was shown.
     pub(super) fn saw(&self, slot: &Partition, entry: &Entry) {
         if let Some(setting) = key::setting_of_slot(slot) {
             let mut ttls = lock(&self.ttls);
@@ -92,7 +87,6 @@ pub(super) fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Known {
-    /// Whether the placeholder is shown, but not stored.
     pub(super) fn is_unwritten(&self) -> bool {
         let is_shown = |entry: &Entry| entry.incarnation() == UNWRITTEN;
         self.content.origin == Origin::Placeholder && self.content.slot.entry().is_some_and(is_shown)
@@ -130,7 +124,6 @@ impl<C: CellStorage> Cells<C> {
                         tracing::warn!(record = %at, "the record was deleted: the slot waits for the longest TTL");
                         return Ok(Known { content, expected: known.expected });
                     }
-                    // Another candidate was faster, or what stood there was deleted too.
                     Ok(false) | Err(WriteError::Replaced(_)) => continue,
                     Err(WriteError::NotApplied(cause) | WriteError::Unknown(cause)) => {
                         return Err(ReadError::Unavailable(cause));

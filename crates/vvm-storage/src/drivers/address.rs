@@ -1,24 +1,21 @@
-//! What the addresses of drivers share: options (`?name=value&name=value`), hosts, time limits and passwords. Each driver has
-//! options of its own.
+//! What the addresses of drivers share: options (`?name=value&name=value`), hosts, time limits and passwords.
 #![allow(dead_code, reason = "each driver has some of them")]
 
 use crate::opening::OpenError;
 use ielections::Ttl;
 use std::{env, fmt, fs, net::IpAddr, path::Path, time::Duration};
 
-/// No server answers at a host.
 pub(crate) fn unreachable(software: &str, host: &dyn fmt::Display, why: &dyn fmt::Display) -> OpenError {
     OpenError::passing(format!("no {software} answers at {host}: start it, or correct the address ({why})"))
 }
 
-/// A server has no connection left for this login. Sooner or later another program closes one.
+/// Passing: sooner or later another program closes a connection.
 pub(crate) fn exhausted(host: &dyn fmt::Display, why: &dyn fmt::Display, settings: &str) -> OpenError {
     OpenError::passing(format!(
         "{host} has no connection left for this login ({why}): close those that no program needs, or raise {settings}"
     ))
 }
 
-/// Iterates over the options.
 pub(crate) fn options(text: &str) -> impl Iterator<Item = Result<(&str, &str), String>> {
     text.split('&').filter(|option| !option.is_empty()).map(|option| {
         option
@@ -38,7 +35,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// With a longer limit, a program would seem to hang.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Parses the value of `request_timeout`.
 pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
     duration(value).filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
         format!("`{value}` is not a valid request timeout: write request_timeout=5s, from 100ms to 60s")
@@ -54,7 +50,6 @@ pub(crate) fn duration(value: &str) -> Option<Duration> {
     }
 }
 
-/// A host and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Host {
     /// A name or an address without brackets.
@@ -112,7 +107,6 @@ fn host(text: &str, default: u16) -> Result<Host, String> {
     Ok(Host { name: name.to_owned(), port })
 }
 
-/// The environment variable with the password.
 pub(super) const PASSWORD: &str = "VVM_STORAGE_PASSWORD";
 
 /// The first line of `file`, else that of the URL, else the environment variable; `None` if it is empty or
@@ -133,14 +127,12 @@ fn first_line(path: &Path) -> Result<Option<String>, OpenError> {
     Ok(text.lines().next().map(str::to_owned))
 }
 
-/// There is a user without a password.
 pub(super) fn missing_password() -> OpenError {
     OpenError::refused(format!(
         "there is no password: put it into the environment ({PASSWORD}) or a file (password_file=PATH)"
     ))
 }
 
-/// A password that is not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Password(pub(crate) String);
 
@@ -150,7 +142,6 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Returns the text that `%XX` stand for.
 pub(super) fn decoded(text: &str) -> Result<String, String> {
     let wrong = || "a `%` in a name or password is written %25".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
@@ -164,13 +155,11 @@ pub(super) fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| wrong())
 }
 
-/// Parses the value of `max_ttl`.
 pub(super) fn max_ttl(value: &str) -> Result<Ttl, String> {
     let ttl = duration(value).and_then(|span| Ttl::new(span).ok());
     ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
 }
 
-/// Parses the value of `connections`.
 pub(super) fn connections(value: &str) -> Result<u16, String> {
     let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
     let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
@@ -178,9 +167,6 @@ pub(super) fn connections(value: &str) -> Result<u16, String> {
 }
 
 /// Runs these tests of `module` again, in an environment with a proxy that no program answers for.
-///
-/// # Panics
-/// One of them fails there.
 #[cfg(test)]
 pub(super) fn behind_a_closed_proxy(module: &str, tests: &[&str]) {
     let mut again = std::process::Command::new(env::current_exe().expect("a test program"));

@@ -12,11 +12,9 @@ use tokio::{
 };
 use vvm_clock::{Clock as _, Span, SystemClock};
 
-/// The requests of one handle: how long each may take, and how many may be under way at once.
 pub(super) struct Room {
     pub(super) clock: SystemClock,
     request_timeout: Duration,
-    /// Closed with the handle.
     requests: Semaphore,
 }
 
@@ -39,14 +37,11 @@ impl Room {
         self.requests.close();
     }
 
-    /// [`within`](Self::within) the time that a request may take.
     pub(super) async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, String> {
         self.within(self.request_timeout, request).await
     }
 
-    /// Drops the request after `limit`, and fails with a text for the error.
-    ///
-    /// Dropping a request is its time-out: its connection goes with it, and the outcome is unknown (I7).
+    /// Dropping the request is its time-out: its connection goes with it, and the outcome is unknown (I7).
     pub(super) async fn within<T>(
         &self,
         limit: Duration,
@@ -77,7 +72,6 @@ impl Next {
         })
     }
 
-    /// This one works.
     pub(super) fn works(&self, at: usize) {
         self.0.store(at, Ordering::Relaxed);
     }
@@ -90,7 +84,6 @@ impl Next {
     }
 }
 
-/// A connection, with or without TLS.
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 

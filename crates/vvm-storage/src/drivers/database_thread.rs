@@ -1,4 +1,4 @@
-//! [`DatabaseThread`]: the thread that owns an embedded database. `close` joins it, and a drop does so within a limit.
+//! [`DatabaseThread`]: the thread that owns an embedded database.
 
 use crate::opening::{OpenError, OpenErrorKind};
 use std::{
@@ -13,20 +13,17 @@ use vvm_clock::SystemClock;
 /// hangs in the kernel, as on a failing disk.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The pause before a drop looks at the thread again.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A thread that ends once the queue of its jobs is closed and empty. The owner closes the queue before it joins or
 /// drops this.
 #[derive(Debug)]
 pub(super) struct DatabaseThread {
-    /// Its sender is dropped as the thread's last act.
     ended: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl DatabaseThread {
-    /// Starts `run`, which opens and closes the database.
     pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<Self, OpenError> {
         let (ending, ended) = watch::channel(());
         let run = move || {

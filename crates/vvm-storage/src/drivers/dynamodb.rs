@@ -1,46 +1,21 @@
-//! Driver `dynamodb`: a table of Amazon DynamoDB. Several machines, without a server to operate.
+//! Driver `dynamodb`: a table of Amazon DynamoDB. docs/storages/dynamodb.md has URL, rights, costs and traps.
 //!
-//! Tested on DynamoDB Local 2.6.1, and against a test server for what DynamoDB Local can't show. Not tested
-//! on AWS.
+//! **Records.** One partition per slot, whose first item is the leader record. Each verb that writes is one conditional
+//! `UpdateItem`, whose refusal contains the present item (`ReturnValuesOnConditionCheckFailure`). Reads are consistent;
+//! `peek` is not, and costs half. A release keeps the epoch. The retries of the client library are off: the second copy
+//! of an applied update would be refused because of the first.
 //!
-//! **Records.** One partition per slot, whose first item is the leader record. Each verb that writes is one
-//! conditional `UpdateItem`. DynamoDB applies it completely or not at all, and in one order. The answer to a
-//! refused update contains the present item (`ReturnValuesOnConditionCheckFailure`). Reads are consistent;
-//! `peek` is not, and costs half. A release removes the record from the item and keeps the epoch. Only these
-//! updates write to the table. The retries of the client library are off, so nothing is sent twice: the
-//! second copy of an applied update would be refused because of the first.
+//! **Documents** are items of their slot's partition. A batch is one `TransactWriteItems`: a `ConditionCheck` of the
+//! leader record (epoch and incarnation), an update of the item with the number and the ids of the last batch, and a
+//! put or delete for each document. While it runs, a renewal or claim of the slot is refused as a conflict, and vice
+//! versa; a conflict changes nothing. Reading the fence takes a consistent read of the last batch and one
+//! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch.
 //!
-//! **Documents** are items of their slot's partition. A batch is one `TransactWriteItems`. It consists of a
-//! `ConditionCheck` of the leader record (epoch and incarnation), an update of the item with the number and
-//! the ids of the last batch, and a put or delete for each document, with its condition. While it runs, a
-//! renewal or claim of the slot is refused as a conflict, and vice versa. A conflict changes nothing, so the
-//! request may be sent again. Reading the fence takes a consistent read of the last batch and one
-//! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch. It fails while a batch
-//! is in progress, and may be tried again. Scans are consistent queries.
+//! **Never early.** Time to live, by which DynamoDB deletes items by its own clock, is refused on every attribute of a
+//! record. No age is proven.
 //!
-//! **Never early.** Only a write ends a record. Time to live, by which DynamoDB deletes items by its own
-//! clock, is refused on every attribute of a record. No age is proven, so a new standby waits one TTL of its
-//! own. The wall clock matters only for signatures: AWS refuses requests that are signed with a clock several
-//! minutes off.
-//!
-//! **URL.** `dynamodb://region/table?option=value&…`. The region is required and never taken from elsewhere:
-//! two processes with different regions would use two tables, and both would lead.
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `endpoint=http://localhost:8000` | this address instead of AWS's own: DynamoDB Local, or a private network |
-//! | `profile=payroll` | the profile of `~/.aws/config` with the credentials |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s, half of it for connecting. Elections and documents wait a tenth of the TTL at most, so more helps only with TTLs above 20 s |
-//!
-//! All other settings come from the SDK's own chain, as in every program on AWS: credentials from the
-//! environment, a profile, a web identity, or the role of the container or machine; `AWS_USE_FIPS_ENDPOINT`
-//! and similar variables. `SSL_CERT_FILE` replaces the system's root certificates. `aws sso login` is not
-//! built in. Expired credentials are fetched again within a request, so their provider must answer within an
-//! attempt's time, a tenth of the TTL.
-//!
-//! **Permissions and costs** are in docs/storages/dynamodb.md. [`init_storage`](crate::init_storage) creates a
-//! table that is paid per request. A table that you create yourself needs a partition key `pk` and a sort key
-//! `cc`, both binary. Protect the table against deletion: a deleted table loses the epochs.
+//! **Credentials** come from the SDK's own chain, and expired ones are fetched again within a request: their provider
+//! must answer within a tenth of the TTL.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it was not.
 //!
@@ -65,12 +40,9 @@
 //! | any other | `Unknown` | `Unavailable` |
 //! | a malformed item, or a refusal whose item meets the condition | `Fatal` | `Fatal` |
 //!
-//! Opening fails for good without credentials, and with those that AWS rejects or denies.
-//!
-//! **Limits.** A global table is refused, because each region takes its own writes. A table that becomes
-//! global later is noticed when two regions collide, or when it is opened again. A table that is restored
-//! from a backup has a new name: until all candidates use it, the old table and the new one have a leader
-//! each. Closing does not wait for the sockets: the library's tasks end moments later.
+//! Opening fails for good without credentials, and with those that AWS rejects or denies. A table that becomes global
+//! later is noticed when two regions collide, or when it is opened again. Closing does not wait for the sockets: the
+//! library's tasks end moments later.
 
 mod address;
 mod errors;
@@ -105,15 +77,12 @@ use std::{
 /// A handle of a table, with connections of its own. Each verb is one request, sent once; a batch is one transaction.
 #[derive(Debug)]
 pub struct DynamoDbStorage {
-    /// `None` once closed. A running call keeps the connections until it ends.
     requests: Mutex<Option<Requests>>,
-    /// Region, table and endpoint. For display only.
     location: String,
 }
 
 impl DynamoDbStorage {
-    /// Opens the table that `url` names, and checks it. Creates nothing:
-    /// [`init_storage`](crate::init_storage) does.
+    /// Opens the table that `url` names, and checks it. Creates nothing.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -158,13 +127,11 @@ async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<Done, 
 impl SysVvmStorage for DynamoDbStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: enough for a write and for a new connection.
+            // An attempt, a tenth of it, has time for a write and a new connection.
             min_ttl: Duration::from_secs(2),
-            // DynamoDB's limit for a partition key.
             max_key_bytes: 2048,
             // DynamoDB takes 400 KB; a write costs one unit for each KB.
             max_value_bytes: 16 << 10,
-            // The limit of one request.
             scan_batch: PEEKED_AT_ONCE,
         }
     }

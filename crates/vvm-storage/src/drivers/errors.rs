@@ -1,17 +1,14 @@
-//! What the errors of all drivers share: [`Closed`] and [`Unanswered`]; whether a refusal makes sense; and what a failed
-//! request over HTTP says.
+//! What the errors of all drivers share.
 #![allow(dead_code, reason = "each driver needs some of it")]
 
 use crate::step::{Decision, SlotAlone, Step, decide};
 use ielections::{ReadError, Slot, WriteError};
 use std::{error::Error, iter::successors};
 
-/// The handle was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this handle of the storage is closed: open another one")]
 pub(super) struct Closed;
 
-/// The thread that owns the database is gone, and the answer with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the thread that owns the database ended before it answered")]
 pub(super) struct Unanswered;
@@ -28,7 +25,6 @@ impl From<Closed> for ReadError {
     }
 }
 
-/// The error of a read that failed as a write with this error would.
 pub(super) fn of_read(error: WriteError) -> ReadError {
     match error {
         WriteError::Fatal(cause) => ReadError::Fatal(cause),
@@ -37,16 +33,14 @@ pub(super) fn of_read(error: WriteError) -> ReadError {
     }
 }
 
-/// Whether a claim, a renewal or a release is applied to this slot. A server that refused it and shows this slot
-/// is damaged.
+/// A server that refused the step and shows this slot is damaged.
 pub(super) fn is_met(step: &Step, stands: &Slot) -> bool {
     let Ok(decision) = decide(&SlotAlone(stands), step);
     !matches!(decision, Decision::Refuse(_))
 }
 
-/// Whether the connection for a request was never made. Connecting includes the look-up of the host name and
-/// the TLS handshake. The system's error "connection refused" proves nothing: an established connection may
-/// end with it, too.
+/// Whether the connection for a request was never made. The system's error "connection refused" proves nothing: an
+/// established connection may end with it, too.
 #[cfg(any(feature = "dynamodb", feature = "object-store"))]
 pub(super) fn never_connected(error: &(dyn Error + 'static)) -> bool {
     chain(error)
@@ -54,7 +48,6 @@ pub(super) fn never_connected(error: &(dyn Error + 'static)) -> bool {
         .any(hyper_util::client::legacy::Error::is_connect)
 }
 
-/// Iterates over an error and its causes.
 pub(super) fn chain<'error>(
     error: &'error (dyn Error + 'static),
 ) -> impl Iterator<Item = &'error (dyn Error + 'static)> {

@@ -1,47 +1,24 @@
-//! Driver `etcd`: keys below a prefix of an etcd cluster. Several machines, on a cluster that is there
-//! already.
+//! Driver `etcd`: keys below a prefix of an etcd cluster. docs/storages/etcd.md has rights, costs and traps, and
+//! docs/storage.md the options.
 //!
-//! Tried on etcd 3.4.23, one member, and 3.7.3, three members: the suites of records, elections and
-//! documents; members that are down. Talks gRPC by itself, on HTTP/2: no task runs between requests, and
-//! nothing sends a request a second time.
+//! The driver talks gRPC by itself, on HTTP/2: no task runs between requests, and nothing sends a request a second
+//! time.
 //!
-//! **How the contract is kept.** Each verb is one transaction. A slot has three keys: `l` with epoch and
-//! incarnation, which stays when the slot is released; `w` with the number of the last write, TTL and holder;
-//! `b` with the count of batches. A claim or a renewal compares `l` and `w`, a release `l`. A transaction
-//! that is refused shows the keys as it found them. etcd's leases are not used: they would end a record
-//! early.
+//! **How the contract is kept.** Each verb is one transaction. A slot has three keys: `l` with epoch and incarnation,
+//! which stays when the slot is released; `w` with the number of the last write, TTL and holder; `b` with the count of
+//! batches. A claim or a renewal compares `l` and `w`, a release `l`. A refused transaction shows the keys as it found
+//! them. etcd's leases are not used: they would end a record early. No age is proven.
 //!
-//! **Documents** are keys of their own. A batch compares `l`, `b` and the conditions of its documents, and
-//! writes all of them.
+//! **Documents** are keys of their own. A batch compares `l`, `b` and the conditions of its documents, and writes all
+//! of them. **Reads** are linearizable; `peek` shows what the member has that is asked.
 //!
-//! **Reads** are linearizable. `peek` shows what the member has that is asked.
+//! **Another storage.** [`init_storage`](crate::init_storage) creates a key with random bytes, `format`. Each write
+//! compares it and each read shows it: the ids of etcd's clusters don't tell them apart. A handle also compares these
+//! ids, and revisions, which go back when a cluster is restored from a backup. A handle that finds another storage is
+//! `Replaced` from then on.
 //!
-//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
-//! waits one TTL of its own.
-//!
-//! **Another storage.** [`init_storage`](crate::init_storage) creates a key with random bytes, `format`. Each
-//! write compares it and each read shows it: the ids of etcd's clusters don't tell them apart. A handle also
-//! compares these ids, and revisions, which go back when a cluster is restored from a backup. A handle that
-//! finds another storage is `Replaced` from then on.
-//!
-//! **Hints.** A candidate watches the leaderships and requests of its name, on a connection of its own for each name. A
-//! release or a request brings its look forward, and nothing else follows from it.
-//!
-//! **Where.** `etcd://host1,host2,host3:2379/prefix?option=value&…`: members in the order in which they are
-//! tried (port 2379 unless given). Another member is tried if one accepts no connection in its part of the
-//! request timeout, and by the next request after one did not answer. A request that was sent is never sent
-//! again. All keys begin with the prefix and a slash.
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `tls_ca=path` | TLS with members whose certificates an authority in this file (PEM) signed. Without it there is no TLS; for hosts off loopback, opening warns |
-//! | `tls_certificate=path`, `tls_key=path` | our certificate for members that request one (PEM; the key without a passphrase). With `--client-cert-auth` its common name is the user |
-//! | `tls_name=name` | the name in the members' certificates, if it is not the host's; `*` for any |
-//! | `user=name` | the user. The password is in the environment variable `VVM_STORAGE_PASSWORD` |
-//! | `password_file=path` | or it is the first line of this file |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given |
-//!
-//! A user needs a role that reads and writes the prefix. A login that has expired costs one attempt.
+//! **Members.** Another member is tried if one accepts no connection in its part of the request timeout, and by the
+//! next request after one did not answer.
 //!
 //! **Errors.** What is not in the table is `Unknown` to a write, and `Unavailable` to a read.
 //!
@@ -56,12 +33,6 @@
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the member may have begun |
 //! | another random key or none, another cluster, an earlier revision | `Replaced` | `Replaced` | another leader may be at work |
 //! | a value that makes no sense | `Fatal` | `Fatal` | another program writes below the prefix |
-//!
-//! **What it can't do.** A cluster that is restored from a backup forgets the last claims and epochs. A
-//! process that was connected before notices it at its next request, unless no member had shown it a later
-//! revision. So stop all candidates before a restoration, and wait for one TTL after it. Each renewal adds a
-//! revision, which etcd keeps until it is compacted: without `--auto-compaction-retention` the database
-//! reaches its quota, and etcd refuses all writes.
 
 mod address;
 mod connections;
@@ -96,7 +67,7 @@ pub use rows::decodes;
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// A handle on a storage in etcd: connections of its own. Each verb is one transaction, sent once.
+/// A handle on a storage in etcd. Each verb is one transaction, sent once.
 #[derive(Debug)]
 pub struct EtcdStorage {
     connections: Connections,
@@ -108,11 +79,10 @@ pub struct EtcdStorage {
 const MOST_SLOTS: usize = 63;
 
 impl EtcdStorage {
-    /// Connects to the cluster that `url` names, as the module's documentation says, and checks that the
-    /// prefix is ours. Creates nothing: [`init_storage`](crate::init_storage) does.
+    /// Connects to the cluster that `url` names, and checks that the prefix is ours. Creates nothing.
     ///
     /// # Errors
-    /// See [`OpenError`]: each says what to do.
+    /// See [`OpenError`].
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
@@ -143,7 +113,6 @@ impl EtcdStorage {
         }))
     }
 
-    /// Sends reads, and returns what is behind that of the storage's own key.
     async fn read_with<T>(
         &self,
         request: TxnRequest,
@@ -152,7 +121,6 @@ impl EtcdStorage {
         self.connections.transaction(&request).await.and_then(decode).map_err(DriverError::of_read)
     }
 
-    /// The setting that an answer shows.
     fn shown_setting(&self, answer: TxnResponse) -> Result<Option<Vec<u8>>, DriverError> {
         let shown = self.keyspace.ranges(answer)?.into_iter().flat_map(|range| range.kvs).next();
         Ok(shown.map(|shown| shown.value.into()))
@@ -163,8 +131,7 @@ impl EtcdStorage {
 impl SysVvmStorage for EtcdStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a connection, for a disk that is slow once, and for
-            // two beats between etcd's members.
+            // An attempt, a tenth of it, has time for a connection, a slow disk and two beats between etcd's members.
             min_ttl: Duration::from_secs(2),
             max_key_bytes: 1536,
             max_value_bytes: 16 << 10,
@@ -241,7 +208,6 @@ impl SysVvmStorage for EtcdStorage {
         open::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
-    /// Also ends the watches for which no caller waits.
     async fn close(&self) {
         self.connections.close().await;
         self.watches.close();

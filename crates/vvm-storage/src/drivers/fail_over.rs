@@ -1,7 +1,5 @@
-//! What a handle answers after a fail-over of its database: rules that MySQL and PostgreSQL share, as values without I/O.
-//!
-//! The rest is SQL, in `rows.rs` of each: that a write lands only in the history that it names, and what the adoption of a
-//! changed history makes of a slot.
+//! What a handle answers after a fail-over of its database, as values without I/O. `rows.rs` of each driver has the
+//! SQL.
 #![allow(
     dead_code,
     unreachable_pub,

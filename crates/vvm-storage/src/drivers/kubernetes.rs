@@ -1,14 +1,11 @@
-//! Driver `kubernetes`: Leases in a namespace of Kubernetes. Several machines, on the API server that is
-//! there already.
+//! Driver `kubernetes`: Leases in a namespace of Kubernetes. docs/storages/kubernetes.md has login, options, rights,
+//! costs and traps.
 //!
-//! Tried on kube-apiserver 1.36.3 with etcd 3.4: the suites of records, elections and documents; roles;
-//! Leases that are deleted by hand, and Leases that other programs write.
-//!
-//! **How the contract is kept.** One Lease (`coordination.k8s.io/v1`) for each slot, setting and request, as
-//! a cell of [`Cells`](crate::cells::Cells). A claim, a renewal, a release or a batch is one request: POST
-//! creates a Lease that does not exist, PUT replaces exactly the `resourceVersion` and `uid` that were seen.
-//! A read is a GET without `resourceVersion`, which the quorum of etcd answers. `peek` says
-//! `resourceVersion=0`, so the API server answers from memory. Nothing is sent twice.
+//! **How the contract is kept.** One Lease (`coordination.k8s.io/v1`) for each slot, setting and request, as a cell of
+//! [`Cells`](crate::cells::Cells). A claim, a renewal, a release or a batch is one request: POST creates a Lease that
+//! does not exist, PUT replaces exactly the `resourceVersion` and `uid` that were seen. A read is a GET without
+//! `resourceVersion`, which the quorum of etcd answers; `peek` says `resourceVersion=0`, so the API server answers from
+//! memory. Nothing is sent twice. No age is proven.
 //!
 //! **What a Lease shows.** `kubectl get lease` and client-go see the truth:
 //!
@@ -23,46 +20,19 @@
 //! | annotations `vvm/spec`, `vvm/epoch` | a digest of the spec that was written with the value; the last epoch |
 //! | label `vvm/name` | the name, on all its Leases |
 //!
-//! Labels, annotations, owners and finalizers of other programs are kept. Without an owner a Lease stays for
-//! ever: a deleted Lease loses the epoch, so set `ownerReferences` only if that is wanted.
+//! Labels, annotations, owners and finalizers of other programs are kept.
 //!
-//! **Beside client-go.** client-go observes the spec and keeps annotations. A spec that does not match its
-//! digest was written by another program. Then the holder is the one in the spec, for `leaseDurationSeconds`
-//! without a change. No fence of ours stands on such a record, and the next epoch is larger than ours. If
-//! the other program overwrote a record under which a leader of ours may still work, a claim waits for the
-//! longest TTL of the name. client-go has no kill deadline: it stops its work when it notices. So two
-//! programs lead at most one at a time only if client-go's does stop.
+//! **Beside client-go**, which observes the spec and keeps annotations. A spec that does not match its digest was
+//! written by another program. Then the holder is the one in the spec, for `leaseDurationSeconds` without a change. No
+//! fence of ours stands on such a record, and the next epoch is larger than ours. If the other program overwrote a
+//! record under which a leader of ours may still work, a claim waits for the longest TTL of the name.
 //!
-//! Releases of client-go before v0.27.0 (that of Kubernetes 1.27) wait for their own `LeaseDuration`, whatever the
-//! record says: give them at least the TTL. docs/storages/kubernetes.md has what was tried.
+//! A Lease that was deleted by hand is not vacant: a claim waits for the longest TTL of the name, and its leader is
+//! lost (`Replaced`).
 //!
-//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
-//! waits one TTL of its own. A Lease that was deleted by hand is not vacant: a claim waits for the longest
-//! TTL of the name, and its leader is lost (`Replaced`).
-//!
-//! **Hints.** A candidate watches the Leases with the name's label, on a connection of its own for each name. A release, a
-//! pause or a request brings a look forward, and nothing else follows from it. Each renewal crosses the
-//! network as well, with the documents of its slot; it is dropped here. Without the right to watch,
-//! candidates poll.
-//!
-//! **Where.** `k8s://namespace?option=value&…`. The server and the login are those of a kubeconfig if one is
-//! named; else, in a Pod, of its service account; else of the kubeconfig that `KUBECONFIG` names, or
-//! `~/.kube/config`.
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `context=name` | this context of the kubeconfig. Default: the current one |
-//! | `kubeconfig=path` | this file. A user logs in by `token`, `tokenFile` or client certificate; `exec` plug-ins, passwords, proxies and `insecure-skip-tls-verify` are refused |
-//! | `server=https://host:6443` | this server instead of the one that is configured |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting |
-//!
-//! The kubeconfig is read once, because it may name another cluster later. The files that it names are read for
-//! each connection, and none is kept after a 401: a certificate that is replaced is used by the next request. The token
-//! of a file, or of a service account, is read again after a minute, and after it was refused.
-//!
-//! **Rights.** `get`, `create`, `update` and `watch` on leases of `coordination.k8s.io` in the namespace:
-//! `packaging/kubernetes/base/rbac.yaml`. [`init_storage`](crate::init_storage) creates nothing; it checks
-//! the rights, and by a dry run that a Lease can be created.
+//! **Login.** The kubeconfig is read once, because it may name another cluster later. The files that it names are read
+//! for each connection, and none is kept after a 401. The token of a file is read again after a minute, and after it
+//! was refused.
 //!
 //! **Errors.**
 //!
@@ -81,10 +51,6 @@
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
 //!
 //! Opening fails for good at 401, 403, and a certificate or file that can't be used.
-//!
-//! **Limits.** Annotations of an object take 256 KiB, so record and documents of a slot take 176 KiB
-//! together. Keys take up to 2,048 bytes. Two clusters whose etcd was copied have a leader each. An etcd
-//! that is restored from a backup forgets writes: stop all candidates before.
 
 mod cluster;
 mod connections;
@@ -184,7 +150,7 @@ impl LeaseStorage {
 impl CellStorage for LeaseStorage {
     fn limits(&self) -> CellLimits {
         CellLimits {
-            // An attempt may take a tenth of it: enough for a write and for a new connection.
+            // An attempt, a tenth of it, has time for a write and a new connection.
             min_ttl: Duration::from_secs(2),
             max_key_bytes: 2048,
             // Annotations may have 256 KiB, of which base64 takes a quarter. Some are for those of others.

@@ -46,8 +46,7 @@ impl MemDatabase {
         Arc::new(MemStorage { database: Arc::clone(self), closed: AtomicBool::new(false) })
     }
 
-    /// Locks the rows. Every change is one assignment, or a batch in which nothing panics. So poison carries
-    /// no information: a panic leaves whole rows.
+    /// Poison carries no information: every change is one assignment, or a batch in which nothing panics.
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +71,6 @@ enum Leader {
 }
 
 impl Rows {
-    /// Returns a slot as seen `now`, which is read only if a record's age needs it.
     fn slot(&self, at: &Partition, now: impl FnOnce() -> Instant) -> Slot {
         match self.leaders.get(at) {
             None => Slot::Vacant(Vacant { last_epoch: None }),
@@ -97,7 +95,6 @@ impl Rows {
     }
 }
 
-/// A partition under the lock.
 struct Stands<'rows> {
     rows: &'rows Rows,
     at: &'rows Partition,
@@ -143,7 +140,6 @@ impl SysVvmStorage for MemStorage {
         Limits {
             // No call waits.
             min_ttl: Ttl::MIN,
-            // Keeps a mistake from filling the memory.
             max_key_bytes: 1 << 20,
             max_value_bytes: 1 << 20,
             // One scan keeps the lock for about 0.2 ms.
@@ -192,7 +188,7 @@ impl SysVvmStorage for MemStorage {
 
     fn document_limits(&self) -> Option<DocumentLimits> {
         Some(DocumentLimits {
-            // These keep a mistake from filling the memory.
+            // Keeps a mistake from filling the memory.
             max_id_bytes: 1 << 10,
             max_body_bytes: 1 << 20,
             max_batch_bytes: 16 << 20,

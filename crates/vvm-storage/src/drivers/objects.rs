@@ -1,39 +1,16 @@
-//! Driver `object-store`: a bucket of Amazon S3, Google Cloud Storage or Azure, or of a server with one of
-//! their interfaces. Several machines, without a server to operate.
+//! Driver `object-store`: a bucket of Amazon S3, Google Cloud Storage or Azure, or of a server with one of their
+//! interfaces. docs/storages/object-stores.md has URL, options, rights, costs and traps.
 //!
-//! Tested on versitygw 1.8.0, MinIO of 2026-02-12 and, with `az:`, Azurite 3.35.0. Not tested on AWS, Google
-//! Cloud or Azure, and `gs:` on no server. S3Mock 4.7.0, and versitygw with `--sidecar`, are refused.
+//! **Objects.** [`Cells`](crate::cells::Cells) keep each slot in one object below the prefix of the URL. A write is one
+//! conditional PUT: `If-None-Match: *` creates an object, `If-Match` with its ETag replaces it (on Google Cloud
+//! Storage: its generation). Tag and content are read from one answer. A release writes a vacancy. **Nothing is ever
+//! deleted**: servers apply a conditional DELETE without its condition. Retries of the client library are off, and a
+//! second copy of a request is refused before it is sent.
 //!
-//! **Objects.** [`Cells`](crate::cells::Cells) keep each slot in one object below the prefix of the URL. A
-//! write is one conditional PUT: `If-None-Match: *` creates an object, `If-Match` with its ETag replaces it
-//! (on Google Cloud Storage: its generation). Tag and content are read from one answer. A release writes a
-//! vacancy. **Nothing is ever deleted or listed**: servers apply a conditional DELETE without its condition.
-//! Retries of the client library are off, and a second copy of a request is refused before it is sent.
-//!
-//! **Servers without conditions** are the main danger: they accept every write, and two candidates lead.
-//! Opening tries three writes that must be refused: the replacement of an absent object, that of a present one
-//! by a wrong tag, and the creation of a present one. [`init_storage`](crate::init_storage) and `vvm doctor`
-//! race: 16 writers write with the same condition, then readers check what one writer writes (`doctor` races
-//! four times as long). A race reports the server that fails, and leaves eight small objects below
-//! `PREFIX/probe/race/`. A prefix is opened only if `init_storage` has left a mark there. So no server is used
-//! without a race, and a mistyped prefix is refused.
-//!
-//! **URL.** `s3://bucket/prefix?region=…`, `gs://bucket/prefix`, `az://container/prefix?account=…`. The
-//! environment names no bucket, region or endpoint: two processes with different environments would use two
-//! storages, and both would lead.
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `region=eu-west-1` | `s3:` the region of the bucket; required without an endpoint |
-//! | `account=payroll` | `az:` the storage account; required |
-//! | `endpoint=https://host:9000` | this address instead of the platform's own |
-//! | `allow=http` | send requests in clear text to an endpoint that is not on this machine |
-//! | `tls_ca=/etc/ssl/ours.pem` | trust these authorities besides the system's |
-//! | `min_ttl=2s` | `s3:` accept TTLs from 2 s, for a server nearby; default 5 s |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s, half of it for connecting |
-//!
-//! **Credentials** come from the platform's own chain, as far as the client library knows it.
-//! docs/storages/object-stores.md has them, permissions and costs.
+//! **Servers without conditions** are the main danger: they accept every write, and two candidates lead. Opening tries
+//! three writes that must be refused. [`init_storage`](crate::init_storage) and `vvm doctor` race: 16 writers write
+//! with the same condition, then readers check what one writer writes. A prefix is opened only if `init_storage` has
+//! left a mark there. So no server is used without a race, and a mistyped prefix is refused.
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!
@@ -50,9 +27,8 @@
 //! | no connection, or no credentials: nothing was sent | `NotApplied` | `Unavailable` |
 //! | no answer within the request timeout, a broken connection | `Unknown` | `Unavailable` |
 //!
-//! **Limits.** A bucket that takes writes in two regions is refused where its name shows that. Versioning
-//! keeps every renewal as a version. A lifecycle rule that deletes objects ends leaderships: `vvm doctor`
-//! reports both. Closing does not wait for the sockets: the library's tasks end moments later.
+//! A bucket that takes writes in two regions is refused where its name shows that. Closing does not wait for the
+//! sockets: the library's tasks end moments later.
 
 mod address;
 mod client;
@@ -85,7 +61,6 @@ const MOST_KEY_BYTES: usize = 512;
 /// A handle of a bucket, with connections of its own. [`Cells`](crate::cells::Cells) make a storage of it.
 #[derive(Debug)]
 pub struct ObjectCells {
-    /// `None` once closed. A running call keeps the connections until it ends.
     requests: Mutex<Option<Requests>>,
     opened: Opened,
     min_ttl: Duration,
@@ -107,8 +82,7 @@ impl ObjectCells {
         Ok(Self::new(&address, requests))
     }
 
-    /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries
-    /// no write.
+    /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries no write.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -147,7 +121,6 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     race::probe(&address, &requests).await
 }
 
-/// Reads the credentials for the bucket that `url` names. Connects at the first request.
 fn connect(url: &str) -> Result<(Address, Requests), OpenError> {
     let address = Address::parse(url)?;
     let requests = client::connect(&address)?;
@@ -203,7 +176,6 @@ impl CellStorage for ObjectCells {
     }
 }
 
-/// What a bucket shows of itself, and whether its server obeys conditions.
 async fn describe(requests: &Requests) -> Result<Description, Failure> {
     let answer = requests.get(&requests.names.mark()).await?.answer;
     let software = answer.header("server").unwrap_or("an object store");

@@ -1,87 +1,48 @@
-//! Driver `postgres`: a schema in a database of PostgreSQL. Several machines, on a server that is there
-//! already.
+//! Driver `postgres`: a schema in a database of PostgreSQL, 13 or later. docs/storages/postgres.md has options, rights,
+//! fail-overs as an operator sees them, and traps.
 //!
-//! Tried on PostgreSQL 17.6 and 15.18: the suites of records, elections and documents, also behind PgBouncer
-//! 1.18 in transaction mode; TLS; standbys, synchronous and asynchronous, that are promoted; connections that
-//! end in the middle of a write. Version 13 is the oldest that is accepted.
+//! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is released. A
+//! verb is one prepared statement, which writes the row if it is in the state expected. Behind a pooler, after a
+//! refusal and after a fail-over it is one message with several statements, which the server carries out as one
+//! transaction: it locks and shows the row, writes it, and shows the history of the database. No write is sent twice,
+//! and the server never waits for us in the middle of a transaction. `synchronous_commit` is `on` for each write. A
+//! wait for a lock ends after a tenth of the TTL. No age is proven; the time of each write is noted for `vvm status`
+//! alone.
 //!
-//! **How the contract is kept.** One row per slot in table `sysvvm.leader`, which stays when the slot is
-//! released. A verb is one prepared statement, which writes the row if it is in the state expected. Behind a
-//! pooler, after a refusal and after a fail-over it is one message with several statements, which the server
-//! carries out as one transaction. It locks and shows the row, writes it, and shows the history of the
-//! database. No write is sent twice, and the server never waits for us in the middle of a transaction.
-//! `synchronous_commit` is `on` for each write. A wait for a lock ends after a tenth of the TTL.
+//! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of
+//! batches, and writes all rows with one statement.
 //!
-//! Each write of a record notes its time by the clock of the server, for `vvm status` alone.
+//! **Reads.** `read` and `fence_state` lock the row that they show, so that their transaction waits for the synchronous
+//! standbys as a write does. A plain read would show what a cancelled wait left on the primary alone. `peek` is a plain
+//! read.
 //!
-//! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the
-//! count of batches, and writes all rows with one statement.
+//! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, and its answer is not
+//! waited for. Candidates listen on the connection with which they look, all topics of a handle on one. Only a
+//! connection whose login was answered by the process that carries out its requests listens: behind a pooler, none
+//! does.
 //!
-//! **Reads.** `read` and `fence_state` lock the row that they show, so that their transaction waits for the
-//! synchronous standbys as a write does. A plain read would show what a cancelled wait left on the primary
-//! alone. `peek` is a plain read. Standbys of PostgreSQL are not read.
+//! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim whose leader
+//! is at work, a renewal, an epoch. So each write names the history that its view is of: system identifier, timeline,
+//! and a random *witness*, which tells two standbys apart that were promoted independently. A change of any of them is
+//! a new history:
 //!
-//! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, and its
-//! answer is not waited for. Candidates listen on the connection with which they look. Only a connection
-//! whose login was answered by the process that carries out its requests listens: behind a pooler, none does.
-//! All topics of a handle have one connection. While few connections of the server are left, a candidate keeps
-//! none between its looks, and does not listen. A notification brings a look forward, and nothing else follows
-//! from it.
+//! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once. A connection ends with
+//!   its server, so identifier and timeline are compared once for each connection, and each write compares the witness
+//!   and the server's process.
+//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which
+//!   nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a claim may have, so
+//!   forgotten leaders have ended before the slot is taken over (I1). Its epoch is at least the server's unix
+//!   milliseconds plus one day for each timeline, which exceeds forgotten ones (I2). A slot without a row gets such a
+//!   record when it is first claimed.
 //!
-//! **Never early.** Nothing ends a record but a write. No age is ever proven, so a standby that comes anew
-//! waits one TTL of its own.
+//! The largest TTL is the largest of three: what the promoted server has as `max_ttl`, what this handle saw before, and
+//! `max_ttl` of its URL. A handle that knows a larger one adopts the history once more, and all slots wait anew.
 //!
-//! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim
-//! whose leader is at work, a renewal, an epoch. So each write names the history that its view is of: system
-//! identifier, timeline, and a random *witness*, which tells two standbys apart that were promoted
-//! independently. A change of any of them is a new history:
-//!
-//! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once. A connection
-//!   ends with its server, so identifier and timeline are compared once for each connection, and each write
-//!   compares the witness and the server's process.
-//! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record
-//!   under which nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a
-//!   claim may have, so forgotten leaders have ended before the slot is taken over (I1). Its epoch is at
-//!   least the server's unix milliseconds plus one day for each timeline, which exceeds forgotten ones (I2).
-//!   A slot without a row gets such a record when it is first claimed.
-//!
-//! The largest TTL is the largest of three: what the promoted server has as `max_ttl`, what this handle saw
-//! before, and `max_ttl` of its URL. The server may have forgotten that `max_ttl` was raised. A handle that
-//! knows a larger one adopts the history once more, and all slots wait anew. If each candidate knows only the
-//! new server, they wait for its own `max_ttl`: so have it replicated before a candidate uses a larger TTL,
-//! or name `max_ttl` in the URL of every candidate.
-//!
-//! Epochs rise over a fail-over if the clocks that they come from fit into that day. A claim by a process
-//! whose wall clock is 12 h or more from the server's is refused, with the difference; the clocks of the old
-//! and the new server may differ by the other 12 h. Two standbys that are promoted independently have the
-//! same timeline, so both may give out one epoch. The witness refuses the writes of one on the other. What
-//! compares epochs elsewhere can't tell the two leaders apart: use only one of such servers.
-//!
-//! A synchronous standby has forgotten nothing, but it can't be told apart: its fail-over costs the same
-//! wait.
-//!
-//! **Where.** `postgres://user@host1,host2:5432/database?option=value&…`: the first host that accepts writes
-//! is used (port 5432 unless given). `postgresql://` means the same. In user, password and database, `%XX`
-//! stands for a byte.
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `password_file=path` | the password is the first line of this file. Else it is in the URL (`user:password@`) or in the environment variable `VVM_STORAGE_PASSWORD` |
-//! | `sslmode=verify-full` | TLS with servers whose certificates bear the host's name: the default unless all hosts are loopback. `verify-ca` accepts any name, `require` means `verify-full`, `disable` turns TLS off; for hosts off loopback, opening warns |
-//! | `sslrootcert=path` | the authorities that sign servers' certificates (PEM). Default: those of the system |
-//! | `sslcert=path`, `sslkey=path` | our certificate for a server that requests one (PEM; the key without a passphrase) |
-//! | `max_ttl=60s` | for [`init_storage`](crate::init_storage): the largest TTL of any candidate, and the wait after a fail-over. 20 s unless given. Running it again raises it. For candidates: a lower bound of the wait after a fail-over |
-//! | `connections=64` | how many requests, and so connections, there may be at once: 8 unless given. For a process with many leaderships |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s: 2 s unless given, half of it for connecting to one host |
-//! | `application_name=vvm` | the name in `pg_stat_activity` |
-//! | `channel_binding=prefer` | as in PostgreSQL's own library: `require` or `disable` |
-//! | `target_session_attrs=read-write` | or `primary`: the only meaning that there is here |
-//!
-//! [`init_storage`](crate::init_storage) creates schema `sysvvm` and needs `CREATE` on the database. Other
-//! logins need `USAGE` on the schema, `SELECT, INSERT, UPDATE` on its tables, and `DELETE` on `document`. A
-//! pooler may assign connections for each transaction: notifications, prepared statements and settings of a
-//! session are used only on a connection whose login was answered by the process that carries out its
-//! requests.
+//! Epochs rise over a fail-over if the clocks that they come from fit into that day. A claim by a process whose wall
+//! clock is 12 h or more from the server's is refused; the clocks of the old and the new server may differ by the other
+//! 12 h. Two standbys that are promoted independently have the same timeline, so both may give out one epoch, and only
+//! the witness refuses the writes of one on the other. A synchronous standby has forgotten nothing, but it can't be
+//! told apart.
 //!
 //! **Errors.** A request is one transaction.
 //!
@@ -100,14 +61,11 @@
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |
 //!
-//! **What it can't do.** While an old primary still runs after a standby was promoted, its clients notice
-//! nothing, and each server may have a leader. Use synchronous standbys, or a fail-over that stops the old
-//! primary first. A server that is restored by copying its files, without a new timeline, shows old epochs
-//! under an unchanged history. If the schema is dropped and created again while leaders are at work, a new
-//! leader may begin before they notice, at their next renewal. Without an answer from synchronous standbys a
-//! commit waits for as long as they are away; the caller gives up earlier, and the write may be applied
-//! later. The connection waits in the server meanwhile, one for each record: later writes give up at the lock
-//! that it holds. It is not cancelled, since a cancelled wait keeps the write on the primary alone.
+//! **What it can't do.** A server that is restored by copying its files, without a new timeline, shows old epochs under
+//! an unchanged history. If the schema is dropped and created again while leaders are at work, a new leader may begin
+//! before they notice. Without an answer from synchronous standbys a commit waits in the server, one connection for
+//! each record: later writes give up at the lock that it holds. It is not cancelled, since a cancelled wait keeps the
+//! write on the primary alone.
 
 mod address;
 mod connections;
@@ -140,11 +98,10 @@ use std::time::Duration;
 pub type PostgresStorage = SqlStorage<Postgres, Session>;
 
 impl PostgresStorage {
-    /// Connects to the database that `url` names, as the module's documentation says, and checks server and
-    /// schema. Creates nothing: [`init_storage`](crate::init_storage) does.
+    /// Connects to the database that `url` names, and checks server and schema. Creates nothing.
     ///
     /// # Errors
-    /// See [`OpenError`]: each says what to do.
+    /// See [`OpenError`].
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
@@ -185,8 +142,7 @@ impl SysVvmHints for PostgresStorage {
     }
 }
 
-/// The channel of a topic: a name of at most 63 letters, so a digest (FNV-1a, 64 bits). A channel that two
-/// topics share costs looks.
+/// Names have at most 63 letters, so it is a digest (FNV-1a, 64 bits). A channel that two topics share costs looks.
 fn channel(topic: &Partition) -> String {
     let digest = topic.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

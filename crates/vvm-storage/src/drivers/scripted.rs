@@ -1,4 +1,3 @@
-//! [`Scripted`]: a server of HTTP whose answers a test chooses.
 #![allow(dead_code, reason = "each driver's tests need some of it")]
 
 use std::{
@@ -14,22 +13,19 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A request.
 pub(super) struct Asked {
-    /// Its first line, and its headers.
     pub(super) head: Vec<String>,
     pub(super) body: String,
 }
 
 impl Asked {
-    /// Returns the value of the header with this name, in small letters.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let headers = self.head.iter().filter_map(|line| line.split_once(": "));
         headers.filter(|(named, _)| named.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
 }
 
-/// The server. Dropping it ends it.
+/// A server of HTTP whose answers a test chooses. Dropping it ends it.
 pub(super) struct Scripted {
     pub(super) endpoint: String,
     connected: Arc<AtomicUsize>,
@@ -38,12 +34,12 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    /// Starts one. Each connection has one request and its answer; with `None` it is closed without one.
+    /// Each connection has one request and its answer; with `None` it is closed without one.
     pub(super) async fn start(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
         Self::serving(script, false).await
     }
 
-    /// Starts one that keeps a connection until an answer is `None`. An empty answer is silence.
+    /// A connection is kept until an answer is `None`. An empty answer is silence.
     pub(super) async fn keeping(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
         Self::serving(script, true).await
     }
@@ -74,18 +70,15 @@ impl Scripted {
         Self { endpoint, connected, served, _connections: accepting }
     }
 
-    /// Returns how many connections it has accepted.
     pub(super) fn connected(&self) -> usize {
         self.connected.load(Ordering::SeqCst)
     }
 
-    /// Returns how many requests it has got.
     pub(super) fn served(&self) -> usize {
         self.served.load(Ordering::SeqCst)
     }
 }
 
-/// Answers one request. Returns whether there was one, and an answer to it.
 async fn serve(
     connection: &mut BufReader<TcpStream>,
     script: &(impl Fn(Asked) -> Option<String> + Sync),
@@ -111,7 +104,6 @@ async fn serve(
     Ok(true)
 }
 
-/// A whole answer.
 pub(super) fn answer(status: u16, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(

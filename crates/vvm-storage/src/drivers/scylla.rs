@@ -1,63 +1,30 @@
-//! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. Several machines.
+//! Driver `scylla`: ScyllaDB and Apache Cassandra, over CQL. docs/storages/cassandra.md has options, rights, costs and
+//! traps. ScyllaDB was not tested; its documentation has every statement used here.
 //!
-//! Tested on Apache Cassandra 5.0.5 (`paxos_variant: v2`): the suites of records, elections and documents on
-//! one node and on three; elections on three nodes, one with its clock 8 s ahead; passwords, permissions and
-//! TLS 1.3 on one node. With that clock no take-over was early. They were in time with `internode_timeout:
-//! false`, which docs/storages/cassandra.md explains; on a busy machine some cases of the suites failed. ScyllaDB was
-//! not tested; its documentation has every statement used here. Either needs version 4 of CQL's protocol and
-//! lightweight transactions.
+//! **Records.** One partition per slot, whose static columns are the leader record. Each verb is one lightweight
+//! transaction on it, linearized by `SERIAL`, as reads are. A release writes a marker over the record and no tombstone,
+//! so that the epoch stays. A refusal shows only the columns that the condition names, so it names all. The client
+//! library retries nothing. The server may lose a transaction to another, finish it nevertheless, and answer with a
+//! refusal that shows our own version; elections treat that as a success.
 //!
-//! **Records.** One partition per slot, whose static columns are the leader record. Each verb is one
-//! lightweight transaction on it, linearized by `SERIAL`, as reads are. A release writes a marker over the
-//! record and no tombstone, so that the epoch stays. A refusal shows only the columns that the condition
-//! names, so it names all: the record is known without a second read. Only these transactions write to the
-//! table. The client library retries nothing and sends nothing twice. The server may lose a transaction to
-//! another, finish it nevertheless, and answer with a refusal that shows our own version; elections treat
-//! that as a success.
+//! **Documents** are rows of their slot's partition. A batch is one conditional batch of CQL: a statement on the static
+//! columns that compares epoch, incarnation and the number of the last batch, and one for each document, some with a
+//! condition of their own. `batch_size_fail_threshold` does not apply: Cassandra and ScyllaDB measure only batches
+//! without conditions. Each batch stores a random id with its number, by which a refusal that shows our own batch is
+//! recognized. One case remains: a deposed leader may be told that its last batch was refused, although it landed
+//! before its successor's claim, if the successor has written since. All reads are `SERIAL`.
 //!
-//! **Documents** are rows of their slot's partition. A batch is one conditional batch of CQL: a statement on
-//! the static columns that compares epoch, incarnation and the number of the last batch, and one for each
-//! document, some with a condition of their own. `batch_size_fail_threshold` does not apply: Cassandra and
-//! ScyllaDB measure only batches without conditions. Each batch stores a random id with its number, by which
-//! a refusal that shows our own batch is recognized. One case remains: a deposed leader may be told that its
-//! last batch was refused, although it landed before its successor's claim, if the successor has written
-//! since. All reads are `SERIAL`.
+//! A deleted document leaves a tombstone for `gc_grace_seconds`, ten days by default. Cassandra refuses a page of a
+//! scan with 100,000 of them. Renewals read none, because the first row of a partition with documents is never deleted.
 //!
-//! A deleted document leaves a tombstone for `gc_grace_seconds`, ten days by default. Scans read over
-//! tombstones: Cassandra warns at 1,000 on a page and refuses the page at 100,000
-//! (`tombstone_failure_threshold`). Renewals read none, because the first row of a partition with documents
-//! is never deleted. Put a document again instead of deleting it and creating another one.
+//! **Never early.** The driver uses no TTL of the server, and refuses a table that has one. No age is proven. No clock
+//! matters: statements have no timestamp, and cells get that of their transaction's ballot, which is larger than those
+//! before it.
 //!
-//! **Never early.** Only a write ends a record: the driver uses no TTL of the server, and refuses a table
-//! that has one. No age is proven, so a new standby waits one TTL of its own. No clock matters: statements
-//! have no timestamp. Cells get that of their transaction's ballot, and a ballot is larger than those before
-//! it, whatever its node's clock shows.
+//! **Levels.** The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL
+//! with another one is refused: two levels on one row do not see each other, and both could lead.
 //!
-//! **URL.** `scylla://host1,host2:9042/keyspace?option=value&…`: contact points (default port 9042), the
-//! keyspace, and:
-//!
-//! | option | meaning |
-//! |---|---|
-//! | `datacenter=dc1` | nodes there are preferred; with `serial=local` only they are used |
-//! | `serial=local` | `LOCAL_SERIAL` and `LOCAL_QUORUM` within `datacenter`, which is then required. Default: `SERIAL` and `QUORUM` over all |
-//! | `user=vvm` | logs in, with the password in the environment variable `VVM_STORAGE_PASSWORD`. Without TLS it is sent unencrypted, and opening warns |
-//! | `password_file=path` | takes the password from the first line of this file instead |
-//! | `tls_ca=path` | TLS 1.2 or 1.3; one of these authorities (PEM) must have signed the nodes' certificates |
-//! | `tls_certificate=path`, `tls_key=path` | the client's certificate (PEM; the key without a passphrase) |
-//! | `tls_name=name` | the name in the nodes' certificates; `*` accepts any. Default: the node's address |
-//! | `replication=3` | so many copies in each data centre, for a keyspace that [`init_storage`](crate::init_storage) creates |
-//! | `request_timeout=5s` | how long a request may take, from 100 ms to 60 s; default 2 s. Elections wait a tenth of the TTL at most, so more helps only with TTLs above 20 s |
-//!
-//! The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL
-//! with another one is refused: two levels on one row do not see each other, and both could lead. A user
-//! needs `SELECT` and `MODIFY` on the keyspace, and `CREATE` to create it. `tls_name=*` is for an authority
-//! that signs only nodes: any other holder of its certificates could pose as a node. The client knows nodes
-//! only by address, so a host name of the URL can't replace `tls_name`. Whether a certificate is valid
-//! depends on the machine's wall clock. The library keeps the certificates and the password that opening reads:
-//! a process that outlives them has to be restarted.
-//!
-//! **Errors.** A write that reached a server may have been applied, unless the server says that it did not
-//! begin.
+//! **Errors.** A write that reached a server may have been applied, unless the server says that it did not begin.
 //!
 //! | error | of a write | of a read | reason |
 //! |---|---|---|---|
@@ -78,12 +45,8 @@
 //! | refused, with a malformed row | `Fatal` | – | the same |
 //! | a batch of documents that is refused, with its own id in the row | applied | – | it lost, and another transaction finished it |
 //!
-//! **Closing** ends the library's tasks and sockets and waits for them. A running call keeps them until it
-//! ends; closing waits 5 s for a call that is not polled.
-//!
-//! **Limits.** With `commitlog_sync: periodic`, Cassandra's default, a power cut of a whole quorum may lose
-//! the last seconds, and an epoch with them; with `batch` or `group` it does not. ScyllaDB versions without
-//! lightweight transactions on tablets need a keyspace without tablets (`tablets = {'enabled': false}`).
+//! **Closing** ends the library's tasks and sockets and waits for them. A running call keeps them until it ends;
+//! closing waits 5 s for a call that is not polled.
 
 mod address;
 mod connect;
@@ -115,20 +78,18 @@ use std::{
     time::Duration,
 };
 
-/// A handle of a keyspace, with connections of its own.
+/// A handle of a keyspace.
 #[derive(Debug)]
 pub struct ScyllaStorage {
     /// `None` once closed. A running call keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
     ending: Ending,
     address: Address,
-    /// For the ids of batches.
     entropy: OsEntropy,
 }
 
 impl ScyllaStorage {
-    /// Connects to the keyspace that `url` names, and checks its table. Creates nothing:
-    /// [`init_storage`](crate::init_storage) does.
+    /// Connects to the keyspace that `url` names, and checks its table. Creates nothing.
     ///
     /// # Errors
     /// See [`OpenError`].

@@ -1,14 +1,12 @@
-//! Driver `sled`: a folder that one process uses, for several VVMs in one process, or for one that must keep its epochs
-//! over a restart. Processes of one machine share a file of [`sqlite`](crate::url) instead.
+//! Driver `sled`: a folder that one process uses. docs/storages/sled.md says for what.
 //!
 //! **Calls.** A cell is one value, replaced by sled's `compare_and_swap`; its tag is the value itself. One thread,
 //! `vvm-sled`, owns the database, and all handles of this process on one folder share it. It carries out all waiting
-//! calls, flushes sled's log and syncs its file, and only then answers them, reads included. So every answer survives a
-//! power cut. sled itself, on Linux, syncs neither the disk's cache nor the file's length. A call whose caller has gone
-//! before its turn is skipped.
+//! calls, flushes sled's log and syncs its file, and only then answers them, reads included. sled itself, on Linux,
+//! syncs neither the disk's cache nor the file's length. A call whose caller has gone before its turn is skipped.
 //!
-//! **Sizes.** sled moves a page that is larger than a quarter of a segment into a file that it never syncs. A page has up
-//! to 17 values. So segments have 16 MiB, and cells at most 96 KiB.
+//! **Sizes.** sled moves a page that is larger than a quarter of a segment into a file that it never syncs. A page has
+//! up to 17 values. So segments have 16 MiB, and cells at most 96 KiB.
 //!
 //! **Errors.**
 //!
@@ -20,10 +18,7 @@
 //! | a call after the folder was closed | `Fatal` | `Fatal` |
 //!
 //! After a failed flush sled shows what may not be on the disk. So the thread ends, which closes the folder: it must be
-//! opened again.
-//!
-//! **Limits.** A second process is refused, because sled locks its folder. The folder must be on a local disk. The
-//! library keeps idle threads, `sled-io`, until the process ends (I9 names them).
+//! opened again. The library keeps idle threads, `sled-io`, until the process ends (I9 names them).
 
 mod open;
 
@@ -52,7 +47,7 @@ use tokio::sync::{mpsc, oneshot};
 /// thousand slots fits.
 const ROOM: usize = 1024;
 
-/// The largest that sled takes. Stored in the folder: another one can't open it.
+/// Stored in the folder: another segment size can't open it. This one is the largest that sled takes.
 const SEGMENT_BYTES: usize = 16 << 20;
 
 const MAX_CELL_BYTES: usize = 96 << 10;
@@ -68,12 +63,10 @@ const _: () = assert!(2 * 257 * MAX_KEY_BYTES < SEGMENT_BYTES / 4);
 /// folder share a thread, which ends with the last of them.
 #[derive(Debug)]
 pub struct SledCells {
-    /// `None` once closed.
     shared: Mutex<Option<Arc<Shared>>>,
     opened: Opened,
 }
 
-/// An open folder.
 #[derive(Debug)]
 struct Shared {
     /// Dropped before the thread, which then ends and is joined.
@@ -99,7 +92,6 @@ enum Job {
     },
 }
 
-/// The thread ended at a write that failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the folder of the database is closed, because a write to it failed: see the log, and start the program again"
@@ -209,7 +201,6 @@ impl Job {
 }
 
 impl Database {
-    /// Runs until all handles are closed, or a write fails.
     fn run(self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(first) = jobs.blocking_recv() {
             let batch = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok()));

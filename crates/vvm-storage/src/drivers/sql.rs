@@ -1,5 +1,4 @@
-//! What the drivers of SQL servers share: opening, connections, the order of the verbs, the history that a write
-//! belongs to, errors, and how answers are decoded. What is different is a trait at each of these.
+//! What the drivers of SQL servers share. What is different is a trait at each of these files.
 #![allow(
     private_bounds,
     private_interfaces,

@@ -15,7 +15,6 @@ use rustls::{
 };
 use std::{borrow::Cow, fmt, fs, path::PathBuf, sync::Arc};
 
-/// How to use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tls {
     /// The authorities that sign servers' certificates; those of the system if there are none.
@@ -34,11 +33,9 @@ pub(super) enum Pem {
     Data(Vec<u8>, String),
 }
 
-/// The name that a server's certificate must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(dead_code, reason = "each driver offers some of them")]
 pub(super) enum Names {
-    /// The address of the server.
     Address,
     /// This name, for all servers.
     Is(ServerName<'static>),
@@ -47,7 +44,7 @@ pub(super) enum Names {
 }
 
 impl Tls {
-    /// Reads the files. Fails with the one that can't be used.
+    /// Fails with the file that can't be used.
     pub(super) fn read(&self) -> Result<ClientConfig, OpenError> {
         let of_system = || Pem::File("the system's certificates".into());
         let authority = self.authority.clone().unwrap_or_else(of_system);
@@ -186,7 +183,6 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The options of TLS.
 #[derive(Default)]
 pub(super) struct TlsFiles {
     authority: Option<PathBuf>,
@@ -208,7 +204,6 @@ impl TlsFiles {
         Ok(true)
     }
 
-    /// Returns how to use TLS; `None` if no option is set.
     pub(super) fn together(self) -> Result<Option<Tls>, String> {
         let own = match (self.certificate, self.key) {
             (Some(certificate), Some(key)) => Some((Pem::File(certificate), Pem::File(key))),
@@ -241,7 +236,6 @@ fn names(value: &str) -> Result<Names, String> {
     })
 }
 
-/// Returns what to do about an error of TLS.
 pub(super) fn way_out(error: &rustls::Error) -> &'static str {
     use rustls::{AlertDescription as Alert, Error};
     match error {

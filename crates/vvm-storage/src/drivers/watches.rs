@@ -15,7 +15,6 @@ use vvm_clock::{Clock as _, Instant, SystemClock};
 /// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
 const WATCHING_AGAIN: Duration = Duration::from_secs(1);
 
-/// Why there is no stream.
 pub(super) enum NotWatched {
     /// For a while.
     Failed,
@@ -23,7 +22,6 @@ pub(super) enum NotWatched {
     Never,
 }
 
-/// A server that tells changes.
 pub(super) trait Watcher: Sync {
     type Stream: Send;
 
@@ -37,7 +35,6 @@ pub(super) trait Watcher: Sync {
     -> impl Future<Output = Option<bool>> + Send;
 }
 
-/// The streams of one handle.
 #[derive(Debug)]
 pub(super) struct Watches<T>(Mutex<HashMap<Partition, Arc<TopicWatch<T>>>>);
 
@@ -56,8 +53,6 @@ struct WatchState<T> {
 }
 
 impl<T> Watches<T> {
-    /// As [`SysVvmHints::hinted`](crate::SysVvmHints::hinted).
-    ///
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
@@ -95,7 +90,6 @@ impl<T> Watches<T> {
         }
     }
 
-    /// As [`SysVvmHints::listens`](crate::SysVvmHints::listens).
     pub(super) fn listens(&self, topic: &Partition) -> bool {
         self.of(topic).is_live.load(Ordering::Relaxed)
     }

@@ -24,7 +24,6 @@ impl LateEnd {
         Holder::new(format!("v1 {epoch} {ended_ms} {reason}")).map_err(|e| WriteError::Fatal(e.into()))
     }
 
-    /// Returns the late end in `slot`. `None` if there is none that this version knows.
     fn of(slot: &Slot) -> Option<Self> {
         let mut parts = slot.entry()?.holder.as_str().strip_prefix("v1 ")?.splitn(3, ' ');
         let (epoch, ended_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -34,24 +33,12 @@ impl LateEnd {
 
 impl ElectionsTtlStorage {
     /// Returns the last late end of the slot; linearizable.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn late_end(&self, key: &ElectionKey) -> Result<Option<LateEnd>, ReadError> {
         let at = self.check_partition(key.late_end_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
         Ok(LateEnd::of(&self.sysvvm.read(at).await?))
     }
 
     /// Records a late end, unless that of the same or of a later leadership is recorded.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have been recorded.
     pub async fn record_late_end(
         &self,
         key: &ElectionKey,

@@ -14,12 +14,6 @@ use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, WriteError};
 
 impl ElectionsTtlStorage {
     /// Returns the present requests to the cluster; linearizable.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
         let [pause, step_down] = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
         let pause = Pause::of(&self.sysvvm.read(pause).await?);
@@ -28,25 +22,12 @@ impl ElectionsTtlStorage {
     }
 
     /// Returns the present pause, if there is one; linearizable.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
     pub async fn standing_pause(&self, cluster: &ClusterName) -> Result<Option<Pause>, ReadError> {
         let at = self.check_partition(cluster.pause_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
         Ok(Pause::of(&self.sysvvm.read(at).await?))
     }
 
-    /// Returns the slots, in the order of `keys`, and the requests to the cluster. It is one scan, and may be
-    /// as stale.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
+    /// Returns the slots, in the order of `keys`, and the requests to the cluster. It is one scan, and may be as stale.
     pub async fn scan_with_requests(
         &self,
         cluster: &ClusterName,
@@ -93,12 +74,6 @@ impl ElectionsTtlStorage {
     }
 
     /// Pauses the cluster, unless it is paused. Returns the present pause, and whether it is this one.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have paused.
     pub async fn pause(
         &self,
         cluster: &ClusterName,
@@ -121,12 +96,6 @@ impl ElectionsTtlStorage {
     }
 
     /// Removes the pause; `false` if it was removed before.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have resumed.
     pub async fn resume(&self, cluster: &ClusterName, pause: &Pause) -> Result<bool, WriteError> {
         let at = self.checked_partition(cluster.pause_partition())?;
         let stands = pause.standing();
@@ -137,14 +106,11 @@ impl ElectionsTtlStorage {
 
     /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request.
     ///
-    /// `first_chance`: how long the other candidates defer to `to`; without `to`, how long the old leader
-    /// defers to all others.
+    /// `first_chance`: how long the other candidates defer to `to`; without `to`, how long the old leader defers to all
+    /// others.
     ///
     /// # Errors
-    /// If the storage fails, and if `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have made the request.
+    /// If `to` has more than [`StepDown::MAX_TO_BYTES`] bytes, among others.
     pub async fn ask_step_down(
         &self,
         key: &ElectionKey,
@@ -164,12 +130,6 @@ impl ElectionsTtlStorage {
     }
 
     /// Advances a step-down, if it is unchanged.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have advanced the request.
     pub async fn advance_step_down(
         &self,
         cluster: &ClusterName,
@@ -183,12 +143,6 @@ impl ElectionsTtlStorage {
     }
 
     /// Removes a step-down at any stage. A request that replaced it stays.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may or may not have removed the request.
     pub async fn remove_step_down(
         &self,
         cluster: &ClusterName,
@@ -232,7 +186,6 @@ impl ElectionsTtlStorage {
     }
 }
 
-/// Another operator paused and resumed between the read and the claim.
 #[derive(Debug, thiserror::Error)]
 #[error("another operator paused and resumed at the same moment: try again")]
 struct PausedAndResumed;

@@ -1,5 +1,3 @@
-//! [`MockSysVvmStorage`]: a driver whose answers a test writes, call by call.
-
 use crate::{
     key::Partition,
     step::{Done, Step},

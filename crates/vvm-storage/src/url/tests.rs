@@ -1,5 +1,3 @@
-//! URLs: which storage each names, and what its refusal says.
-
 use super::*;
 
 #[test]

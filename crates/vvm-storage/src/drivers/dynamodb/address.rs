@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-/// The location of a table, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     pub(super) region: String,
@@ -37,7 +36,7 @@ const SECRETS: &str = "a URL must not contain secrets, because other users can r
     AWS tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile=NAME, a role of the machine)";
 
 impl fmt::Display for Address {
-    /// Region, table and endpoint, none of which can contain a secret.
+    /// None of them can contain a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{SCHEME}{}/{}", self.region, self.table)?;
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| write!(out, "?endpoint={endpoint}"))
@@ -45,12 +44,10 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
-    /// Returns the endpoint and the region for messages.
     pub(super) fn place(&self) -> String {
         match &self.endpoint {
             Some(endpoint) => format!("{endpoint}, region {}", self.region),
@@ -124,7 +121,6 @@ fn endpoint(value: &str) -> Result<String, String> {
 
 type Loading = Shared<BoxFuture<'static, Result<Credentials, Arc<CredentialsError>>>>;
 
-/// A provider that continues a loading after the request that began it gave up.
 #[derive(Debug)]
 pub(super) struct LoadedOnce {
     provider: SharedCredentialsProvider,

@@ -1,5 +1,4 @@
-//! Maps errors of DynamoDB and of its client library to errors of the contract. The table in the driver's
-//! documentation has the reasons.
+//! Maps errors of DynamoDB and of its client library to errors of the contract, by the driver's table.
 
 use crate::drivers::errors::{self, chain, described, never_connected};
 use aws_credential_types::provider::error::CredentialsError;
@@ -11,13 +10,11 @@ use aws_sdk_dynamodb::{
 use ielections::{ReadError, WriteError};
 use std::error::Error;
 
-/// Why a request failed, as far as it is known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// It was not sent: no connection, or no credentials at the moment.
     #[error("no connection to DynamoDB: {0}")]
     NotSent(String),
-    /// There are no credentials to sign it with.
     #[error(
         "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of \
          the machine or container ({0})"
@@ -29,12 +26,10 @@ pub(super) enum DriverError {
     /// The credentials are valid, and their policy does not allow the request.
     #[error("AWS denies the request: allow it in the policy of these credentials ({0})")]
     Denied(String),
-    /// The table does not exist, or is being deleted.
     #[error(
         "the table was deleted: before you create another one, find out why, and restore its records ({0})"
     )]
     NoTable(String),
-    /// The table has been replicated to another region since it was opened.
     #[error(
         "the table became a global table: two regions would have two leaders; use a table of one region ({0})"
     )]
@@ -45,30 +40,24 @@ pub(super) enum DriverError {
          ({0})"
     )]
     Refused(String),
-    /// Too many requests.
     #[error("DynamoDB throttles requests: raise the table's or the account's limits ({0})")]
     Throttled(String),
     /// A transaction is writing to the item.
     #[error("a transaction was writing to the item ({0})")]
     Conflict(String),
-    /// The request may have been applied.
     #[error("DynamoDB did not confirm the request: {0}")]
     Unanswered(String),
-    /// The answer has a malformed item.
     #[error(transparent)]
     Damaged(#[from] Damaged),
 }
 
-/// An item that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Damaged {
-    /// Another program wrote it.
     #[error(
         "another program wrote an item of the table: {0}. Stop all candidates, and find the program that \
          writes to the table"
     )]
     Foreign(String),
-    /// A later version of this program wrote it.
     #[error(
         "an item of the table has format {found}, and this version knows formats up to {known}: use the \
          newer version"
@@ -77,8 +66,7 @@ pub(super) enum Damaged {
 }
 
 impl Damaged {
-    /// A refusal whose item meets the condition. Versions of DynamoDB before 2023 show no item and look the
-    /// same.
+    /// Versions of DynamoDB before 2023 show no item, and look the same.
     pub(super) fn unexplained_refusal() -> Self {
         Self::Foreign("a write was refused although the item shown meets its condition".into())
     }
@@ -108,7 +96,6 @@ impl DriverError {
         errors::of_read(self.into_write_error())
     }
 
-    /// A request that could not be built.
     pub(super) fn of_building(error: &BuildError) -> Self {
         Self::Refused(error.to_string())
     }
@@ -132,12 +119,11 @@ impl DriverError {
                 Self::Unanswered(said)
             }
             SdkError::ServiceError(answer) => Self::of_code(answer.err().code().unwrap_or_default(), said),
-            // No answer within the time, or one that can't be read.
             _ => Self::Unanswered(said),
         }
     }
 
-    /// Maps a failed dispatch. If the credentials could not be fetched, our request was not sent.
+    /// If the credentials could not be fetched, our request was not sent.
     fn of_connection(error: &ConnectorError, said: String) -> Self {
         if let Some(error) = chain(error).find_map(|error| error.downcast_ref::<CredentialsError>()) {
             return match error {
@@ -150,8 +136,8 @@ impl DriverError {
         if never_connected(error) { Self::NotSent(said) } else { Self::Unanswered(said) }
     }
 
-    /// Maps the reasons of a cancelled transaction. Each action has one; `None` means that the action itself was
-    /// in order. Returns `None` if a condition failed.
+    /// Each action has a reason; `None` means that the action itself was in order. Returns `None` if a condition
+    /// failed.
     pub(super) fn of_cancellation(reasons: &[CancellationReason], said: String) -> Option<Self> {
         let contains = |codes: &[&str]| {
             reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
@@ -262,7 +248,6 @@ mod tests {
         HttpResponse::new(status.try_into().unwrap(), "".into())
     }
 
-    /// An error answer of a server.
     fn answered(status: u16, code: &str) -> UpdateError {
         let said = ErrorMetadata::builder().code(code).message("said so").build();
         SdkError::service_error(UpdateItemError::generic(said), response(status))
@@ -315,7 +300,6 @@ mod tests {
         let error =
             said(SdkError::service_error(UpdateItemError::generic(ErrorMetadata::default()), response(502)));
         assert!(error.contains("502"), "{error}");
-        // The outermost error of a chain says least.
         assert!(said(SdkError::dispatch_failure(ConnectorError::io("reset".into()))).contains("reset"));
     }
 }

@@ -1,6 +1,3 @@
-//! Opens a table: configures the client, then checks the table. Creates it, and describes it for
-//! `vvm doctor`.
-
 use super::{
     address::{Address, LoadedOnce},
     errors::DriverError,
@@ -43,15 +40,10 @@ const CONNECT_SHARE: u32 = 2;
 /// How long a new table may take to become active. DynamoDB needs about ten seconds.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Connects, and checks the table.
 pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
     open_with(&configuration(address).await?, address).await
 }
 
-/// Creates the table if it is missing. May be repeated, and run by several processes at once.
-///
-/// # Errors
-/// See [`OpenError`]. Fails also if the existing table differs from the one it would create.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     init_with(&configuration(&address).await?, &address).await
@@ -72,7 +64,7 @@ pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> R
     check(&client, address).await
 }
 
-/// Loads the settings that the address leaves open from the SDK's chain: environment, profile, machine.
+/// The SDK's chain has what the address leaves open: environment, profile, machine.
 async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .region(Region::new(address.region.clone()))
@@ -140,14 +132,12 @@ impl HttpConnector for ByPlace {
     }
 }
 
-/// The interval between looks at a table that is being created.
 const PACE: Duration = Duration::from_millis(500);
 
-/// The keys of a table: name, type, kind.
 const KEYS: [(&str, ScalarAttributeType, KeyType); 2] =
     [(PARTITION, ScalarAttributeType::B, KeyType::Hash), (PLACE, ScalarAttributeType::B, KeyType::Range)];
 
-/// Creates the table if it is missing, and waits until it can be used.
+/// Creates the table if it is missing, and waits until it can be used. Several processes may do so at once.
 pub(super) async fn create(client: &Client, address: &Address, clock: &dyn Clock) -> Result<(), OpenError> {
     if look(client, address).await?.is_none() {
         send_creation(client, address).await?;
@@ -186,7 +176,6 @@ async fn send_creation(client: &Client, address: &Address) -> Result<(), OpenErr
     }
 }
 
-/// Checks that elections can use the table.
 pub(super) async fn check(client: &Client, address: &Address) -> Result<(), OpenError> {
     let table = &address.table;
     let Some(found) = look(client, address).await? else { return Err(no_table(address)) };
@@ -225,7 +214,6 @@ pub(super) async fn check(client: &Client, address: &Address) -> Result<(), Open
     }
 }
 
-/// Describes the table; `None` if it does not exist.
 async fn look(client: &Client, address: &Address) -> Result<Option<TableDescription>, OpenError> {
     match client.describe_table().table_name(&address.table).send().await.map_err(DriverError::of) {
         Ok(answer) => Ok(answer.table),
@@ -234,7 +222,6 @@ async fn look(client: &Client, address: &Address) -> Result<Option<TableDescript
     }
 }
 
-/// Returns the difference between its keys and those of an election table, if there is one.
 fn difference(table: &TableDescription) -> Option<String> {
     let type_of = |name: &str| {
         let attributes = table.attribute_definitions().iter();
@@ -257,7 +244,7 @@ fn difference(table: &TableDescription) -> Option<String> {
     })
 }
 
-/// Returns the other regions of a global table. The older kind of global table does not list them.
+/// The older kind of global table does not list its regions.
 fn replicated_to(table: &TableDescription) -> Option<String> {
     let regions: Vec<_> = table.replicas().iter().filter_map(|replica| replica.region_name()).collect();
     match (regions.is_empty(), table.global_table_version()) {
@@ -267,7 +254,6 @@ fn replicated_to(table: &TableDescription) -> Option<String> {
     }
 }
 
-/// The error of opening if a request failed.
 fn of_failure(address: &Address, failure: DriverError) -> OpenError {
     let (place, region) = (address.place(), &address.region);
     match failure {
@@ -279,7 +265,6 @@ fn of_failure(address: &Address, failure: DriverError) -> OpenError {
             "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that \
              the account uses region {region} ({said})"
         )),
-        // The message says what to do.
         DriverError::Denied(_) | DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
         DriverError::NoTable(_) => no_table(address),
         DriverError::Refused(said) => {
@@ -326,7 +311,6 @@ fn being_created(address: &Address) -> OpenError {
     OpenError::passing(format!("table `{}` is being created: try again in a few seconds", address.table))
 }
 
-/// Returns the location and the protection of a table.
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
     let description = Description::of("DynamoDB");

@@ -1,5 +1,3 @@
-//! The requests for slots, settings and documents.
-
 use super::{
     errors::{DriverError, said},
     rows::{self, Batches, Item},
@@ -24,7 +22,6 @@ use std::collections::{HashMap, HashSet};
 /// How many items one `BatchGetItem` takes.
 pub(super) const PEEKED_AT_ONCE: usize = 100;
 
-/// A client and the table that its requests are for.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     pub(super) client: Client,
@@ -62,20 +59,17 @@ impl Requests {
         Err(DriverError::of(error))
     }
 
-    /// Reads a partition's first item consistently.
     pub(super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, DriverError> {
         self.get(rows::key(partition)).await
     }
 
-    /// Reads an item consistently.
     pub(super) async fn get(&self, key: Item) -> Result<Option<Item>, DriverError> {
         let read = self.client.get_item().table_name(&self.table).set_key(Some(key));
         let answer = read.consistent_read(true).send().await.map_err(DriverError::of)?;
         Ok(answer.item)
     }
 
-    /// Reads the first items of up to [`PEEKED_AT_ONCE`] partitions. Eventually consistent, at half the
-    /// price.
+    /// Eventually consistent, at half the price.
     pub(super) async fn peek(&self, partitions: &[Partition]) -> Result<HashMap<Vec<u8>, Item>, DriverError> {
         // DynamoDB refuses a request with a key twice.
         let partitions: HashSet<_> = partitions.iter().map(Partition::as_bytes).collect();
@@ -103,11 +97,9 @@ impl Requests {
     }
 }
 
-/// How often the fence is read while other batches change it.
 const LOOKS: usize = 3;
 
 impl Requests {
-    /// Sends a batch as one transaction.
     pub(super) async fn write_documents(
         &self,
         partition: &[u8],
@@ -162,8 +154,7 @@ impl Requests {
         Err(DriverError::Conflict("batches are written faster than they can be read".into()))
     }
 
-    /// Reads the leader record, the count, and these documents in one transaction. Of each document it reads
-    /// only the version.
+    /// Of each document it reads only the version.
     async fn read_together(
         &self,
         partition: &[u8],

@@ -24,7 +24,6 @@ use ielections::{
 };
 use std::{collections::HashMap, fmt::Display, ops::Bound, str::FromStr};
 
-/// The names of the two keys, both binary: the partition, and the item in it.
 pub(super) const PARTITION: &str = "pk";
 pub(super) const PLACE: &str = "cc";
 
@@ -44,16 +43,13 @@ const IDS: &str = "ids";
 /// The format of an item. Without it, the format is 1: this version writes format 1, and no attribute.
 const FORMAT: &str = "format";
 
-/// The latest format that this version knows.
 const KNOWN_FORMAT: u32 = 1;
 
-/// An item, by the names of its attributes.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// The sort key of the first item. A key must not be empty.
 const FIRST: [u8; 1] = [0];
 
-/// Returns the key of the leader record or the setting of a partition.
 pub(super) fn key(partition: &[u8]) -> Item {
     key_of(partition, &FIRST)
 }
@@ -62,7 +58,6 @@ fn key_of(partition: &[u8], place: &[u8]) -> Item {
     Item::from([(PARTITION.into(), binary(partition)), (PLACE.into(), binary(place))])
 }
 
-/// Returns the partition of an item, if it has a valid key.
 pub(super) fn partition(item: &Item) -> Option<&[u8]> {
     match item.get(PARTITION)? {
         AttributeValue::B(bytes) => Some(bytes.as_ref()),
@@ -70,7 +65,6 @@ pub(super) fn partition(item: &Item) -> Option<&[u8]> {
     }
 }
 
-/// Replaces exactly `from`, a record or a vacancy, by `to`.
 pub(super) fn claim(update: UpdateItemFluentBuilder, from: &Slot, to: &Entry) -> UpdateItemFluentBuilder {
     match from {
         Slot::Vacant(Vacant { last_epoch: None }) => {
@@ -83,7 +77,6 @@ pub(super) fn claim(update: UpdateItemFluentBuilder, from: &Slot, to: &Entry) ->
     }
 }
 
-/// Replaces exactly this record by `to`.
 pub(super) fn renewal(update: UpdateItemFluentBuilder, held: &Entry, to: &Entry) -> UpdateItemFluentBuilder {
     record(update, to)
         .condition_expression(
@@ -94,7 +87,6 @@ pub(super) fn renewal(update: UpdateItemFluentBuilder, held: &Entry, to: &Entry)
         .expression_attribute_values(":old_write", number(held.version.write))
 }
 
-/// Writes a record.
 fn record(update: UpdateItemFluentBuilder, entry: &Entry) -> UpdateItemFluentBuilder {
     named(update, [EPOCH, INCARNATION, WRITE, TTL, HOLDER])
         .update_expression(
@@ -108,7 +100,6 @@ fn record(update: UpdateItemFluentBuilder, entry: &Entry) -> UpdateItemFluentBui
         .expression_attribute_values(":holder", AttributeValue::S(entry.holder.as_str().into()))
 }
 
-/// Makes the slot vacant if this leadership holds it, with any version.
 pub(super) fn release(
     update: UpdateItemFluentBuilder,
     incarnation: Incarnation,
@@ -121,7 +112,6 @@ pub(super) fn release(
         .expression_attribute_values(":incarnation", binary(incarnation.as_bytes()))
 }
 
-/// Stores a setting if there is none.
 pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateItemFluentBuilder {
     named(update, [PARTITION, VALUE])
         .update_expression("SET #value = :value")
@@ -129,7 +119,6 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
         .expression_attribute_values(":value", binary(value))
 }
 
-/// Decodes a slot.
 pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     check_format(item)?;
@@ -144,14 +133,12 @@ pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
     Columns { epoch, record }.slot().map_err(|damaged| Damaged::Foreign(damaged.to_string()))
 }
 
-/// Decodes a setting.
 pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
     let Some(item) = item else { return Ok(None) };
     check_format(item)?;
     bytes(item, VALUE).map(|value| Some(value.to_vec()))
 }
 
-/// Fails if the item has a format of a later version of this program.
 fn check_format(item: &Item) -> Result<(), Damaged> {
     let found = if item.contains_key(FORMAT) { numeral(item, FORMAT)? } else { 1 };
     if found <= KNOWN_FORMAT { Ok(()) } else { Err(Damaged::Newer { found, known: KNOWN_FORMAT }) }
@@ -202,12 +189,9 @@ const DOCUMENT: u8 = 2;
 /// The longest id. A sort key of DynamoDB has at most 1,024 bytes.
 pub(super) const MAX_ID_BYTES: usize = 1023;
 
-/// The last batch of a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Batches {
-    /// Its number.
     pub(super) last: DocumentVersion,
-    /// The documents that it wrote.
     pub(super) ids: Vec<Vec<u8>>,
 }
 
@@ -224,12 +208,10 @@ impl Batches {
     }
 }
 
-/// Returns the key of the batch item.
 pub(super) fn batches_key(partition: &[u8]) -> Item {
     key_of(partition, &BATCHES)
 }
 
-/// Returns the key of a document.
 pub(super) fn document_key(partition: &[u8], id: &[u8]) -> Item {
     key_of(partition, &place(id))
 }
@@ -241,7 +223,6 @@ fn place(id: &[u8]) -> Vec<u8> {
     place
 }
 
-/// Returns the actions of a batch, which are one transaction.
 pub(super) fn batch(
     table: &str,
     partition: &[u8],
@@ -271,7 +252,7 @@ fn check_leader(table: &str, partition: &[u8], fence: &Fence) -> Result<Transact
     Ok(TransactWriteItem::builder().condition_check(check).build())
 }
 
-/// Replaces the number of the last batch by the next one.
+/// Replaces the number of the last batch by the next one, and its ids.
 fn count_batch(
     table: &str,
     partition: &[u8],
@@ -371,13 +352,11 @@ pub(super) fn scanned(
     Some(query.set_exclusive_start_key(behind))
 }
 
-/// Decodes the id in an item or a key.
 pub(super) fn id_of(item: &Item) -> Result<DocumentId, Damaged> {
     let id = bytes(item, PLACE)?.strip_prefix(&[DOCUMENT]).ok_or_else(|| wrong(item, PLACE))?;
     DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| wrong(item, PLACE))
 }
 
-/// Decodes a document.
 pub(super) fn document(item: &Item) -> Result<Document, Damaged> {
     check_format(item)?;
     Ok(Document {

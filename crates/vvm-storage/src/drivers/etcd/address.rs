@@ -1,5 +1,3 @@
-//! `etcd://…`, taken apart.
-
 use crate::{
     drivers::{
         address::{Host, REQUEST_TIMEOUT, options, parse_hosts, request_timeout},
@@ -9,7 +7,6 @@ use crate::{
 };
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// Where a cluster is, and how to log in.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) hosts: Vec<Host>,
@@ -29,12 +26,10 @@ const PORT: u16 = 2379;
 const LONGEST_PREFIX: usize = 128;
 
 impl Address {
-    /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
-    /// Returns a warning if logins and answers would cross a network without TLS.
     pub(super) fn unencrypted(&self) -> Option<&'static str> {
         let is_exposed = self.tls.is_none() && !self.hosts.iter().all(Host::is_loopback);
         is_exposed.then_some(
@@ -45,7 +40,7 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Hosts and prefix alone: no option, and so no secret.
+    /// Without options, and so without a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         write!(out, "{SCHEME}{}/{}", hosts.join(","), self.prefix)

@@ -1,5 +1,4 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. One request at a time uses one; a
-//! watch has one of its own. Also connecting to a member, and the login.
+//! [`Connections`]: as many as there are requests at once, up to a limit. A watch has one of its own.
 
 use super::{
     address::Address,
@@ -29,8 +28,7 @@ use std::{
 use tokio_rustls::TlsConnector;
 use vvm_clock::SystemClock;
 
-/// How many requests may be under way at once; further ones wait. So many connections stay open: a candidate
-/// that waits has one request at a time, and so one connection.
+/// Requests under way at once; further ones wait.
 const MOST: usize = 32;
 
 const TXN: Path = "/etcdserverpb.KV/Txn";
@@ -50,7 +48,6 @@ struct History {
     revision: i64,
 }
 
-/// The connections of one handle.
 pub(super) struct Connections {
     address: Address,
     room: Room,
@@ -61,7 +58,6 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
         let room = Room::new(address.request_timeout, MOST)
@@ -143,12 +139,10 @@ impl Connections {
         answer
     }
 
-    /// What requests on this connection have to show of the login.
     pub(super) async fn token(&self, session: &mut Session) -> Result<Option<HeaderValue>, DriverError> {
         self.tokens[session.endpoint].get(session, &self.address).await
     }
 
-    /// A connection that is open as far as this side knows.
     async fn session(&self) -> Result<Lent<'_>, DriverError> {
         loop {
             let Some(mut session) = self.idle().pop() else { break };
@@ -160,7 +154,6 @@ impl Connections {
         Ok(Lent { session: Some(session), of: self })
     }
 
-    /// A new connection, to the first member that accepts one.
     pub(super) async fn connected(&self) -> Result<Session, DriverError> {
         if self.room.is_closed() {
             return Err(Closed.into());
@@ -181,7 +174,7 @@ impl Connections {
         Err(refusal.map_or(Closed.into(), DriverError::from))
     }
 
-    /// Ends the connections. A request that runs ends its own.
+    /// A request that runs ends its own connection.
     pub(super) async fn close(&self) {
         self.room.close();
         let sessions = std::mem::take(&mut *self.idle());
@@ -233,7 +226,6 @@ impl fmt::Debug for Connections {
 
 const WATCH: Path = "/etcdserverpb.Watch/Watch";
 
-/// Ranges of keys that a member watches for us.
 #[derive(Debug)]
 pub(in crate::drivers) struct Watch {
     session: Session,
@@ -286,7 +278,7 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 struct Token(tokio::sync::Mutex<Option<HeaderValue>>);
 
 impl Token {
-    /// Returns the token for the next request; `None` if the URL has no user. Logs in if there is none.
+    /// Logs in if there is no token.
     ///
     /// # Cancel safety
     /// Dropped, the session has to be dropped with it.
@@ -313,7 +305,7 @@ impl Token {
     }
 }
 
-/// The password is read anew for each login, so that it can be changed.
+/// The password is read anew, so that it can be changed.
 async fn log_in(session: &mut Session, address: &Address, user: &str) -> Result<HeaderValue, DriverError> {
     let password = password(address.password_file.as_deref(), None)?;
     let password = password.ok_or_else(missing_password)?;
@@ -336,7 +328,7 @@ async fn log_in(session: &mut Session, address: &Address, user: &str) -> Result<
 }
 
 impl Connections {
-    /// Connects to a member, in a part of a request's time, so that a silent one leaves time for the others.
+    /// Takes a part of a request's time, so that a silent member leaves time for the others.
     async fn connect(&self, endpoint: usize) -> Result<Session, OpenError> {
         let Address { hosts, request_timeout, .. } = &self.address;
         // There are a few members, and this is one of them.
@@ -348,7 +340,6 @@ impl Connections {
     }
 }
 
-/// The name of what does not answer.
 const ETCD: &str = "etcd";
 
 async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Session, OpenError> {
@@ -375,7 +366,7 @@ async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Sessio
     })
 }
 
-/// Reads the files anew for each connection, so that certificates can be replaced.
+/// The files are read anew, so that certificates can be replaced.
 fn connector(tls: &Tls) -> Result<TlsConnector, OpenError> {
     let mut tls = tls.read()?;
     tls.alpn_protocols = vec![b"h2".to_vec()];

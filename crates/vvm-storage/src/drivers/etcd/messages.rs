@@ -1,6 +1,5 @@
-//! The messages of etcd's version 3, with the fields that this driver uses, and functions that make the parts of a
-//! transaction: comparisons, reads and writes of one key. Tags are those of etcd's own definitions (`rpc.proto`,
-//! `kv.proto`).
+//! The messages of etcd's version 3, with the fields that this driver uses. Tags are those of etcd's own definitions
+//! (`rpc.proto`, `kv.proto`).
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -78,7 +77,6 @@ pub(super) struct ResponseOp {
     pub(super) range: Option<RangeResponse>,
 }
 
-// Results and targets of comparisons, by etcd's numbers.
 const EQUAL: i32 = 0;
 const GREATER: i32 = 1;
 const LESS: i32 = 2;
@@ -191,13 +189,11 @@ pub(super) struct Event {
     pub(super) kv: Option<KeyValue>,
 }
 
-/// Holds if there is no such key.
 pub(super) fn absent(key: Bytes) -> Compare {
     let operand = Some(Operand::CreateRevision(0));
     Compare { result: EQUAL, target: CREATE, key, operand, range_end: Bytes::new() }
 }
 
-/// Holds if the key has exactly this value.
 pub(super) fn equal(key: Bytes, value: Bytes) -> Compare {
     compared(key, EQUAL, value)
 }
@@ -224,7 +220,6 @@ pub(super) fn delete(key: Bytes) -> RequestOp {
     RequestOp { request: Some(Operation::DeleteRange(DeleteRangeRequest { key })) }
 }
 
-/// Reads a key; linearizable.
 pub(super) fn range(key: Bytes) -> RequestOp {
     read_range(RangeRequest { key, ..RangeRequest::default() })
 }

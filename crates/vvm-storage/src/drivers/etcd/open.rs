@@ -1,6 +1,4 @@
-//! Opens a prefix, by the key by which a storage is known: its format, and random bytes that no other storage
-//! has. Also everything that opening refuses, and
-//! what a cluster reports about itself: version, and the room that is left.
+//! Opens a prefix, by the key by which a storage is known: its format, and random bytes that no other storage has.
 
 use super::{
     address::Address,
@@ -13,7 +11,6 @@ use super::{
 use crate::{opening::OpenError, sysvvm::Description};
 use bytes::Bytes;
 
-/// Connects, and checks that the prefix is ours.
 pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), OpenError> {
     if let Some(warning) = address.unencrypted() {
         tracing::warn!(storage = %address, "{warning}");
@@ -23,10 +20,7 @@ pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), Op
     Ok((connections, keyspace))
 }
 
-/// Creates the key by which the storage is known, if it is missing. May be run again, and by many at once.
-///
-/// # Errors
-/// See [`OpenError`]: also if the prefix belongs to another program.
+/// Creates the key by which the storage is known, if it is missing. Many may do so at once.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let connections = Connections::new(Address::parse(url)?)?;
     let created = create(&connections).await;
@@ -34,7 +28,6 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     created
 }
 
-/// Fails unless the prefix is ours, in the format that this driver writes.
 pub(super) async fn check(connections: &Connections) -> Result<Keyspace, OpenError> {
     let keyspace = Keyspace::new(&connections.address().prefix);
     let stands = look(connections, keyspace.look()).await?;
@@ -47,7 +40,6 @@ pub(super) async fn check(connections: &Connections) -> Result<Keyspace, OpenErr
     }
 }
 
-/// Creates the key, if no key with the prefix stands.
 pub(super) async fn create(connections: &Connections) -> Result<(), OpenError> {
     let prefix = connections.address().prefix.clone();
     let mut random = [0; 16];
@@ -81,7 +73,6 @@ fn other_program(prefix: &str) -> OpenError {
     OpenError::refused(format!("keys below {prefix}/ belong to another program: use another prefix"))
 }
 
-/// The value of the key, as the first read of an answer shows it.
 async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<Bytes>, OpenError> {
     let answer = connections.transaction(&request).await.map_err(DriverError::of_opening)?;
     let range = answer.responses.into_iter().find_map(|response| response.range);

@@ -1,11 +1,8 @@
-//! How slots, settings and documents are laid out in keys, the transaction of each step, and how answers are
-//! decoded.
+//! How slots, settings and documents are laid out in keys, the transaction of each step, and how answers are decoded.
 //!
-//! A key has the prefix, a letter for what it is, and the partition. A renewal compares leadership and last
-//! write, and puts the latter; a batch or a release needs no write number. Numbers are big-endian.
-//!
-//! The key of a document is `d`, the length of the partition, the partition and the id. Its value is the number
-//! of the batch that wrote it, one byte, and the body.
+//! A key has the prefix, a letter for what it is, and the partition. Numbers are big-endian. The key of a document is
+//! `d`, the length of the partition, the partition and the id. Its value is the number of the batch that wrote it, one
+//! byte, and the body.
 
 use super::{
     errors::{Damaged, DriverError},
@@ -39,43 +36,35 @@ const LEADER: u8 = b'l';
 /// The last write of a leadership: number, TTL and holder. It outlives the leadership, and is not read then.
 const WRITE: u8 = b'w';
 
-/// The number of the last batch.
 const BATCH: u8 = b'b';
 
 const SETTING: u8 = b's';
 
-/// The keys below a prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Keyspace {
     /// With the slash at its end.
     prefix: Bytes,
-    /// The value of the storage's own key.
     identity: Bytes,
 }
 
 impl Keyspace {
-    /// The keys below `prefix`, of a storage that is not known yet.
     pub(super) fn new(prefix: &str) -> Self {
         Self { prefix: format!("{prefix}/").into(), identity: Bytes::new() }
     }
 
-    /// The keys of this very storage.
     pub(super) fn known_by(self, identity: Bytes) -> Self {
         Self { identity, ..self }
     }
 
-    /// Reads the storage's own key.
     pub(super) fn look(&self) -> TxnRequest {
         reads(vec![range(self.own())])
     }
 
-    /// Creates the storage's own key, if there is no key with the prefix.
     pub(super) fn creation(&self, identity: Bytes) -> TxnRequest {
         let nothing = Compare { range_end: end_of(&self.prefix), ..absent(self.prefix.clone()) };
         TxnRequest { compare: vec![nothing], success: vec![put(self.own(), identity)], failure: vec![] }
     }
 
-    /// The storage's own key.
     fn own(&self) -> Bytes {
         [&self.prefix, &b"format"[..]].concat().into()
     }
@@ -84,12 +73,10 @@ impl Keyspace {
         [&self.prefix, &[kind][..], at.as_bytes()].concat().into()
     }
 
-    /// The key of a leadership.
     pub(super) fn leader(&self, at: &Partition) -> Bytes {
         self.key(LEADER, at)
     }
 
-    /// The reads that [`fence`](Self::fence) decodes.
     fn shown(&self, at: &Partition) -> Vec<RequestOp> {
         let keys = [self.own(), self.leader(at), self.key(WRITE, at), self.key(BATCH, at)];
         keys.map(range).into()
@@ -101,8 +88,7 @@ impl Keyspace {
         TxnRequest { compare, success, failure: self.shown(at) }
     }
 
-    /// The transaction of a step: what [`decide`](crate::decide) compares, as comparisons of whole values that
-    /// etcd makes and carries out as one.
+    /// The transaction of a step compares what [`decide`](crate::decide) does, as whole values.
     pub(super) fn step(&self, at: &Partition, step: &Step) -> TxnRequest {
         let (leader, write) = (self.leader(at), self.key(WRITE, at));
         let held = |entry: &Entry| {
@@ -140,7 +126,6 @@ impl Keyspace {
         reads(vec![range(self.own()), range(self.key(SETTING, at))])
     }
 
-    /// Reads settings in the order of keys.
     pub(super) fn settings(&self) -> TxnRequest {
         let key = Bytes::from([&self.prefix, &[SETTING][..]].concat());
         let range_end = end_of(&key);
@@ -149,7 +134,6 @@ impl Keyspace {
         reads(vec![range(self.own()), page])
     }
 
-    /// The partitions that an answer to [`settings`](Self::settings) shows.
     pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<Vec<Partition>, DriverError> {
         let shown = self.ranges(answer)?.into_iter().flat_map(|range| range.kvs);
         let before = self.prefix.len() + 1;
@@ -160,13 +144,12 @@ impl Keyspace {
         reads(self.shown(at))
     }
 
-    /// Reads slots as the member that is asked has them.
     pub(super) fn peek(&self, at: &[Partition]) -> TxnRequest {
         let slots = at.iter().flat_map(|at| [self.leader(at), self.key(WRITE, at)]);
         reads(std::iter::once(self.own()).chain(slots).map(stale_range).collect())
     }
 
-    /// The reads of an answer behind that of the storage's own key, which has to be this storage's.
+    /// The first read has to show this storage's own key.
     pub(super) fn ranges(&self, answer: TxnResponse) -> Result<Vec<RangeResponse>, DriverError> {
         let mut ranges = answer.responses.into_iter().map(|response| response.range.unwrap_or_default());
         match first(&ranges.next().unwrap_or_default()) {
@@ -189,7 +172,6 @@ impl Keyspace {
         Ok(FenceState { slot: slot(first(leader), first(write))?, last })
     }
 
-    /// The slots that [`peek`](Self::peek) shows.
     pub(super) fn peeked(&self, answer: TxnResponse) -> Result<Vec<Slot>, DriverError> {
         // A member that has just joined has nothing yet.
         let is_empty = answer
@@ -247,12 +229,10 @@ fn last_write(entry: &Entry) -> Bytes {
     bytes.freeze()
 }
 
-/// Whether the value of a leadership's key is that of a vacancy.
 pub(super) fn is_vacancy(value: &[u8]) -> bool {
     value.len() == size_of::<u64>()
 }
 
-/// Decodes the values of [`LEADER`] and [`WRITE`].
 fn slot(leader: Option<&KeyValue>, write: Option<&KeyValue>) -> Result<Slot, Damaged> {
     let Some(leader) = leader else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     let (epoch, incarnation) =
@@ -276,7 +256,6 @@ const DOCUMENT: u8 = b'd';
 const SEPARATOR: u8 = 0;
 
 impl Keyspace {
-    /// What the keys of a partition's documents begin with.
     fn documents(&self, at: &Partition) -> Vec<u8> {
         // Keys are limited to far less.
         let length = (at.as_bytes().len() as u16).to_be_bytes();
@@ -287,7 +266,6 @@ impl Keyspace {
         [&self.documents(at), id].concat().into()
     }
 
-    /// Writes a batch, if the fence and all conditions hold.
     fn batch(&self, at: &Partition, fence: &Fence, batch: &[DocumentWrite]) -> TxnRequest {
         let (counted, number) = (self.key(BATCH, at), fence.after.next());
         let mut compare = vec![equal(self.leader(at), leadership_of(fence.epoch, fence.incarnation))];
@@ -333,7 +311,6 @@ impl Keyspace {
         ])
     }
 
-    /// The documents that an answer shows, and whether there are more.
     pub(super) fn documents_of(
         &self,
         at: &Partition,
@@ -345,7 +322,6 @@ impl Keyspace {
         Ok((shown.collect::<Result<_, _>>()?, page.more))
     }
 
-    /// The document that a key and its value are.
     fn shown_document(&self, at: &Partition, shown: KeyValue) -> Result<Document, Damaged> {
         let id = shown.key.slice(self.documents(at).len().min(shown.key.len())..);
         let (number, rest) =

@@ -29,20 +29,15 @@ const LONGEST: usize = 128 << 20;
 /// The flag, and the length of the message.
 const PREFIX: usize = 5;
 
-/// A method of one of etcd's services.
 pub(super) type Path = &'static str;
 
-/// A connection to a member.
 pub(super) struct Session {
     send: SendRequest<Bytes>,
     connection: Connection<Box<dyn Stream>, Bytes>,
-    /// The number of the endpoint in the URL.
     pub(super) endpoint: usize,
-    /// The scheme and the member's address, as requests name it.
     authority: String,
 }
 
-/// A call whose messages go on in both directions.
 #[derive(Debug)]
 pub(super) struct Streaming {
     /// Dropped, it ends the call.
@@ -112,7 +107,6 @@ impl Session {
         drive(connection, call).await
     }
 
-    /// Begins a call whose answers are read by [`next`](Self::next), with these messages.
     pub(super) async fn stream<A: Message>(
         &mut self,
         path: Path,
@@ -225,7 +219,7 @@ fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-/// The first message in `received`; `None` if it is not complete.
+/// `None` if it is not complete.
 fn unframed<B: Message + Default>(received: &mut BytesMut) -> Result<Option<B>, CallError> {
     let Some((prefix, rest)) = received.split_first_chunk::<PREFIX>() else { return Ok(None) };
     let [flag, length @ ..] = *prefix;
@@ -262,7 +256,6 @@ fn check_head(code: StatusCode, headers: &HeaderMap) -> Result<(), CallError> {
     }
 }
 
-/// The status of gRPC, if it stands here.
 fn status(headers: &HeaderMap) -> Result<Option<Result<(), CallError>>, CallError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()));
     let Some(code) = text("grpc-status") else { return Ok(None) };

@@ -1,5 +1,4 @@
-//! `k8s://…`, taken apart, and the [`Cluster`] that it names: an API server and our credentials, from a
-//! kubeconfig or a Pod's service account.
+//! `k8s://…`, and the [`Cluster`] that it names: an API server and our credentials.
 
 use super::kubeconfig::{self, Token, unusable};
 use crate::{
@@ -19,13 +18,10 @@ use std::{
 
 const SCHEME: &str = "k8s://";
 
-/// The folder with the token and the authority of a Pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// A namespace's longest name.
 const LONGEST_NAMESPACE: usize = 63;
 
-/// Where the Leases are, and how to log in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     pub(super) namespace: String,
@@ -36,7 +32,6 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
@@ -79,10 +74,8 @@ fn parse(url: &str) -> Result<Address, String> {
     Ok(address)
 }
 
-/// Where an API server is, and who we are. The kubeconfig is read once, because it may name another cluster later; the
-/// files that it names are read again.
+/// The kubeconfig is read once, because it may name another cluster later; the files that it names are read again.
 pub(super) struct Cluster {
-    /// For display: `https://host:port`.
     pub(super) server: String,
     pub(super) host: String,
     pub(super) port: u16,
@@ -92,11 +85,9 @@ pub(super) struct Cluster {
     pub(super) tls: Option<(Tls, ServerName<'static>)>,
     pub(super) token: Token,
     pub(super) namespace: String,
-    /// For display.
     pub(super) credentials: String,
 }
 
-/// Returns the cluster that the address names.
 pub(super) fn find(address: &Address) -> Result<Cluster, OpenError> {
     let is_kubeconfig_named = address.context.is_some() || address.kubeconfig.is_some();
     let pod = || Some((env::var("KUBERNETES_SERVICE_HOST").ok()?, env::var("KUBERNETES_SERVICE_PORT").ok()?));

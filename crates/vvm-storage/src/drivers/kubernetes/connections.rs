@@ -1,5 +1,4 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. One request at a time uses one; a
-//! [`Watch`] has one of its own.
+//! [`Connections`]: as many as there are requests at once, up to a limit. A [`Watch`] has one of its own.
 
 use super::{
     cluster::Cluster,
@@ -36,28 +35,23 @@ use std::{
 use tokio_rustls::TlsConnector;
 use vvm_clock::{Span, SystemClock};
 
-/// How many requests may be under way at once; further ones wait.
+/// Requests under way at once; further ones wait.
 const MOST: usize = 8;
 
-/// The part of a request's time that connecting has.
 const CONNECTING: u32 = 2;
 
 const JSON: &str = "application/json";
 
-/// The name of what does not answer.
 const API_SERVER: &str = "API server";
 
-/// The connections of one handle.
 pub(super) struct Connections {
     pub(super) cluster: Cluster,
     room: Room,
-    /// How long connecting may take.
     connecting: Duration,
     idle: Mutex<Vec<Session>>,
 }
 
 impl Connections {
-    /// Connects at the first request.
     pub(super) fn new(cluster: Cluster, request_timeout: Duration) -> Result<Self, OpenError> {
         let room = Room::new(request_timeout, MOST)
             .map_err(|cause| OpenError::refused(format!("the driver can't be started: {cause}")))?;
@@ -68,7 +62,6 @@ impl Connections {
         &self.room.clock
     }
 
-    /// Reads a Lease: from the quorum, or as the server remembers it.
     pub(super) async fn get(&self, name: &str, may_be_stale: bool) -> Result<Option<Lease>, DriverError> {
         let options = if may_be_stale { "?resourceVersion=0" } else { "" };
         let answer = self.ask(Method::GET, &format!("{}/{name}{options}", self.leases()), None).await?;
@@ -79,7 +72,7 @@ impl Connections {
         }
     }
 
-    /// Creates a Lease. Returns it as it was written; `None` if there is one already.
+    /// `None` if there is one already.
     ///
     /// # Cancel safety
     /// As [`ask`](Self::ask).
@@ -92,8 +85,7 @@ impl Connections {
         }
     }
 
-    /// Replaces exactly the version of the object that `lease` names. Returns it as it was written; `None` if
-    /// there is another version, another object or none.
+    /// Replaces exactly the version of the object that `lease` names; `None` if it does not stand.
     ///
     /// # Cancel safety
     /// As [`ask`](Self::ask).
@@ -163,7 +155,6 @@ impl Connections {
         request.body(Full::new(body.unwrap_or_default())).map_err(|cause| refused(&cause))
     }
 
-    /// A connection that is open as far as this side knows.
     pub(super) async fn session(&self) -> Result<Session, DriverError> {
         if self.room.is_closed() {
             return Err(DriverError::Closed(Closed));
@@ -184,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// Ends the connections. A request that runs ends its own.
+    /// A request that runs ends its own connection.
     pub(super) fn close(&self) {
         self.room.close();
         self.idle().clear();
@@ -216,7 +207,6 @@ impl fmt::Debug for Connections {
 /// More than any Lease has.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// A stream of changes, on a connection of its own.
 pub(in crate::drivers) struct Watch {
     session: Session,
     body: Incoming,
@@ -224,7 +214,6 @@ pub(in crate::drivers) struct Watch {
     part: Vec<u8>,
 }
 
-/// A change.
 #[derive(Deserialize, Debug)]
 pub(super) struct Change {
     /// `ADDED`, also of what was there at the beginning; `MODIFIED`, `DELETED`, `ERROR`.
@@ -287,14 +276,13 @@ const LONGEST_ANSWER: usize = 4 << 20;
 
 type Connection = Pin<Box<http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>;
 
-/// A connection to an API server.
 pub(super) struct Session {
     sender: http1::SendRequest<Full<Bytes>>,
     connection: Connection,
 }
 
 impl Session {
-    /// Connects. Sends no request. Reads the files of TLS anew, so that certificates can be replaced.
+    /// Reads the files of TLS anew, so that certificates can be replaced.
     pub(super) async fn connect(cluster: &Cluster) -> Result<Self, OpenError> {
         let server = &cluster.server;
         let tls = cluster
@@ -341,8 +329,7 @@ impl Session {
         }
     }
 
-    /// Sends a request and returns the head of its answer. The body has to be read by
-    /// [`driving`](Self::driving).
+    /// Returns the head of the answer. [`driving`](Self::driving) reads the body.
     ///
     /// # Cancel safety
     /// As [`ask`](Self::ask).

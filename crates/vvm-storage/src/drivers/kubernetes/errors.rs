@@ -1,5 +1,4 @@
-//! Which answer of the API server is which error of the contract: the table in the driver's documentation, as
-//! code.
+//! Which answer of the API server is which error of the contract, by the driver's table.
 
 use super::rows::Damaged;
 use crate::{
@@ -10,14 +9,12 @@ use bytes::Bytes;
 use ielections::{ReadError, WriteError};
 use serde::Deserialize;
 
-/// What an API server answered.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
 
-/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made: nothing was sent.
@@ -29,42 +26,33 @@ pub(super) enum DriverError {
          or service account; if it stands in the kubeconfig itself, restart this process, too ({0})"
     )]
     Credentials(String),
-    /// No Role allows it.
     #[error(
         "the API server denies the request: bind a Role that allows get, create, update and watch on leases \
          of coordination.k8s.io, as packaging/kubernetes/base/rbac.yaml does ({0})"
     )]
     Denied(String),
-    /// Nothing can be created there.
     #[error("the namespace does not exist: create it, or correct the URL ({0})")]
     NoNamespace(String),
-    /// The server will not accept it later either.
     #[error("the API server refuses the request: {0}")]
     Refused(String),
-    /// Too many requests, by its priority and fairness.
     #[error("the API server throttles our requests: apply packaging/kubernetes/flow-schema.yaml ({0})")]
     Throttled(String),
     /// Something else was in the way of a write that was not applied.
     #[error("the API server did not apply it: {0}")]
     Conflict(String),
-    /// It may have been applied.
     #[error("the API server did not confirm the request: {0}")]
     Unanswered(String),
-    /// A Lease that was held is gone, or another has its name.
     #[error(
         "Lease {0} was deleted while it was held: find out who deletes Leases. The slot can be claimed again \
          after the longest TTL"
     )]
     Gone(String),
-    /// A Lease makes no sense.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] Closed),
 }
 
-/// The object with which an API server reports an error.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Status {
@@ -74,7 +62,6 @@ pub(super) struct Status {
     details: Details,
 }
 
-/// The object that it is about.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Details {
@@ -95,7 +82,7 @@ impl Status {
 }
 
 impl DriverError {
-    /// The error that an answer reports. (I7) What is not certain is unknown.
+    /// (I7) What is not certain is unknown.
     pub(super) fn of(answer: &Answer) -> Self {
         let status = Status::of(answer);
         let text = match &*status.message {
@@ -115,7 +102,6 @@ impl DriverError {
         }
     }
 
-    /// Of a request to `server` while a storage is opened or created.
     pub(super) fn of_opening(self, server: &str) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
@@ -163,7 +149,6 @@ mod tests {
         answer(code, &body)
     }
 
-    /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
     #[test]
     fn denial_ends_an_opening_and_is_tried_again_later() {
         for (code, reason, part) in

@@ -1,5 +1,4 @@
-//! A kubeconfig: one context of it, with the cluster and the user that the context names. [`Token`]: what a
-//! request logs in with. A Pod's token is replaced in its file, so the file is read again.
+//! One context of a kubeconfig. [`Token`]: a Pod's token is replaced in its file, so the file is read again.
 
 use crate::{
     drivers::tls::{Names, Pem, Tls},
@@ -15,7 +14,6 @@ use std::{
 use vvm_clock::{Clock, Instant, SystemClock};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// What a context names.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) context: String,
@@ -25,10 +23,7 @@ pub(super) struct Found {
     pub(super) token: Token,
 }
 
-/// Reads a context, or the current one. Paths in the file are relative to its `folder`.
-///
-/// # Errors
-/// What is wrong, and what to do. Nothing of a secret is shown.
+/// Paths in the file are relative to its `folder`. Errors show no secret.
 pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<Found, String> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| format!("no YAML: {}", error.info()))?;
     let config = documents.first().ok_or("it is empty")?;
@@ -64,7 +59,6 @@ pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<F
     })
 }
 
-/// What this driver can't do, or will not.
 fn refuse(cluster: &Yaml, user: &Yaml) -> Result<(), String> {
     if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
         return Err("insecure-skip-tls-verify lets any machine answer for the API server: remove it, and \
@@ -112,7 +106,6 @@ fn token(user: &Yaml, folder: &Path) -> Token {
 /// For how long a token that was read is used. Kubernetes replaces one when a fifth of its life is left.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// The token of a user.
 pub(super) enum Token {
     /// The user has a certificate, or nothing.
     None,
@@ -120,7 +113,6 @@ pub(super) enum Token {
     File(TokenFile),
 }
 
-/// A file with a token, and what was read.
 pub(super) struct TokenFile {
     path: PathBuf,
     read: Mutex<Option<(String, Instant)>>,
@@ -133,7 +125,7 @@ impl From<PathBuf> for TokenFile {
 }
 
 impl Token {
-    /// Returns the token. A file is read at most once a minute, unless the token was refused.
+    /// A file is read at most once a minute, unless the token was refused.
     pub(super) fn get(&self, clock: &SystemClock) -> Result<Option<String>, OpenError> {
         match self {
             Self::None => Ok(None),
@@ -165,7 +157,6 @@ impl Token {
     }
 }
 
-/// Never shows the token.
 impl fmt::Debug for Token {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +167,6 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A kubeconfig, certificate, key or token can't be used.
 pub(super) fn unusable(path: &Path, why: impl fmt::Display) -> OpenError {
     OpenError::refused(format!("{} can't be used: {why}", path.display()))
 }

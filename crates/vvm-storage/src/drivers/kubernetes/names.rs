@@ -18,10 +18,8 @@ const LONGEST_NAME: usize = 200;
 /// A label's limit.
 const LONGEST_LABEL: usize = 63;
 
-/// A partition, taken apart.
 struct Parts<'a> {
     name: &'a [u8],
-    /// What follows it in the name of the Lease.
     ending: String,
 }
 
@@ -44,12 +42,11 @@ fn parts(at: &Partition) -> Option<Parts<'_>> {
     }
 }
 
-/// Whether the partition has a leader record.
 pub(super) fn is_slot(at: &Partition) -> bool {
     at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
 }
 
-/// Returns the name of the Lease. Each value has its whole key, which is compared when it is read.
+/// Each value has its whole key, which is compared when it is read.
 pub(super) fn name(at: &Partition) -> String {
     match parts(at) {
         Some(Parts { name, ending }) if let Some(plain) = plain(name, LONGEST_NAME) => {
@@ -59,7 +56,6 @@ pub(super) fn name(at: &Partition) -> String {
     }
 }
 
-/// Returns the label that all Leases of a name have.
 pub(super) fn label(at: &Partition) -> String {
     let name = parts(at).map_or(at.as_bytes(), |parts| parts.name);
     plain(name, LONGEST_LABEL).map_or_else(|| digest(name)[..LONGEST_LABEL].into(), str::to_owned)

@@ -1,5 +1,3 @@
-//! Opens a namespace: what the server says about itself and about our rights, and everything that opening refuses.
-
 use super::{
     cluster::{self, Address},
     connections::Connections,
@@ -24,9 +22,6 @@ pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
 }
 
 /// Checks that the namespace and all rights are there. Kubernetes needs nothing else.
-///
-/// # Errors
-/// See [`OpenError`].
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let connections = open(&Address::parse(url)?).await?;
     let checked = check_rights(&connections).await;
@@ -34,10 +29,8 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     checked
 }
 
-/// The verbs that elections use on Leases. `watch` is for hints alone.
 const VERBS: [&str; 4] = ["get", "create", "update", "watch"];
 
-/// A Lease that is never created.
 const TRIED: &str = "vvm.init-storage";
 
 /// Checks that Leases can be created in the namespace, by a dry run, and that no right is missing.
@@ -51,7 +44,6 @@ pub(super) async fn check_rights(connections: &Connections) -> Result<(), OpenEr
     creation(connections).await.map_err(failed)
 }
 
-/// Tries to create a Lease, by a dry run. Fails if the namespace or the right is missing.
 pub(super) async fn creation(connections: &Connections) -> Result<(), DriverError> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -62,7 +54,6 @@ pub(super) async fn creation(connections: &Connections) -> Result<(), DriverErro
     if answer.status == 201 { Ok(()) } else { Err(DriverError::of(&answer)) }
 }
 
-/// Returns the verbs that no Role allows.
 pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'static str>, DriverError> {
     let mut missing = Vec::new();
     for verb in VERBS {
@@ -83,7 +74,6 @@ pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'st
     Ok(missing)
 }
 
-/// Returns the server's version.
 pub(super) async fn version(connections: &Connections) -> Result<String, DriverError> {
     let answer = connections.ask(Method::GET, "/version", None).await?;
     Ok(read(&answer)?["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned())

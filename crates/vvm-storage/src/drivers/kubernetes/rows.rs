@@ -28,7 +28,6 @@ const SPEC: &str = "vvm/spec";
 /// The last epoch, by which claims are told from renewals.
 const EPOCH: &str = "vvm/epoch";
 
-/// The label of all Leases of a name.
 pub(super) const NAME: &str = "vvm/name";
 
 /// Before a value that is not text. A value that is begins with a brace.
@@ -36,7 +35,6 @@ const ENCODED: &str = "base64:";
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// Another program wrote a Lease in a way that shows no holder and no vacancy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "Lease {name} is damaged: {why}. Find out what writes to it, and delete it when nothing of this name runs"
@@ -46,7 +44,6 @@ pub(super) struct Damaged {
     why: String,
 }
 
-/// A Lease, without what only the API server writes.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Lease {
@@ -56,7 +53,6 @@ pub(super) struct Lease {
     spec: Spec,
 }
 
-/// Labels, annotations and owners of other programs are kept.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -85,7 +81,6 @@ pub fn decodes(bytes: &[u8]) -> bool {
 }
 
 impl Lease {
-    /// A Lease that does not exist yet.
     pub(super) fn new(at: &Partition, namespace: &str) -> Self {
         let mut lease = Self::default();
         lease.metadata.name = name(at);
@@ -99,7 +94,7 @@ impl Lease {
         serde_json::from_slice(tag.as_bytes()).map_err(damaged)
     }
 
-    /// Replaces the cell's value and what the Lease shows of it. `now` counts from the Unix epoch.
+    /// `now` counts from the Unix epoch, here and below.
     pub(super) fn set(
         mut self,
         at: &Partition,
@@ -123,7 +118,6 @@ impl Lease {
         self
     }
 
-    /// Returns the cell. If another program wrote the spec, its value says what the spec says.
     pub(super) fn cell(mut self, at: &Partition) -> Result<Cell, Damaged> {
         let stored = self.metadata.annotations.remove(CELL);
         let is_ours = self.metadata.annotations.get(SPEC) == Some(&self.spec.digest());
@@ -136,13 +130,11 @@ impl Lease {
         Ok(Cell { value, tag: self.tag() })
     }
 
-    /// What the next write is made from. The version in it differs for each value.
     fn tag(&self) -> Tag {
         // Maps have strings for keys, so nothing fails.
         Tag::new(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// The tag of a Lease that was just written.
     pub(super) fn into_tag(mut self) -> Tag {
         self.metadata.annotations.remove(CELL);
         self.tag()
@@ -182,10 +174,8 @@ fn value(text: &str) -> Option<Bytes> {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    /// The holder; empty if vacant.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder_identity: Option<String>,
-    /// The TTL, rounded up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lease_duration_seconds: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +183,6 @@ struct Spec {
     /// Later with each write of a record.
     #[serde(skip_serializing_if = "Option::is_none")]
     renew_time: Option<String>,
-    /// How often the slot was claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_transitions: Option<i32>,
     /// Of coordinated leader election, which would choose a holder by itself. Never written.
@@ -207,7 +196,6 @@ struct Spec {
 const UNNAMED: &str = "-";
 
 impl Spec {
-    /// The spec of the next write. `now` counts from the Unix epoch.
     pub(super) fn followed_by(&self, record: Option<&Entry>, is_claim: bool, now: Duration) -> Self {
         let was_led = self.lease_duration_seconds.is_some();
         let Some(entry) = record else {
@@ -245,7 +233,6 @@ impl Spec {
         Some(Timestamp::from_microsecond(next).ok()?.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string())
     }
 
-    /// When it was renewed, in microseconds since the Unix epoch.
     pub(super) fn renewed_micros(&self) -> Option<i64> {
         Some(self.renew_time.as_ref()?.parse::<Timestamp>().ok()?.as_microsecond())
     }
@@ -254,7 +241,6 @@ impl Spec {
         self.lease_transitions.unwrap_or_default()
     }
 
-    /// The holder, unless it is vacant.
     pub(super) fn holder(&self) -> Option<&str> {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
@@ -334,7 +320,6 @@ mod tests {
         SlotCell { slot: slot_held, ..SlotCell::vacant() }.encode(&slot())
     }
 
-    /// A Lease as it is written at this second, and read back.
     fn written(before: Lease, record: Option<&Entry>, second: u64) -> Lease {
         let value =
             record.map_or_else(|| SlotCell::vacant().encode(&slot()), |entry| held(entry.epoch.get()));
@@ -362,7 +347,6 @@ mod tests {
     #[test]
     fn held_lease_is_never_shown_as_a_vacancy() {
         let claimed = written(Lease::new(&slot(), "default"), Some(&entry(5)), 1_000);
-        // Its holder has an empty name.
         assert!(claimed.is_held() && claimed.spec.holder() == Some("-"));
         assert!(!written(claimed, None, 1_001).is_held());
     }

@@ -1,5 +1,4 @@
-//! What the driver for Kubernetes sends, and what it makes of answers. A program on loopback plays the
-//! server: real servers give these answers rarely.
+//! A program on loopback plays the server: real ones give these answers rarely.
 
 use super::LeaseStorage;
 use crate::{
@@ -17,12 +16,11 @@ use std::{
 use tempfile::NamedTempFile;
 use vvm_clock::SystemClock;
 
-/// What the server does with a request: an answer, silence if it is empty, the end of the connection.
+/// An answer, silence if it is empty, the end of the connection.
 type Reply = Option<String>;
 
 struct Server {
     scripted: Scripted,
-    /// Head and body of each.
     requests: Arc<Mutex<Vec<String>>>,
     reply: Arc<Mutex<Reply>>,
     token: NamedTempFile,
@@ -85,7 +83,6 @@ impl Server {
         *self.reply.lock().unwrap() = reply;
     }
 
-    /// The requests since the last call.
     fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }

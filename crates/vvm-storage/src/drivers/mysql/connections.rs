@@ -1,5 +1,3 @@
-//! How a connection to a server is made, and which servers are used.
-
 use super::{
     address::{self, MySql},
     protocol::{Greeting, Wire},
@@ -26,7 +24,6 @@ use tokio_rustls::TlsConnector;
 #[derive(Debug)]
 pub struct Session {
     wire: Wire,
-    /// What stands for [`HERE`] and [`FIT`].
     here: &'static str,
     fit: String,
 }
@@ -94,7 +91,7 @@ impl Server for MySql {
 }
 
 impl MySql {
-    /// Reads password and certificates anew, so that they can be replaced.
+    /// Password and certificates are read anew, so that they can be replaced.
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
         let tls = self.address.tls.as_ref().map(Tls::read).transpose()?;
         let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
@@ -121,7 +118,6 @@ impl MySql {
         Ok((wire, greeting))
     }
 
-    /// Nothing was sent but a login, and what is set for the session.
     fn of_login(&self, host: &Host, error: DriverError) -> OpenError {
         let text = error.to_string();
         match error {
@@ -153,10 +149,9 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
     }
 }
 
-/// Waits for locks end, and a transaction sees what was committed before each of its statements. Ids of documents have
-/// up to 1,024 bytes, and a server sorts by 1,022 of them unless it is told. A server may show few rows or none by its
-/// `sql_select_limit`. Then what decides whether the server is
-/// used: of some settings only one of MariaDB and MySQL knows the name.
+/// A transaction sees what was committed before each of its statements. Ids of documents have up to 1,024 bytes, and a
+/// server sorts by 1,022 of them unless it is told. A server may show few rows or none by its `sql_select_limit`. Of
+/// some settings only one of MariaDB and MySQL knows the name.
 const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
         time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, \
@@ -174,7 +169,6 @@ const OLDEST_MYSQL: (u32, u32) = (8, 0);
 /// A batch of documents in hexadecimal digits, with its ids.
 const PACKET: u64 = 6 << 20;
 
-/// The settings that a server shows.
 pub(super) fn settings(rows: &[Row]) -> HashMap<String, String> {
     let pair = |row: &Row| Some((row.text(0).ok()?.to_owned(), row.text(1).ok()?.to_owned()));
     rows.iter().filter_map(pair).collect()
@@ -241,7 +235,6 @@ fn check(host: &Host, greeting: &Greeting, answer: &Answer) -> Result<(&'static 
     Ok((if is_mariadb { OF_MARIADB } else { OF_MYSQL }, fit))
 }
 
-/// The first two numbers of a version.
 fn number(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -1,8 +1,7 @@
-//! Which code of the server is which error: the table in the driver's documentation, as code.
+//! Which code of the server is which error, by the driver's table.
 
 use crate::drivers::sql::errors::DriverError;
 
-/// A statement that the server refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text} ({code})")]
 pub(super) struct Refusal {

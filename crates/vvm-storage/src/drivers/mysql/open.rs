@@ -1,5 +1,3 @@
-//! Whether the tables are there and ours, and what a server reports about itself: version, durability, replicas.
-
 use super::{
     address::MySql,
     connections::{Session, settings},

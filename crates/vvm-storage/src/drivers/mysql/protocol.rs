@@ -32,7 +32,6 @@ mod capability {
     pub(super) const MULTI_STATEMENTS: u32 = 1 << 16;
     pub(super) const MULTI_RESULTS: u32 = 1 << 17;
     pub(super) const PLUGINS: u32 = 1 << 19;
-    /// All that is always asked for.
     pub(super) const OURS: u32 = LONG_PASSWORD
         | FOUND_ROWS
         | WITH_DATABASE
@@ -53,7 +52,6 @@ const CHARSET: u8 = 45;
 /// The longest packet. Longer messages would be split, which no message of the driver needs.
 pub(super) const LONGEST: usize = (1 << 24) - 2;
 
-/// What the server says first.
 pub(super) struct Greeting {
     /// The number of the connection in the server, unless a pooler answers.
     pub(super) connection: u32,
@@ -81,7 +79,6 @@ impl Wire {
         Self::resumed(stream, 0)
     }
 
-    /// Reads what the server says first.
     pub(super) async fn greeting(&mut self) -> Result<Greeting, DriverError> {
         let packet = self.receive().await?;
         if packet.first() == Some(&0xff) {
@@ -112,7 +109,6 @@ impl Wire {
         Ok((self.stream.into_inner(), self.sequence))
     }
 
-    /// Goes on after the handshake of TLS.
     pub(super) fn resumed(stream: Box<dyn Stream>, sequence: u8) -> Self {
         Self { stream: BufStream::new(stream), sequence, limit: AnswerLimit::new() }
     }
@@ -272,8 +268,7 @@ impl Wire {
     }
 }
 
-/// Reads bytes as all that a server says: its greeting, a login, and the answer to a request. Returns whether they are
-/// that. For tests of damaged input.
+/// Reads bytes as all that a server says. For tests of damaged input.
 #[cfg(feature = "testing")]
 pub fn decodes(bytes: &[u8]) -> bool {
     let server = tokio::io::join(std::io::Cursor::new(bytes.to_vec()), tokio::io::sink());
@@ -327,7 +322,6 @@ fn proof(plugin: &str, password: &str, scramble: &[u8], is_secret: bool) -> Opti
     }
 }
 
-/// The error that a packet has.
 fn refusal(packet: &[u8]) -> Refusal {
     let code = packet.get(1..3).map_or(0, |code| u16::from_le_bytes([code[0], code[1]]));
     let text = packet.get(3..).unwrap_or_default();
@@ -336,7 +330,6 @@ fn refusal(packet: &[u8]) -> Refusal {
     Refusal { code, text: String::from_utf8_lossy(text).into_owned() }
 }
 
-/// What is left of a packet.
 struct Fields<'packet>(&'packet [u8]);
 
 impl<'packet> Fields<'packet> {

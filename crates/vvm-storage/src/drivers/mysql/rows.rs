@@ -1,10 +1,6 @@
-//! How slots, settings and documents are laid out, and the statement of each step.
-//!
-//! A step is one statement, or several in one message. Values stand in the text: bytes in hexadecimal digits, everything else
-//! as numbers, so that nothing has to be quoted.
-//!
-//! The conditions are those of [`decide`](crate::decide), stated in SQL: an `UPDATE` compares them with the row that it locks,
-//! and changes it or nothing.
+//! How slots, settings and documents are laid out, and the statement of each step. Values stand in the text: bytes in
+//! hexadecimal digits, everything else as numbers, so that nothing has to be quoted. The conditions are those of
+//! [`decide`](crate::decide): an `UPDATE` compares them with the row that it locks.
 
 use super::{
     address::MySql,
@@ -56,17 +52,14 @@ const VIEW: &str = "CREATE OR REPLACE SQL SECURITY INVOKER VIEW sysvvm_leaders A
         ttl_nanos / 1000000000 AS ttl_seconds, written_at AS written_at_utc \
     FROM sysvvm_leader WHERE ORD(pk) = 1 AND incarnation IS NOT NULL";
 
-/// The server's wall clock, in milliseconds.
 const SERVER_MILLIS: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS UNSIGNED)";
 
-/// The columns of a slot, as [`slot`] decodes them.
 const SLOT: &str = "epoch, incarnation, write_number, ttl_nanos, holder, last_batch";
 
 fn keys(at: &[Partition]) -> String {
     at.iter().map(|at| hex(at.as_bytes())).collect::<Vec<_>>().join(", ")
 }
 
-/// The columns that a record has, with their values.
 fn record(entry: &Entry) -> [(&'static str, String); 5] {
     let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
     [
@@ -102,12 +95,10 @@ fn holds(history: &History, condition: &str) -> String {
     )
 }
 
-/// Bytes in a statement.
 fn hex(bytes: &[u8]) -> String {
     format!("x'{}'", to_hex(bytes))
 }
 
-/// 16 random bytes.
 fn random() -> Result<[u8; 16], DriverError> {
     let mut bytes = [0; 16];
     let filled = rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes);

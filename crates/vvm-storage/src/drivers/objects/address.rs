@@ -8,7 +8,6 @@ use crate::{
 use object_store::path::Path;
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// The interface of an object store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Platform {
     S3,
@@ -16,7 +15,6 @@ pub(super) enum Platform {
     Azure,
 }
 
-/// A bucket and a prefix in it, and how to reach them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     pub(super) platform: Platform,
@@ -66,7 +64,6 @@ impl Platform {
 }
 
 impl fmt::Display for Address {
-    /// Nothing of it can contain a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { platform, bucket, prefix, region, account, endpoint, .. } = self;
         write!(out, "{}://{bucket}/{prefix}", platform.scheme())?;
@@ -133,7 +130,6 @@ fn parse(url: &str) -> Result<Address, String> {
 }
 
 impl Address {
-    /// Returns the address that `url` names.
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
@@ -230,7 +226,6 @@ fn endpoint(value: &str) -> Result<String, String> {
 /// for the ending.
 const PART_BYTES: usize = 240;
 
-/// The names below a prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     prefix: String,
@@ -257,18 +252,16 @@ impl Names {
         Path::from(format!("{name}/{rest}.cell"))
     }
 
-    /// Returns the key of a cell's object; `None` if it is no cell below the prefix.
     pub(super) fn key(&self, name: &Path) -> Option<Partition> {
         let below = name.as_ref().strip_prefix(self.folder().as_ref())?.strip_prefix('/')?;
         Partition::decoded(&below.strip_suffix(".cell")?.replace('/', ""))
     }
 
-    /// Returns the folder of all cells.
     pub(super) fn folder(&self) -> Path {
         Path::from(&*self.prefix)
     }
 
-    /// Returns the name of the object that shows that the prefix was initialised.
+    /// Shows that the prefix was initialised.
     pub(super) fn mark(&self) -> Path {
         Path::from(format!("{}/initialised", self.prefix))
     }

@@ -55,12 +55,10 @@ const OF_AZURE: &[&str] = &[
 /// Google's own address. A file of credentials may name another, which is not used.
 const GOOGLE: &str = "https://storage.googleapis.com";
 
-/// Reads credentials and certificates. Connects at the first request.
 pub(super) fn connect(address: &Address) -> Result<Requests, OpenError> {
     connect_with(address, |name| env::var(name).ok())
 }
 
-/// Takes the variables from `variable`.
 pub(super) fn connect_with(
     address: &Address,
     variable: impl Fn(&str) -> Option<String>,
@@ -85,7 +83,6 @@ pub(super) fn connect_with(
     })
 }
 
-/// Returns the clients for objects, and the options of the one for credentials.
 fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
     let (timeout, connect_timeout) = (address.request_timeout, address.request_timeout / CONNECT_SHARE);
     let mut options = ClientOptions::new()

@@ -1,5 +1,4 @@
-//! [`Answer`]: an answer of an object store, and what it means. The table in the driver's documentation has all
-//! answers.
+//! [`Answer`]: an answer of an object store, and what it means, by the driver's table.
 
 use crate::{
     drivers::errors::{described, of_read},
@@ -9,7 +8,6 @@ use ielections::{ReadError, WriteError};
 use object_store::HeaderMap;
 use std::{error::Error, fmt::Display};
 
-/// The status, the code and the headers of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -19,10 +17,8 @@ pub(super) struct Answer {
     headers: HeaderMap,
 }
 
-/// Why a request failed, as far as it is known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// Nothing was sent.
     #[error(
         "no connection to the object store, or no credentials for it: check the endpoint and the network; set \
          the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, \
@@ -35,7 +31,6 @@ pub(super) enum Failure {
          get and put objects and to list the bucket, without which S3 denies a missing object ({0})"
     )]
     Denied(String),
-    /// The bucket does not exist.
     #[error(
         "there is no such bucket: it was deleted or renamed. Stop all candidates before you create it again \
          ({0})"
@@ -47,7 +42,6 @@ pub(super) enum Failure {
     /// Another request for the object is in progress, or there are too many requests.
     #[error("the object store is busy with other requests ({0})")]
     Busy(String),
-    /// The request may have been applied.
     #[error("the object store did not confirm the request: {0}")]
     Unanswered(String),
 }
@@ -64,7 +58,6 @@ impl Failure {
         }
     }
 
-    /// Why the bucket at `place` can't be opened.
     pub(super) fn into_open_error(self, place: impl Display) -> OpenError {
         match self {
             Self::NoBucket(said) => OpenError::refused(format!(
@@ -103,7 +96,6 @@ impl Answer {
         self.status == 404 && matches!(&*self.code, "NoSuchKey" | "BlobNotFound")
     }
 
-    /// Whether it says that the condition of a write does not hold.
     pub(super) fn is_refusal(&self) -> bool {
         self.status == 412
             || self.is_absent()
@@ -128,17 +120,14 @@ impl Answer {
         }
     }
 
-    /// Returns the name of a product whose conditions are known to race, if this answer to a write shows it.
-    ///
-    /// S3Mock names itself in no header. But it sends the size of what was written, as AWS does only after
-    /// appends, and no id of the request, which AWS, MinIO and versitygw send.
+    /// S3Mock names itself in no header. But it sends the size of what was written, as AWS does only after appends, and
+    /// no id of the request, which AWS, MinIO and versitygw send.
     pub(super) fn known_to_race(&self) -> Option<&'static str> {
         let is_s3mock =
             self.header("x-amz-object-size").is_some() && self.header("x-amz-request-id").is_none();
         is_s3mock.then_some("S3Mock")
     }
 
-    /// Returns a header, if its value is text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -153,7 +142,6 @@ impl Answer {
     }
 }
 
-/// The credentials in the environment are incomplete or unreadable.
 pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
     OpenError::refused(format!(
         "the object store can't be used with these credentials: {}. Correct them in the environment",
@@ -170,7 +158,6 @@ mod tests {
         Answer::of(status, HeaderMap::new(), body.as_bytes())
     }
 
-    /// An operator with wrong credentials hears it at the start, and a process that was allowed before tries again.
     #[test]
     fn denial_ends_an_opening_and_is_tried_again_later() {
         for (status, code) in [(403, "RequestTimeTooSkewed"), (400, "ExpiredToken"), (401, "")] {

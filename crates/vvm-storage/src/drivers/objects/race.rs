@@ -22,10 +22,8 @@ use std::{
 };
 use vvm_clock::Clock as _;
 
-/// The content of the object that `init` leaves.
 const MARK: &[u8] = b"vvm elections, format 1\n";
 
-/// Writers of one round.
 const WRITERS: usize = 16;
 
 /// Readers beside one writer, who must not see the content of one write with the tag of another.
@@ -72,15 +70,11 @@ pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), O
     }
 }
 
-/// Leaves the mark, unless it is there.
 pub(super) async fn mark(address: &Address, requests: &Requests) -> Result<(), OpenError> {
     put(address, requests, &requests.names.mark(), &Expected::Absent).await.map(drop)
 }
 
-/// Tries writes that must be refused. The mark must exist.
-///
-/// # Errors
-/// If one of them is accepted, among others.
+/// The mark must exist. Fails if a write is accepted that must be refused.
 pub(super) async fn probe(address: &Address, requests: &Requests) -> Result<(), OpenError> {
     let (absent, mark) = (requests.names.probe("absent"), requests.names.mark());
     let wrong = Expected::Tag(requests.wrong_tag());
@@ -113,12 +107,10 @@ async fn put(
     }
 }
 
-/// What a server acknowledged and showed. Rounds count in which it acknowledged a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Raced {
     creations: usize,
     replacements: usize,
-    /// Reads beside a writer.
     reads: usize,
     /// Rounds of either kind in which several writers were acknowledged.
     won_twice: usize,
@@ -132,7 +124,6 @@ pub(super) struct Raced {
 }
 
 impl Raced {
-    /// Returns what is wrong with the server, if anything is.
     pub(super) fn verdict(&self) -> Option<String> {
         let Self { creations, replacements, reads, won_twice, lost, torn, known } = self;
         let known = known.map(|name| format!("it answers like {name}, whose conditions are known to race; "));
@@ -151,7 +142,6 @@ impl Raced {
         self.won_twice + self.lost + self.torn > 0
     }
 
-    /// Returns what held.
     pub(super) fn summary(&self) -> String {
         let Self { creations, replacements, reads, .. } = self;
         format!(
@@ -162,9 +152,6 @@ impl Raced {
 }
 
 /// Races creations of new objects, and replacements of each. Ends at the first thing that is seen to be wrong.
-///
-/// # Errors
-/// Of a round of creations in which every write failed.
 pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, Failure> {
     let began_at = requests.clock.now();
     let took = || requests.clock.now().since(began_at);
@@ -245,8 +232,7 @@ impl Object {
         Ok(())
     }
 
-    /// Replaces the object by one writer, in these rounds, beside readers. Returns the counts of
-    /// replacements, reads, and torn reads.
+    /// Replaces the object by one writer, in these rounds, beside readers.
     async fn watch(&mut self, requests: &Requests, rounds: Range<usize>) -> (usize, usize, usize) {
         let is_over = AtomicBool::new(false);
         let name = self.name.clone();
@@ -299,7 +285,6 @@ mod tests {
     };
     use std::sync::Mutex;
 
-    /// The contents that were written, by place.
     type Objects = Mutex<HashMap<String, Vec<String>>>;
 
     /// Shows the content before the last one with the tag of the last one.

@@ -38,7 +38,6 @@ use vvm_clock::{Clock as _, Span, SystemClock};
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
 const MOST_OBJECTS: usize = 10_000;
 
-/// The connections of a handle.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -48,7 +47,6 @@ pub(super) struct Requests {
     pub(super) timeout: Duration,
 }
 
-/// An object, if it exists, and the answer that showed it.
 #[derive(Debug)]
 pub(super) struct Got {
     pub(super) cell: Option<Cell>,
@@ -86,7 +84,6 @@ impl Requests {
         }
     }
 
-    /// Lists the keys of all cells, in pages of the server's size.
     pub(super) async fn list(&self) -> Result<Vec<Partition>, Failure> {
         let listed = self.store.list(Some(&self.names.folder())).take(MOST_OBJECTS + 1);
         match self.within_time(listed.try_collect::<Vec<_>>()).await {
@@ -111,7 +108,6 @@ impl Requests {
         self.put_answered(name, value, expected).await.0
     }
 
-    /// As [`put`](Self::put), with the answer, if there was one.
     pub(super) async fn put_answered(
         &self,
         name: &Path,
@@ -183,7 +179,6 @@ impl Requests {
         tag.map(|tag| Tag::new(tag.into_bytes()))
     }
 
-    /// Returns a tag that no object has.
     pub(super) fn wrong_tag(&self) -> Tag {
         let text: &[u8] = match self.platform {
             Platform::S3 => b"\"00000000000000000000000000000000\"",
@@ -205,7 +200,6 @@ fn unanswered(said: Option<String>, fate: &Fate) -> Failure {
     if *fate == Fate::NotSent { Failure::NotSent(said) } else { Failure::Unanswered(said) }
 }
 
-/// What became of one request, as far as this side knows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 enum Fate {
     /// Nothing was sent, and nothing will be.
@@ -217,7 +211,6 @@ enum Fate {
     Answered(Answer),
 }
 
-/// The fate of one request. Shared by the call and the transport.
 #[derive(Clone, Default, Debug)]
 struct Trace(Arc<Mutex<Fate>>);
 
@@ -260,7 +253,6 @@ struct Traced {
 
 #[async_trait]
 impl HttpService for Traced {
-    /// # Cancel safety
     /// Dropped, the fate is [`Fate::Sent`] unless there was an answer.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_here = request.uri().host().is_some_and(is_loopback);
@@ -313,7 +305,6 @@ mod tests {
     };
     use std::net::TcpListener;
 
-    /// A server that gives this answer to every request.
     async fn server(answer: Option<String>) -> Scripted {
         Scripted::start(move |_| answer.clone()).await
     }
@@ -430,7 +421,6 @@ mod tests {
         let (tag, size, id) = ("ETag: \"new\"\r\n", "x-amz-object-size: 5\r\n", "x-amz-request-id: 1\r\n");
         for (headers, known) in [
             ([tag, size, ""], Some("S3Mock")),
-            // versitygw.
             ([tag, size, id], None),
             ([tag, "", id], None),
             ([tag, "", ""], None),

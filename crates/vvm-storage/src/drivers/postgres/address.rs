@@ -1,4 +1,4 @@
-//! [`Postgres`]: `postgres://…`, taken apart: hosts, login and TLS.
+//! [`Postgres`]: `postgres://…`, taken apart.
 
 use crate::drivers::{
     address::{Password, decoded, options},
@@ -16,7 +16,6 @@ use tokio_postgres::{
 #[derive(Debug)]
 pub struct Postgres {
     pub(super) address: Address,
-    /// As servers show it.
     pub(super) application_name: String,
     pub(super) channel_binding: ChannelBinding,
 }
@@ -54,7 +53,6 @@ impl Postgres {
     }
 }
 
-/// The options that only this driver has.
 const OPTIONS: &str =
     "sslmode, sslrootcert, sslcert, sslkey, application_name, channel_binding, target_session_attrs";
 
@@ -114,8 +112,7 @@ pub(super) fn way_out(error: &tokio_postgres::Error) -> Option<&'static str> {
     causes.into_iter().find_map(of_rustls)
 }
 
-/// Recognizes a refusal by a server that requires TLS, or a certificate of the client. Only the English text
-/// is known: in other languages, the error is that of any other refused login.
+/// Only the English text is known: in other languages, the error is that of any other refused login.
 fn of_server(refusal: &DbError) -> Option<&'static str> {
     if *refusal.code() != SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
         return None;
@@ -132,7 +129,6 @@ fn of_server(refusal: &DbError) -> Option<&'static str> {
     }
 }
 
-/// As [`tls::way_out`], with the options of this driver.
 fn of_handshake(error: &rustls::Error) -> &'static str {
     use rustls::Error;
     match error {

@@ -1,5 +1,3 @@
-//! How a connection to a server is made, and which servers are used.
-
 use super::{
     address::{self, Postgres},
     session::Session,
@@ -41,7 +39,7 @@ impl Server for Postgres {
         &self.address
     }
 
-    /// Reads password and certificates anew, so that they can be replaced.
+    /// Password and certificates are read anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
         let tls = self.address.tls.as_ref().map_or_else(off, Tls::read)?;
         let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;

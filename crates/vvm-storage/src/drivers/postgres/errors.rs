@@ -1,4 +1,4 @@
-//! Which error of the database is which error: the table in the driver's documentation, as code.
+//! Which error of the database is which error, by the driver's table.
 
 use crate::drivers::sql::errors::DriverError;
 use tokio_postgres::error::{DbError, Severity, SqlState};

@@ -1,8 +1,6 @@
-//! Requests that PostgreSQL alone has: statements that are prepared, and notifications.
-//!
-//! Notifications (LISTEN and NOTIFY) of all channels arrive on one connection, which requests use as well. No task
-//! waits for them. While no request uses the connection, the calls that wait for a hint drive it. What arrives during a
-//! request is kept for them.
+//! Statements that are prepared, and notifications. Notifications of all channels arrive on one connection, which
+//! requests use as well. No task waits for them: while no request uses the connection, the calls that wait for a hint
+//! drive it.
 
 use super::{address::Postgres, session::Session, statement::Statement};
 use crate::drivers::sql::{answer::Answer, connections::Connections, errors::DriverError, history::History};
@@ -77,12 +75,10 @@ impl Connections<Postgres, Session> {
         poll_fn(|context| self.poll_notified(channel, context)).await;
     }
 
-    /// Whether a connection gets the notifications of this channel.
     pub(super) fn listens(&self, channel: &str) -> bool {
         self.idle().channels.contains(channel)
     }
 
-    /// Makes a connection get them; `false` behind a pooler.
     async fn listen(&self, channel: &str) -> Result<bool, DriverError> {
         let (_room, mut lent) = self.lend_to_listen(channel).await?;
         let is_direct = lent.session.is_direct();

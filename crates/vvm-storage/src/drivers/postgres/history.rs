@@ -1,5 +1,4 @@
-//! How a statement compares the history of the database: system identifier, timeline and witness. Also the settings of
-//! a transaction.
+//! How a statement compares the history of the database, and the settings of a transaction.
 
 use std::time::Duration;
 
@@ -7,10 +6,8 @@ use std::time::Duration;
 pub(super) const TIMELINE: &str =
     "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint";
 
-/// 16 random bytes, different in each row.
 pub(super) const RANDOM: &str = "uuid_send(gen_random_uuid())";
 
-/// The server's wall clock, in milliseconds.
 pub(super) const SERVER_MILLIS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// That the row of `history` names the server that answers.

@@ -1,5 +1,3 @@
-//! Whether the schema is there and ours, and what a server reports about itself: version, durability, standbys.
-
 use super::{address::Postgres, session::Session};
 use crate::{
     drivers::sql::{

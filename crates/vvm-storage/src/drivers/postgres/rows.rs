@@ -1,14 +1,8 @@
-//! How slots and settings are laid out, and the statement of each step.
+//! How slots and settings are laid out, and the statement of each step. In a message of several statements, values
+//! stand in the text: bytes in hexadecimal digits, everything else as numbers, so that nothing has to be quoted.
 //!
-//! A step is one prepared statement, or several statements in one message of PostgreSQL's simple protocol,
-//! which the server carries out as one transaction. There, values stand in the text: bytes in hexadecimal
-//! digits, everything else as numbers, so that nothing has to be quoted.
-//!
-//! A document is a row of its own. The count of a partition's batches is a column of its leader record, whose row
-//! survives every release.
-//!
-//! The conditions are those of [`decide`](crate::decide), stated in SQL: an `UPDATE` compares them with the row
-//! that it locks, and changes it or nothing.
+//! The count of a partition's batches is a column of its leader record, whose row survives every release. The
+//! conditions are those of [`decide`](crate::decide): an `UPDATE` compares them with the row that it locks.
 
 use super::{
     address::Postgres,
@@ -54,7 +48,6 @@ fn replacement<'a>(
     Statement::new(text, [pk, epoch, incarnation, write, ttl_nanos, holder].into_iter().chain(old))
 }
 
-/// The columns of a leader record: epoch, incarnation, write, TTL and holder.
 fn record(entry: &Entry) -> [Value<'_>; 5] {
     let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
     [

@@ -46,11 +46,9 @@ pub struct Session {
     notified: BTreeSet<String>,
     /// The process of the server that carries out its requests, unless there is a pooler between.
     process: Option<i32>,
-    /// Whether records have the times of their writes.
     has_times: bool,
     /// What is known of the server, on a connection that goes to the server itself.
     known: Option<Known>,
-    /// By their text.
     prepared: HashMap<String, Prepared>,
 }
 
@@ -76,7 +74,6 @@ impl Session {
         self.process = answered.filter(|answered| u64::try_from(*answered) == Ok(process));
     }
 
-    /// Whether it goes to the server itself, and not to a pooler.
     pub(super) fn is_direct(&self) -> bool {
         self.process.is_some()
     }
@@ -272,7 +269,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// See [`holds`](super::history::holds).
 #[derive(Debug)]
 pub(super) struct Known {
     /// `None`: no candidate has adopted the one that the server has.

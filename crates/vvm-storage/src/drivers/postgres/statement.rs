@@ -1,7 +1,5 @@
-//! What is sent and answered: a [`Statement`], and its [`Answer`].
-//!
-//! A statement is prepared, and its values go beside it; in a message of several, they stand in the text. Answers are
-//! text, as the simple protocol has them.
+//! A [`Statement`] is prepared, and its values go beside it; in a message of several, they stand in the text. Answers
+//! are text, as the simple protocol has them.
 
 use crate::drivers::sql::answer::{Answer, Answered, Row, to_hex};
 use std::fmt;
@@ -26,7 +24,6 @@ impl<'a> Statement<'a> {
         Self { text, values: values.into_iter().collect() }
     }
 
-    /// Without the values: the same for all statements of a kind.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -73,7 +70,6 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// Of a message of the simple protocol.
 pub(super) fn answer(messages: Vec<SimpleQueryMessage>) -> Answer {
     let mut statements = vec![Answered::default()];
     for message in messages {

@@ -1,5 +1,3 @@
-//! [`Address`]: a parsed `scylla://…`.
-
 use super::statements::Levels;
 use crate::{
     drivers::{
@@ -10,7 +8,6 @@ use crate::{
 };
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// The address of a keyspace, and the options of its connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     /// With ports.
@@ -38,7 +35,6 @@ impl Address {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
-    /// Returns a warning if the password would be sent unencrypted.
     pub(super) fn unencrypted_password(&self) -> Option<String> {
         let user = self.user.as_ref().filter(|_| self.tls.is_none())?;
         Some(format!("the password of user `{user}` goes over the network unencrypted: add tls_ca=PATH"))
@@ -46,7 +42,7 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Writes hosts and keyspace: no option, so no secret.
+    /// Without options, and so without a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{SCHEME}{}/{}", self.contact_points.join(","), self.keyspace)
     }

@@ -1,11 +1,8 @@
-//! Connects to a cluster: nodes, login, TLS, timeouts. Refuses tables of other programs and levels, and describes the
-//! cluster from the system tables of one node: what this user may not read is left out. Finds the cause in the client
-//! library's nested connection errors.
+//! Connects to a cluster and prepares the statements. Finds the cause in the client library's nested connection errors.
 //!
-//! [`Ending`] waits until the connections of a session have ended (I9). The client library's tasks end by
-//! themselves after their session is dropped, and it does not report the end of the last one. But each task
-//! keeps the configuration until it ends, and a value of ours in it: when that is dropped, all tasks and
-//! their sockets have ended.
+//! [`Ending`] waits until the connections of a session have ended (I9). The client library's tasks end by themselves
+//! after their session is dropped, and it does not report the end of the last one. But each task keeps the
+//! configuration until it ends, and a value of ours in it.
 
 use super::{
     address::Address,
@@ -60,7 +57,6 @@ const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// Connects. Also returns what waits for the end of the connections.
 pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), OpenError> {
     let mut policy = DefaultPolicy::builder();
     if let Some(datacenter) = &address.datacenter {
@@ -111,7 +107,6 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
     }
 }
 
-/// What to do if a connection without TLS fails.
 const PLAIN: &str = "name the port of CQL (9042); if the nodes use TLS there, add tls_ca=PATH";
 
 fn of_connecting(address: &Address, cause: &NewSessionError) -> OpenError {
@@ -182,7 +177,6 @@ fn of_connecting(address: &Address, cause: &NewSessionError) -> OpenError {
     }
 }
 
-/// What failed on a connection.
 enum Stream<'a> {
     Tls(&'a rustls::Error),
     /// A frame of CQL in a version that the driver does not speak.
@@ -247,11 +241,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// library lets its users provide one.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Its receivers see that it is dropped.
     _alive: watch::Sender<()>,
 }
 
-/// Waits for the end of all tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Ending(watch::Receiver<()>);
 
@@ -287,7 +279,6 @@ impl AddressTranslator for Watch {
     }
 }
 
-/// Connects, checks keyspace and table, and prepares the statements.
 pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), OpenError> {
     if let Some(warning) = address.unencrypted_password() {
         tracing::warn!(keyspace = address.keyspace, "{warning}");
@@ -320,18 +311,13 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     statements.map_err(|cause| errors::of_preparing(&cause))
 }
 
-/// Returns what is unwise about the copies of records and about the connection.
 pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
     let mut concerns = schema::copies(session, address).unwrap_or_else(|refusal| vec![refusal.to_string()]);
     concerns.extend(address.unencrypted_password());
     concerns
 }
 
-/// Creates keyspace, table and columns as far as they are missing. May be run again, and by several processes
-/// at once.
-///
-/// # Errors
-/// See [`OpenError`]; also if the keyspace was created with other settings.
+/// Creates keyspace, table and columns as far as they are missing. Several processes may do so at once.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     let (session, ending) = connect(&address).await?;
@@ -354,7 +340,6 @@ const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";
 /// Of Cassandra from 4.0 on.
 const COMMIT_LOG: &str = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'";
 
-/// Returns software, levels, nodes, copies, and what a power cut may lose.
 pub(super) async fn describe(session: &Session, address: &Address) -> Result<Description, DriverError> {
     let mut versions = BTreeSet::new();
     for query in VERSIONS {

@@ -1,5 +1,4 @@
-//! Maps errors of the server and of the client library to those of the contract: the table in the driver's
-//! documentation, as code.
+//! Maps errors of the server and of the client library to those of the contract, by the driver's table.
 
 use crate::{
     drivers::errors::of_read,
@@ -22,21 +21,16 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
-    /// The request failed.
     #[error("{}", said(.0))]
     Failed(#[source] Box<ExecutionError>),
-    /// The answer has a malformed row.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The answer can't be read.
     #[error(transparent)]
     Unreadable(Box<dyn Error + Send + Sync>),
 }
 
-/// Says why a request failed, and what to do.
 fn said(cause: &ExecutionError) -> String {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
@@ -62,7 +56,6 @@ fn said(cause: &ExecutionError) -> String {
     }
 }
 
-/// A row that this driver did not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes \
@@ -96,9 +89,7 @@ impl DriverError {
     }
 }
 
-/// Returns whether a failed request was executed. (I7) Every error that is not listed is `Unknown`.
-///
-/// A request is sent once, so the error is always that of the only attempt.
+/// (I7) Every error that is not listed is `Unknown`. A request is sent once, so the error is that of the only attempt.
 pub(super) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
         ExecutionError::EmptyPlan
@@ -114,7 +105,6 @@ pub(super) fn outcome(error: &ExecutionError) -> Outcome {
     }
 }
 
-/// The error of opening if a statement could not be prepared.
 pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
     let text = format!("the cluster refuses a statement: {error}");
     match error {
@@ -127,8 +117,8 @@ pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
     }
 }
 
-/// The error of opening if a request failed. A node that says that it is invalid lacks the keyspace, the table
-/// or a column, perhaps only in its memory, or has a column already.
+/// A node that says that a request is invalid lacks the keyspace, the table or a column, perhaps only in its memory, or
+/// has a column already.
 pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
@@ -253,7 +243,6 @@ mod tests {
         assert!(error.contains("no quorum: 2 copies must answer, and the nodes of 1 are up"), "{error}");
     }
 
-    /// An operator with wrong rights hears it at the start, and a process that was allowed before tries again.
     #[test]
     fn denial_or_refusal_ends_an_opening() {
         for error in [DbError::AuthenticationError, DbError::Unauthorized, DbError::ConfigError] {

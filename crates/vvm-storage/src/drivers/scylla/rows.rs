@@ -1,14 +1,11 @@
 //! The rows of slots, settings and documents, the statement of each step, and their answers.
 //!
-//! A leader record is the static columns of its slot's partition, so that one transaction can compare it and
-//! write rows. `incarnation` is null before the first leadership, and empty after a release. A setting is the
-//! one row of a partition of its own. A document is a row of its slot's partition.
+//! `incarnation` is null before the first leadership, and empty after a release. The conditions are those of
+//! [`decide`](crate::decide): a transaction compares all of them with one state of the partition, and writes all or
+//! nothing.
 //!
-//! The conditions are those of [`decide`](crate::decide), stated in CQL: a transaction compares all of them with
-//! one state of the partition, and writes all or nothing.
-//!
-//! The first batch creates an empty first row, which is never deleted: to check static columns, the server
-//! reads up to the first live row, and would otherwise read thousands of tombstones.
+//! The first batch creates an empty first row, which is never deleted: to check static columns, the server reads up to
+//! the first live row, and would otherwise read thousands of tombstones.
 
 use super::errors::{Damaged, DriverError};
 use crate::step::{self, RecordColumns};
@@ -20,7 +17,6 @@ use bytes::Bytes;
 use ielections::{Document, DocumentId, DocumentVersion, Entry, Scan, Slot, Vacant};
 use std::{collections::BTreeMap, ops::Bound};
 
-/// The table's name, in every keyspace.
 pub(super) const TABLE: &str = "sysvvm";
 
 /// The columns in the schema: name, type, kind.
@@ -38,8 +34,7 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("version", "bigint", "regular"),
 ];
 
-/// The statement of claims and renewals: replaces exactly one record or vacancy by a record. Its values are
-/// those of the new record, the partition, and those of the old one.
+/// The values of claims and renewals are those of the new record, the partition, and those of the old one.
 pub(super) fn swap(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
@@ -63,7 +58,6 @@ pub(super) fn read(keyspace: &str) -> String {
     )
 }
 
-/// The clustering key of a setting.
 const SETTING: &str = "0x00";
 
 pub(super) fn settle(keyspace: &str) -> String {
@@ -74,7 +68,6 @@ pub(super) fn setting(keyspace: &str) -> String {
     format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = {SETTING}")
 }
 
-/// The columns of a leader record, as values of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) epoch: Option<i64>,
@@ -114,8 +107,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The columns of the only row of an answer, by name, without those that are null. Server and statement
-/// decide which columns a refusal has, and their order.
+/// By name: server and statement decide which columns a refusal has, and their order. Nulls are left out.
 #[derive(Debug, Default)]
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 
@@ -130,7 +122,6 @@ impl Columns {
         Ok(Self(names.zip(row.columns).filter_map(|(name, value)| Some((name, value?))).collect()))
     }
 
-    /// Whether a transaction was applied.
     pub(super) fn applied(&self) -> Result<bool, DriverError> {
         match self.0.get("[applied]") {
             Some(CqlValue::Boolean(applied)) => Ok(*applied),
@@ -140,7 +131,6 @@ impl Columns {
         }
     }
 
-    /// Returns the slot.
     pub(super) fn slot(&self) -> Result<Slot, Damaged> {
         let Some(epoch) = self.bigint("epoch")? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
@@ -161,18 +151,15 @@ impl Columns {
         step::Columns { epoch, record: Some(record) }.slot().map_err(damaged)
     }
 
-    /// Returns the number of the partition's last batch of documents.
     pub(super) fn last_batch(&self) -> Result<DocumentVersion, Damaged> {
         let number = self.bigint("last_batch")?.map(i64::cast_unsigned);
         Ok(number.map_or(DocumentVersion::NONE, DocumentVersion::from_stored))
     }
 
-    /// Whether the partition's last batch has this id.
     pub(super) fn last_batch_is(&self, id: &[u8]) -> Result<bool, Damaged> {
         Ok(self.blob("last_batch_id")? == Some(id))
     }
 
-    /// Returns the setting.
     pub(super) fn setting(&self) -> Result<Option<Vec<u8>>, Damaged> {
         Ok(self.blob("value")?.map(<[u8]>::to_vec))
     }
@@ -203,17 +190,13 @@ fn damaged(what: impl ToString) -> Damaged {
     Damaged(what.to_string())
 }
 
-/// The clustering key of the first row.
 const FIRST: &str = "0x00";
 
-/// The first byte of a document's clustering key.
 const DOCUMENT: u8 = 1;
 
-/// The first clustering key after all documents.
 const END: [u8; 1] = [DOCUMENT + 1];
 
-/// The statement that fences and counts a batch. Its last comparison is always true. It makes a refusal show
-/// the id.
+/// The last comparison is always true. It makes a refusal show the id.
 pub(super) fn fence(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \
@@ -221,7 +204,6 @@ pub(super) fn fence(keyspace: &str) -> String {
     )
 }
 
-/// Creates the first row.
 pub(super) fn opening(keyspace: &str) -> String {
     format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc) VALUES (?, {FIRST})")
 }
@@ -253,7 +235,6 @@ pub(super) fn scan(keyspace: &str) -> String {
     )
 }
 
-/// Returns the clustering key of a document.
 pub(super) fn place(id: &[u8]) -> Vec<u8> {
     let mut place = Vec::with_capacity(1 + id.len());
     place.push(DOCUMENT);
@@ -261,7 +242,6 @@ pub(super) fn place(id: &[u8]) -> Vec<u8> {
     place
 }
 
-/// Returns the first clustering key of a scan, and the first one after it.
 pub(super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
     let first = match scan.start() {
         Bound::Included(id) => place(id),
@@ -272,7 +252,6 @@ pub(super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
     (first, scan.end().map_or(END.to_vec(), |end| place(&end)))
 }
 
-/// Returns the documents of an answer.
 pub(super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverError> {
     let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
     let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;

@@ -1,8 +1,6 @@
-//! Checks keyspace, table and copies at each opening, and creates what is missing. Several processes may
-//! create at once, and nodes learn of it one after another.
-//!
-//! The level is recorded in the table's comment, because every node has the schema, even in a data centre
-//! that is cut off.
+//! Checks keyspace, table and copies at each opening, and creates what is missing. Nodes learn of it one after another.
+//! The level is recorded in the table's comment, because every node has the schema, even in a data centre that is cut
+//! off.
 
 use super::{
     address::Address,
@@ -33,7 +31,6 @@ const COMMENT: &str = "leader elections, format ";
 
 const LEVEL: &str = ", always written at ";
 
-/// Returns the comment that is recorded with the table.
 pub(super) fn comment(address: &Address) -> String {
     format!("{COMMENT}{FORMAT}{LEVEL}{}", address.levels)
 }
@@ -112,7 +109,6 @@ pub(super) async fn keyspace_exists(session: &Session, address: &Address) -> Res
     Ok(!rows(session, keyspaces, (&address.keyspace,)).await?.is_empty())
 }
 
-/// `None` if there is no table.
 pub(super) async fn table_comment(session: &Session, address: &Address) -> Result<Option<String>, OpenError> {
     let comments = "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
     let comments = rows(session, comments, (&address.keyspace, TABLE)).await?;
@@ -223,8 +219,8 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
     Ok(())
 }
 
-/// Returns the statement that creates the table. The table's id follows from the keyspace. With random ids,
-/// two nodes could create two tables at once, and the rows of one would be lost.
+/// The table's id follows from the keyspace. With random ids, two nodes could create two tables at once, and the rows
+/// of one would be lost.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
     let columns = COLUMNS.map(|(name, of_type, kind)| {
@@ -246,7 +242,6 @@ async fn change(session: &Session, statement: String) -> Result<(), OpenError> {
     session.query_unpaged(statement, ()).await.map(drop).map_err(|cause| of_opening(&cause))
 }
 
-/// Waits until all reachable nodes have the same schema.
 pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
     match session.await_schema_agreement().await {
         Ok(_version) => Ok(()),
@@ -254,7 +249,7 @@ pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
     }
 }
 
-/// Returns a UUID of the keyspace's name (FNV-1a, 128 bits).
+/// A UUID of the keyspace's name (FNV-1a, 128 bits).
 fn identity(keyspace: &str) -> String {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -266,7 +261,6 @@ fn identity(keyspace: &str) -> String {
     parts.join("-")
 }
 
-/// Fails if the data centre of the URL does not exist.
 pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(), OpenError> {
     let Some(wanted) = &address.datacenter else { return Ok(()) };
     let state = session.get_cluster_state();
@@ -281,10 +275,7 @@ pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(
     )))
 }
 
-/// Returns what is unwise about the keyspace.
-///
-/// # Errors
-/// If the data centre of a local level has no copies.
+/// What is unwise about the keyspace. Fails if the data centre of a local level has no copies.
 pub(super) fn copies(session: &Session, address: &Address) -> Result<Vec<String>, OpenError> {
     let state = session.get_cluster_state();
     let datacenters: BTreeSet<_> =

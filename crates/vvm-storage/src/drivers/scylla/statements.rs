@@ -1,5 +1,3 @@
-//! The prepared statements, each with its consistency, and the batch of documents.
-
 use super::{
     errors::DriverError,
     rows::{self, Columns, Record},
@@ -22,9 +20,7 @@ use std::{fmt, ops::ControlFlow};
 /// The replicas that must agree. Every write to a table uses the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Levels {
-    /// A majority of all replicas.
     Global,
-    /// A majority of the replicas of this data centre.
     Local(String),
 }
 
@@ -77,7 +73,6 @@ pub(super) struct Statements {
     delete_if: PreparedStatement,
     lookup: PreparedStatement,
     scan: PreparedStatement,
-    /// An empty batch with the right consistency, to be cloned.
     batch: Batch,
 }
 
@@ -115,7 +110,6 @@ impl Statements {
         })
     }
 
-    /// Sends a step once; `id` is that of a batch.
     pub(super) async fn step(&self, at: &[u8], step: &Step, id: &[u8]) -> Result<Columns, DriverError> {
         match step {
             Step::Claim { from, to } => self.swap(at, &Record::of_entry(to), &Record::of_slot(from)).await,
@@ -178,15 +172,12 @@ impl fmt::Debug for Statements {
 /// returns in 0.1 s. A page that takes too long would time out at every attempt.
 pub(super) const MAX_PAGE: u16 = 128;
 
-/// The values of one statement.
 type Values<'a> = Box<dyn SerializeRow + Send + Sync + 'a>;
 
-/// Returns the column's value: null for none.
 fn stored(version: DocumentVersion) -> Option<i64> {
     (version != DocumentVersion::NONE).then_some(version.get().cast_signed())
 }
 
-/// Returns the version that a conditional statement compares, if it is one.
 fn condition(only_if: OnlyIf) -> Option<Option<i64>> {
     match only_if {
         OnlyIf::Always => None,

@@ -1,5 +1,3 @@
-//! Opens a database folder, and refuses folders of other programs and processes.
-
 use super::{Job, ROOM, SEGMENT_BYTES, Shared};
 use crate::{
     drivers::database_thread::DatabaseThread,
@@ -21,16 +19,13 @@ use vvm_clock::SystemClock;
 /// How long opening waits for the folder's lock, which a handle of this process may just be giving up.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The interval at which the lock is tried.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Enough for some ten thousand slots; sled's default is 1 GB.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// sled's data file, which sled locks.
 pub(crate) const DATA: &str = "db";
 
-/// sled's configuration file.
 const CONFIGURATION: &str = "conf";
 
 /// The key of the format of the cells. Keys of the library begin with 1 to 4.
@@ -42,7 +37,6 @@ const FORMAT: &[u8] = b"1";
 /// The open folders of this process: sled can't open one twice, so handles share it.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Shared>>> = Mutex::const_new(BTreeMap::new());
 
-/// An open database, which its thread owns.
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) cells: sled::Db,
@@ -85,7 +79,7 @@ pub(super) async fn open(path: &Path) -> Result<(Arc<Shared>, Opened), OpenError
     Ok((shared, opened))
 }
 
-/// Creates the folder if it is missing, and returns its canonical path. Refuses a folder with other files.
+/// Returns the canonical path. Refuses a folder with other files.
 fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
     match fs::create_dir(path) {
         Ok(()) => {}

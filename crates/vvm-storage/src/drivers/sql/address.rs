@@ -13,13 +13,11 @@ use crate::{
 use ielections::Ttl;
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// Where a database is, and how to log in.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     scheme: &'static str,
     pub(crate) hosts: Vec<Host>,
     pub(crate) user: String,
-    /// Of the URL.
     pub(crate) password: Option<Password>,
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) database: String,
@@ -35,7 +33,7 @@ pub(crate) struct Address {
 const CONNECTIONS: u16 = 8;
 
 impl Address {
-    /// Takes a URL of one of these schemes apart, the first of which is shown. Returns its options as well.
+    /// The first of the schemes is shown. Returns the options as well.
     pub(crate) fn parse<'url>(
         url: &'url str,
         schemes: [&'static str; 2],
@@ -75,7 +73,6 @@ impl Address {
         Ok((address, options))
     }
 
-    /// Takes an option; `false` if it is one of a driver.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "password_file" => self.password_file = Some(value.into()),
@@ -91,8 +88,7 @@ impl Address {
         self.hosts.iter().all(Host::is_loopback)
     }
 
-    /// The password of `password_file`, of the URL, or of the environment. Read anew for each connection, so that it
-    /// can be changed.
+    /// Read anew for each connection, so that it can be changed.
     pub(crate) fn password(&self) -> Result<Option<String>, OpenError> {
         let of_url = self.password.as_ref().map(|password| &*password.0);
         password(self.password_file.as_deref(), of_url)
@@ -100,14 +96,14 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Hosts and database alone: no option, and so no secret.
+    /// Without options, and so without a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         write!(out, "{}://{}/{}", self.scheme, hosts.join(","), self.database)
     }
 }
 
-/// There is no such option; `names` are those that only the driver has.
+/// `names` are the options that only the driver has.
 pub(crate) fn no_option(name: &str, names: &str) -> String {
     format!(
         "there is no option `{name}`; there are connections, password_file, max_ttl, request_timeout, {names}"

@@ -1,5 +1,3 @@
-//! What is answered: an [`Answer`] with its [`Row`]s.
-
 use super::errors::{Damaged, DriverError};
 
 /// The longest answer to a message. A page of documents has 2 MiB, and the slots of a name less.
@@ -17,7 +15,6 @@ impl AnswerLimit {
         Self(LONGEST_ANSWER)
     }
 
-    /// Counts a packet or a row.
     pub(crate) fn count(&mut self, bytes: usize) -> Result<(), DriverError> {
         let left = self.0.checked_sub(bytes.max(LEAST));
         self.0 = left.ok_or_else(|| {
@@ -27,8 +24,7 @@ impl AnswerLimit {
     }
 }
 
-/// What a message was answered: for each of its statements rows, and how many rows it showed or changed, or how many
-/// met its condition.
+/// For each statement of a message rows, and how many rows it showed or changed, or how many met its condition.
 #[derive(Default, Debug)]
 pub(crate) struct Answer(pub(crate) Vec<Answered>);
 
@@ -53,7 +49,6 @@ impl Answer {
         self.row(self.0.len().checked_sub(statement + 1)?)
     }
 
-    /// The rows of a statement alone.
     pub(crate) fn into_rows(mut self, statement: usize) -> Vec<Row> {
         self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
     }
@@ -82,7 +77,6 @@ impl Row {
         Self { columns: columns.into_iter().collect(), is_hex: false }
     }
 
-    /// Bytes are in hexadecimal digits.
     pub(crate) fn hex(columns: impl IntoIterator<Item = Option<String>>) -> Self {
         let columns = columns.into_iter().map(|column| column.map(String::into_bytes));
         Self { columns: columns.collect(), is_hex: true }
@@ -117,14 +111,12 @@ impl Row {
     }
 }
 
-/// Bytes in hexadecimal digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |digit: u8| char::from(DIGITS[usize::from(digit)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
-/// The bytes of hexadecimal digits.
 fn from_hex(text: &[u8]) -> Result<Vec<u8>, Damaged> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let pair = |pair: &[u8]| match pair {

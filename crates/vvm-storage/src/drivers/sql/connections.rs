@@ -1,6 +1,6 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are closed: a
-//! candidate that waits has one request at a time, and so one connection. It has none between its looks while the server has
-//! few left for other programs: see [`Connections::make_room`]. No task runs between requests.
+//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are
+//! closed. A candidate has none between its looks while the server has few left for other programs: see
+//! [`Connections::make_room`].
 
 use super::{address::Address, answer::Answer, errors::DriverError};
 use crate::{
@@ -34,7 +34,6 @@ const CONNECTING: u32 = 2;
 /// How long an answer of the server counts about how many connections it has left.
 const CROWD_KNOWN: Duration = Duration::from_secs(10);
 
-/// A connection. It is closed when it is dropped.
 pub(crate) trait Session: Send {
     /// Whether the server has kept the connection since the last request.
     fn is_open(&mut self) -> impl Future<Output = bool> + Send;
@@ -57,7 +56,6 @@ pub(crate) trait Session: Send {
     }
 }
 
-/// A kind of server, with the address of one.
 pub(crate) trait Server: Send + Sync + Sized + 'static {
     type Session: Session;
 
@@ -67,7 +65,6 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// The option that turns TLS off, and the one that names the servers' authority.
     const TLS_OPTIONS: (&str, &str);
 
-    /// The servers that `url` names, or how to write it.
     fn parse(url: &str) -> Result<Self, String>;
 
     fn at(url: &str) -> Result<Self, OpenError> {
@@ -93,7 +90,6 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     fn connect(&self, host: &Host) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
 }
 
-/// The connections without a request.
 pub(crate) struct Idle<T> {
     /// Each with the end of its last request.
     pub(crate) sessions: Vec<(Instant, T)>,
@@ -140,13 +136,11 @@ pub(crate) struct Lent<'a, S: Server> {
     of: Borrower<'a, S>,
 }
 
-/// Tells when a connection is back, or was closed.
 struct Borrower<'a, S: Server> {
     connections: &'a Connections<S, S::Session>,
     has_listener: bool,
 }
 
-/// The connections of one handle.
 pub(crate) struct Connections<S, T> {
     server: S,
     room: Room,
@@ -155,7 +149,6 @@ pub(crate) struct Connections<S, T> {
 }
 
 impl<S: Server> Connections<S, S::Session> {
-    /// Connects at the first request.
     pub(crate) fn new(server: S) -> Result<Self, OpenError> {
         let room = Room::new(server.address().request_timeout, server.address().connections.into());
         let room =
@@ -233,7 +226,6 @@ impl<S: Server> Connections<S, S::Session> {
         }
     }
 
-    /// A new connection, to the first host that works.
     async fn connected<'a>(&'a self, of: Borrower<'a, S>) -> Result<Lent<'a, S>, DriverError> {
         let (hosts, mut refusal) = (&self.address().hosts, None);
         for at in self.next.attempts(hosts.len()) {
@@ -259,7 +251,6 @@ impl<S: Server> Connections<S, S::Session> {
         answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))
     }
 
-    /// An idle connection that is open as far as this side knows.
     async fn idle_session(&self) -> Option<Lent<'_, S>> {
         loop {
             let mut lent = self.idle().take(self)?;
@@ -336,7 +327,7 @@ impl<S: Server> Connections<S, S::Session> {
         std::mem::take(&mut idle.sessions)
     }
 
-    /// Ends the connections. A request that runs ends its own.
+    /// A request that runs ends its own connection.
     pub(crate) async fn close(&self) {
         self.room.close();
         self.end_idle().await;
@@ -350,7 +341,6 @@ impl<S, T> Connections<S, T> {
 }
 
 impl<T: Session> Idle<T> {
-    /// The place of the connection on which notifications arrive.
     pub(crate) fn listener(&self) -> Option<usize> {
         self.sessions.iter().position(|(_, session)| session.is_listener())
     }

@@ -45,7 +45,6 @@ pub(crate) trait Driver: Opening {
     ) -> impl Future<Output = Result<Option<Answer>, DriverError>> + Send;
 }
 
-/// A handle on a database: connections of its own.
 pub struct SqlStorage<Server, Session> {
     connections: Connections<Server, Session>,
     /// The history that writes name. `None` until this handle has seen one that was adopted.
@@ -54,7 +53,6 @@ pub struct SqlStorage<Server, Session> {
 }
 
 impl<S: Driver> SqlStorage<S, S::Session> {
-    /// Connects, and checks server and tables.
     pub(in crate::drivers) async fn opened(url: &str) -> Result<Self, OpenError> {
         let (connections, shown) = open::open(S::at(url)?).await?;
         let clocks = Clocks::default();
@@ -62,11 +60,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
     }
 
-    /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. May be run again, and by
-    /// many at once.
-    ///
-    /// # Errors
-    /// See [`OpenError`]: also if what has these names belongs to another program.
+    /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. Many may do so at once.
     pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
         let connections = Connections::new(S::at(url)?)?;
         let created = open::create(&connections).await;
@@ -74,7 +68,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         created
     }
 
-    /// Whether the URL has a password. An empty one (`user:@host`) is none, and says so whatever the environment has.
+    /// An empty password (`user:@host`) is none, and says so whatever the environment has.
     pub(crate) fn has_password(url: &str) -> bool {
         let server = S::parse(url).ok();
         let password = server.as_ref().and_then(|server| server.address().password.as_ref());
@@ -189,7 +183,6 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         }
     }
 
-    /// Writes a leader record by a statement, whose number of rows tells whether it did.
     async fn write<'a>(
         &self,
         at: &Partition,
@@ -275,7 +268,6 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(answer.into_rows(place))
     }
 
-    /// Sends a read, and decodes its answer.
     async fn asked<T>(
         &self,
         text: &str,

@@ -1,11 +1,10 @@
-//! [`DriverError`]: which failure of a request is which error of the contract. Each driver says which codes of its server are which of
-//! these.
+//! [`DriverError`]: which failure of a request is which error of the contract. Each driver maps its server's codes to
+//! it.
 
 use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, Ttl, WriteError};
 use std::{io, time::Duration};
 
-/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriverError {
     /// No connection could be made: nothing was sent.
@@ -31,19 +30,16 @@ pub(crate) enum DriverError {
         "the tables are gone: find out who dropped them before `vvm init-storage` creates them again ({0})"
     )]
     NoTables(String),
-    /// It may have been applied.
     #[error("the database did not answer whether it was applied: {0}")]
     Unanswered(String),
     /// It was applied here. Whether a standby has it is unknown.
     #[error("committed, but the wait for the synchronous standby was cancelled: {0}")]
     NotReplicated(String),
-    /// The server has another history than the one that the caller's view is of.
     #[error(
         "the database failed over, was restored or created anew: another leader may be at work. The slot can be \
          claimed again after the largest TTL"
     )]
     OtherHistory,
-    /// A row makes no sense.
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// The claim's TTL is beyond the bound that is waited for after a fail-over.
@@ -52,34 +48,24 @@ pub(crate) enum DriverError {
          init-storage` with max_ttl={}s in the URL",
         ttl.get().as_secs_f64().ceil()
     )]
-    TtlTooLong {
-        /// The claim's.
-        ttl: Ttl,
-        /// The bound.
-        most: Ttl,
-    },
+    TtlTooLong { ttl: Ttl, most: Ttl },
     /// The claim's epoch would be far from those that the server makes after a fail-over.
     #[error(transparent)]
     ClockIsFar(#[from] ClockIsFar),
-    /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] errors::Closed),
 }
 
-/// The claim's epoch would be far from those that the server makes after a fail-over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "this machine's clock is {:.1} h {direction} the server's: epochs would not rise after a fail-over. \
      Correct the clock that is wrong", difference.as_secs_f64() / 3600.0
 )]
 pub(crate) struct ClockIsFar {
-    /// Between the two clocks.
     pub(super) difference: Duration,
-    /// How this machine's clock is to the server's.
     pub(super) direction: &'static str,
 }
 
-/// A row that no driver ever wrote.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a table of sysvvm has a row that no election wrote: {0}. Stop all candidates, and find out what writes there"
@@ -91,7 +77,6 @@ impl Damaged {
         Self(what.to_string())
     }
 
-    /// A refusal although what stands is what was expected.
     pub(crate) fn not_shown() -> Self {
         Self::of("a write was refused, and no row is in its way")
     }
@@ -119,7 +104,6 @@ impl DriverError {
         }
     }
 
-    /// Of a request while a storage is opened or created.
     pub(crate) fn of_opening(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
@@ -147,7 +131,6 @@ impl DriverError {
 mod tests {
     use super::*;
 
-    /// An operator with a wrong password hears it at the start, and a process that was connected before tries again.
     #[test]
     fn refused_connection_ends_an_opening_and_is_tried_again_later() {
         let refused = || DriverError::from(OpenError::refused("the password is wrong"));

@@ -1,5 +1,4 @@
 //! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
-//! [`Clocks`]: whether epochs that a server makes after it will be larger.
 //!
 //! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or
 //! restored, and the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are
@@ -19,7 +18,6 @@ use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 /// What holders of adopted slots are called. Nothing leads under this name.
 pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the database";
 
-/// The history that the writes of a handle belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct History {
     pub(crate) witness: Vec<u8>,
@@ -29,7 +27,6 @@ pub(crate) struct History {
     pub(crate) max_ttl: Ttl,
 }
 
-/// What of the history a statement compares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
     pub(crate) history: &'a History,
@@ -45,7 +42,6 @@ pub(crate) struct Shown {
     pub(crate) adopted: Option<History>,
     /// Whether the server accepts writes and keeps them.
     pub(crate) is_fit: bool,
-    /// The server's wall clock, since the Unix epoch.
     pub(crate) server_time: Duration,
 }
 
@@ -81,7 +77,6 @@ pub(crate) fn nanos(ttl: Ttl) -> u64 {
 /// the clocks of two servers may take the other half.
 const FAR: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// What the server's wall clock showed, and when.
 #[derive(Default, Debug)]
 pub(crate) struct Clocks(Mutex<Option<(Instant, Duration)>>);
 

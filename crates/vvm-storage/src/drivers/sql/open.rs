@@ -1,5 +1,3 @@
-//! Opens a database: whether what this project creates is there and ours, and its creation.
-
 use super::{
     address::Address,
     answer::Answer,
@@ -14,15 +12,12 @@ use ielections::Ttl;
 /// The comment by which tables are known. A change that an older version would misread raises the number.
 pub(crate) const FORMAT: &str = "vvm elections, format 1";
 
-/// Its beginning, without the number.
 const PROGRAM: &str = "vvm elections, format ";
 
-/// What a database has to have, and what it reports about itself.
 pub(crate) trait Opening: Server + Statements {
     /// What is created, and what creates it again.
     const CREATED: (&str, &str);
 
-    /// Statements by which a server describes itself.
     const DESCRIBE: &str;
 
     /// Whether all that [`creation`](Statements::creation) creates is there. Fails if it is not ours.
@@ -33,7 +28,6 @@ pub(crate) trait Opening: Server + Statements {
     /// The statements by which an administrator gives the right to create, and those of candidates.
     fn grants(address: &Address) -> [String; 2];
 
-    /// What [`DESCRIBE`](Self::DESCRIBE) shows.
     fn description(answer: &Answer) -> Result<Description, Damaged>;
 }
 
@@ -50,7 +44,6 @@ pub(crate) fn is_ours(what: &str, comment: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Connects, checks what is there, and returns the history that the server has now.
 pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Session>, Shown), OpenError> {
     if let Some(warning) = server.unencrypted() {
         tracing::warn!(storage = %server.address(), "{warning}");
@@ -68,7 +61,6 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
     Ok((connections, shown))
 }
 
-/// The places of [`Opening::grants`].
 const CREATE: usize = 0;
 const USE: usize = 1;
 
@@ -120,7 +112,6 @@ fn writes_of_nothing<S: Statements>() -> String {
     )
 }
 
-/// What a server reports about itself: version, durability, replicas.
 pub(super) async fn describe<S: Opening>(
     connections: &Connections<S, S::Session>,
 ) -> Result<Description, DriverError> {

@@ -1,5 +1,3 @@
-//! The statements that need no more than the names of the tables, and how slots, settings and documents are decoded.
-
 use super::{
     answer::Row,
     errors::{Damaged, DriverError},
@@ -18,7 +16,6 @@ use std::{fmt::Display, ops::Bound, time::Duration};
 
 /// The statements of a kind of server. A text has one or several, with `; ` between them.
 pub(crate) trait Statements: Sized + 'static {
-    /// A statement for one slot or several, displayed with its values in their places.
     type Statement<'a>: Display + Send + Sync;
 
     /// Stands before the names of tables.
@@ -46,7 +43,6 @@ pub(crate) trait Statements: Sized + 'static {
     /// Shows the history of the server that answers, as [`History::shown`] decodes it.
     fn history() -> String;
 
-    /// Bytes in a statement.
     fn bytes(bytes: &[u8]) -> String;
 
     /// A column with bytes, as [`Row::bytes`](Row::bytes) decodes it.
@@ -118,7 +114,6 @@ pub(crate) fn is_led(at: &Partition) -> bool {
     at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
 }
 
-/// Raises the bound of all TTLs.
 pub(crate) fn raise_max_ttl<S: Statements>(max_ttl: Ttl) -> String {
     let (prefix, nanos) = (S::PREFIX, nanos(max_ttl));
     format!("UPDATE {prefix}history SET max_ttl_nanos = {nanos} WHERE max_ttl_nanos < {nanos}")
@@ -130,7 +125,6 @@ pub(crate) fn setting<S: Statements>(at: &Partition) -> String {
     format!("SELECT {value} FROM {}setting WHERE pk = {pk}", S::PREFIX)
 }
 
-/// The keys of settings.
 pub(crate) fn settings<S: Statements>() -> String {
     format!("SELECT {} FROM {}setting ORDER BY pk LIMIT {MOST_LISTED}", S::shown("pk"), S::PREFIX)
 }
@@ -187,8 +181,7 @@ pub(crate) fn page<S: Statements>(at: &Partition, scan: &Scan) -> String {
     )
 }
 
-/// The slot that [`Statements::locked`] shows, and the count of its batches. Columns: epoch, incarnation, number of
-/// the write, TTL, holder, count.
+/// Columns: epoch, incarnation, number of the write, TTL, holder, count of batches.
 pub(crate) fn fence(row: Option<&Row>) -> Result<FenceState, Damaged> {
     let Some(row) = row else {
         let slot = Slot::Vacant(Vacant { last_epoch: None });
@@ -205,29 +198,24 @@ pub(crate) fn fence(row: Option<&Row>) -> Result<FenceState, Damaged> {
     Ok(FenceState { slot: Columns { epoch, record: Some(record) }.slot().map_err(Damaged::of)?, last })
 }
 
-/// The slot that [`Statements::locked`] shows.
 pub(crate) fn slot(row: Option<&Row>) -> Result<Slot, Damaged> {
     Ok(fence(row)?.slot)
 }
 
-/// Key and slot that [`Statements::peek`] shows.
 pub(crate) fn peeked(row: &Row) -> Result<(Vec<u8>, Slot), Damaged> {
     Ok((row.bytes(6)?, slot(Some(row))?))
 }
 
-/// Key and age that [`Statements::ages`] shows.
 pub(crate) fn age(row: &Row) -> Result<(Vec<u8>, Duration), Damaged> {
     Ok((row.bytes(0)?, Duration::from_millis(row.number(1)?)))
 }
 
-/// The document that [`document`] and [`page`] show.
 pub(crate) fn shown(row: &Row) -> Result<Document, Damaged> {
     let id = DocumentId::new(row.bytes(0)?).map_err(Damaged::of)?;
     let version = DocumentVersion::from_stored(row.number(1)?);
     Ok(Document { id, version, body: row.bytes(2)?.into() })
 }
 
-/// The page that these rows are.
 pub(crate) fn shown_page(rows: &[Row]) -> Result<Page, Damaged> {
     let documents = rows.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
     let found = rows.first().map_or(Ok(0), |row| row.number(3))?;

@@ -1,10 +1,9 @@
-//! Maps errors of SQLite to those of the contract: the table in the driver's documentation, as code.
+//! Maps errors of SQLite to those of the contract, by the driver's table.
 
 use ielections::{ReadError, WriteError};
 use rusqlite::ErrorCode;
 use rustix::process::{Resource, getrlimit};
 
-/// An error of a database in use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum DriverError {
     #[error(
@@ -58,8 +57,8 @@ impl From<rusqlite::Error> for DriverError {
     }
 }
 
-/// Returns the end of a message about a failed write, if a limit of this process may be its cause: SQLite keeps the error
-/// of the system (EFBIG) to itself. A process that does not survive SIGXFSZ prints nothing.
+/// The end of a message about a failed write, if a limit of this process may be its cause: SQLite keeps the error of
+/// the system (EFBIG) to itself.
 pub(super) fn file_limit() -> String {
     let limit = getrlimit(Resource::Fsize).current;
     limit.map_or_else(String::new, |bytes| {
@@ -68,7 +67,6 @@ pub(super) fn file_limit() -> String {
 }
 
 impl DriverError {
-    /// Returns the error of a write whose transaction was rolled back.
     pub(super) fn before_commit(self) -> WriteError {
         match self {
             Self::Replaced => WriteError::Replaced(self.into()),
@@ -77,7 +75,7 @@ impl DriverError {
         }
     }
 
-    /// Returns the error of a write whose `COMMIT` failed, or whose files were replaced before it ended.
+    /// Of a write whose `COMMIT` failed, or whose files were replaced before it ended.
     pub(super) fn at_commit(self) -> WriteError {
         match self {
             Self::Replaced => WriteError::Replaced(self.into()),

@@ -52,7 +52,6 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(1);
 /// More than this driver has statements: none is prepared twice.
 const STATEMENTS: usize = 32;
 
-/// An open database.
 #[derive(Debug)]
 pub(super) struct Database {
     connection: Connection,
@@ -78,12 +77,10 @@ pub(super) fn wait_for_lock(
     }
 }
 
-/// Opens the database at `path`, and creates it on first use.
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
     open_on(path, options, FileSystem::of)
 }
 
-/// [`open`], with file systems from `file_system_of`.
 fn open_on(
     given: &Path,
     options: OpenOptions,
@@ -141,7 +138,6 @@ impl Database {
         Rows::of(&self.connection, self.origin.as_ref())
     }
 
-    /// Fails with `Replaced` if the paths lead to other files than those that are open.
     pub(super) fn check_in_place(&self) -> Result<(), DriverError> {
         if self.place.is_unchanged() { Ok(()) } else { Err(DriverError::Replaced) }
     }
@@ -189,7 +185,6 @@ const APPLICATION_ID: i64 = 0x5656_4d31;
 /// The format of the rows. A change that an older version would misread raises it, as does a new table.
 const USER_VERSION: i64 = 2;
 
-/// Creates the tables of a new database. Fails if it is a database of another program or of another format.
 fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle> {
     let sqlite = |cause| of_sqlite(path, cause);
     // Before any change, even of the journal mode: another program's database is not changed.

@@ -1,8 +1,5 @@
-//! [`Queue`]: the thread `vvm-sqlite`, which owns the connection, with the queue of its reads and writes; and
-//! [`Writer`], which runs on it and commits the queued writes as one transaction.
-//!
-//! A write is applied first and answered after `COMMIT`. Answering a job consumes it, so that every job is answered
-//! once.
+//! [`Queue`]: the thread `vvm-sqlite`, which owns the connection. [`Writer`] runs on it and commits the queued writes
+//! as one transaction. Answering a job consumes it, so that every job is answered once.
 
 use super::{
     errors::DriverError,
@@ -33,11 +30,9 @@ use vvm_clock::{Instant, SystemClock};
 /// burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
-/// The thread that owns the connection, and the bounded queue of its jobs.
 #[derive(Debug)]
 pub(super) struct Queue {
     room: Arc<Semaphore>,
-    /// `None` once closed.
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     thread: DatabaseThread,
 }
@@ -70,7 +65,7 @@ impl Queue {
         Ok((queue, location))
     }
 
-    /// Carries a write out. Fails with `Fatal` if the handle is closed.
+    /// Fails with `Fatal` if the handle is closed.
     ///
     /// # Cancel safety
     /// Dropped before its turn, it is skipped; after that the write is applied, and the answer lost.
@@ -82,7 +77,6 @@ impl Queue {
         self.call(job).await?.unwrap_or_else(|| Err(WriteError::Unknown(Unanswered.into())))
     }
 
-    /// Carries a read out. Fails with `Fatal` if the handle is closed.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
@@ -131,15 +125,12 @@ impl Drop for Queue {
 /// A job's place in the queue. Dropping it makes room for another call.
 type Room = OwnedSemaphorePermit;
 
-/// One call. It keeps its place in the queue until it is answered.
 enum Job {
     Read(Box<dyn Read>),
     Write(Write),
 }
 
-/// A read that is not answered yet.
 trait Read: Send {
-    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 
     /// Reads and answers. If the database is locked, returns the read, to be tried again.
@@ -183,10 +174,8 @@ impl<T, W> PendingRead<T, W> {
     }
 }
 
-/// What a write does within a transaction.
 type Statements = dyn Fn(&Rows<'_>) -> Result<Done, DriverError> + Send;
 
-/// A write that is not answered yet.
 struct Write {
     work: Box<Statements>,
     answer: oneshot::Sender<Result<Done, WriteError>>,
@@ -194,7 +183,6 @@ struct Write {
 }
 
 impl Write {
-    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }

@@ -1,4 +1,4 @@
-//! [`Obstacle`]: why a database file can't be opened; who owns it, and what a user can do who may not use it.
+//! [`Obstacle`]: why a database file can't be opened, and what a user can do who may not use it.
 
 use super::super::errors::file_limit;
 use crate::opening::{OpenError, OpenErrorKind};
@@ -17,7 +17,6 @@ use std::{
 /// What is in the way. Existing files were not changed.
 #[derive(Debug)]
 pub(in super::super) enum Obstacle {
-    /// Another process keeps the file locked.
     Locked(PathBuf),
     Other(OpenError),
 }
@@ -39,8 +38,7 @@ pub(super) fn refused(why: impl Into<String>) -> Obstacle {
     Obstacle::Other(OpenError::refused(why))
 }
 
-/// This user can't write the file. The message names the user who can. If this user owns the file, its rights or
-/// those of its mount are wrong.
+/// The message names the user who can. If this user owns the file, its rights or those of its mount are wrong.
 pub(super) fn read_only_file(path: &Path) -> Obstacle {
     let (owner, user) = (owner(path), user(rustix::process::geteuid().as_raw()));
     let way_out = match owner == user {
@@ -64,7 +62,6 @@ pub(super) fn not_a_database(path: &Path) -> Obstacle {
     refused(format!("{} is not a database: name another file, or move it away", path.display()))
 }
 
-/// The system refused access to the file or its folder.
 pub(super) fn of_system(path: &Path, cause: &io::Error) -> Obstacle {
     let at = path.display();
     refused(format!("{at} can't be opened: {cause}{}", way_out(path, cause)))
@@ -80,8 +77,7 @@ fn way_out(path: &Path, cause: &io::Error) -> &'static str {
     }
 }
 
-/// Maps an error of SQLite. SQLite does not say whether the file or its folder is the cause, so this asks the
-/// system.
+/// SQLite does not say whether the file or its folder is the cause, so this asks the system.
 pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
     let at = path.display();
     let no_room = || {
@@ -150,7 +146,6 @@ fn owner_and_mode(path: &Path) -> String {
     )
 }
 
-/// Returns owner and mode of the file at `path`, and whether its folder has another owner.
 pub(crate) fn owners(path: &Path) -> String {
     let found = owner_and_mode(path);
     let (file_owner, folder_owner) = (owner(path), owner(folder(path)));
@@ -164,12 +159,10 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the name of a file's owner.
 fn owner(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "its owner".to_owned(), |metadata| user(metadata.uid()))
 }
 
-/// Returns the name from the user database of this machine, or the number.
 fn user(id: u32) -> String {
     let number = id.to_string();
     let list = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -41,7 +41,6 @@ const REFUSED: [(u32, &str); 10] = [
 ];
 
 impl FileSystem {
-    /// Returns the file system of `path`.
     #[cfg(target_os = "linux")]
     pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
         // Width and sign differ between machines; the numbers have 32 bits on all.
@@ -68,7 +67,6 @@ impl FileSystem {
         self.0 == OVERLAY.0
     }
 
-    /// Returns the names of all supported file systems.
     pub(super) fn supported() -> String {
         SUPPORTED.map(|(_, name)| name).join(", ")
     }

@@ -1,8 +1,7 @@
-//! [`Place`]: whether a database file may lie where it does, and whether it still does. [`Location`]: where that is, and what is
-//! unwise about it.
+//! [`Place`]: whether a database file may lie where it does, and whether it still does.
 //!
-//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in
-//! this process: POSIX locks belong to the process, not to the descriptor.
+//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this process:
+//! POSIX locks belong to the process, not to the descriptor.
 
 use super::{
     Obstacle, OpenOptions,
@@ -71,7 +70,6 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns `path` in a form that a change of the working folder does not affect.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, Obstacle> {
     if path.as_os_str().is_empty() {
         return Err(refused("no path to a database file"));
@@ -79,7 +77,6 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, Obstacle> {
     std::path::absolute(path).map_err(|cause| of_system(path, &cause))
 }
 
-/// Fails if candidates could not share a database at `path`.
 pub(super) fn check(
     path: &Path,
     options: OpenOptions,
@@ -203,20 +200,16 @@ fn is_mount(_path: &Path) -> bool {
     false
 }
 
-/// Where an open database file lies.
 #[derive(Clone, Debug)]
 pub(in crate::drivers::sqlite) struct Location {
-    /// The caller's path.
     given: PathBuf,
     path: PathBuf,
     provenance: Provenance,
     file_system: Option<FileSystem>,
-    /// The permissions. `None` if the system did not return them.
     mode: Option<u32>,
 }
 
 impl Location {
-    /// Returns the location of the file at `path`, which is `given` made absolute.
     pub(super) fn of(given: &Path, path: &Path, provenance: Provenance) -> Self {
         Self {
             given: given.to_owned(),
@@ -227,7 +220,6 @@ impl Location {
         }
     }
 
-    /// Returns the location for start lines and logs.
     pub(in crate::drivers::sqlite) fn opened(&self) -> Opened {
         let opened = Opened::at(self.path.display().to_string(), self.provenance);
         match self.file_system {
@@ -236,7 +228,6 @@ impl Location {
         }
     }
 
-    /// Adds the file system and the concerns to `description`.
     pub(in crate::drivers::sqlite) fn describe(&self, mut description: Description) -> Description {
         if let Some(file_system) = self.file_system {
             description = description.with("file system", file_system);

@@ -1,5 +1,3 @@
-//! Rows on a full disk.
-
 use super::{
     super::{OpenOptions, SqliteStorage},
     *,
@@ -18,7 +16,6 @@ fn partition(number: u32) -> Partition {
     Partition::from_bytes(number.to_be_bytes())
 }
 
-/// A folder, which may be on overlayfs, and the database in it.
 async fn opened() -> (TempDir, SqliteStorage) {
     let folder = TempDir::new().unwrap();
     let options = OpenOptions { allow_overlay: true, ..OpenOptions::default() };

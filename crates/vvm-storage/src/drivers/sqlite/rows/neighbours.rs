@@ -25,7 +25,6 @@ const READ_FEW: &str = "
 const FEW: usize = 3;
 
 impl Rows<'_> {
-    /// Reads the slots `at`, in this order.
     pub(in super::super) fn slots(&self, at: &[Partition]) -> Result<Vec<Slot>, DriverError> {
         let mut slots = vec![Slot::Vacant(Vacant { last_epoch: None }); at.len()];
         if at.len() <= FEW {
