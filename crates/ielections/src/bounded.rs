@@ -1,12 +1,11 @@
-//! Storage calls, bounded in time. [`bounded`] is the one function of the crate that may drop a write before
-//! it is answered. The dropped write counts as `Unknown` (I7, I10).
+//! [`bounded`] is the one function of the crate that may drop a write before it is answered. The dropped write counts
+//! as `Unknown` (I7, I10).
 
 use crate::env::panic_message;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Span};
 
-/// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
     #[error("no answer within {}", Span(*.0))]
@@ -15,7 +14,6 @@ pub(crate) enum NoAnswer {
     Panicked(String),
 }
 
-/// When a call without an answer ends.
 pub(crate) struct Limit {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timeout: Duration,

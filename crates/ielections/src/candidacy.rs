@@ -1,5 +1,3 @@
-//! What a caller chooses: slots and terms of a candidacy.
-
 use crate::{Epoch, Holder, Incarnation, Ttl, storage::Cause};
 use std::{fmt::Display, time::Duration};
 use vvm_clock::Span;
@@ -124,7 +122,6 @@ pub enum AcquireError {
     Deadman(#[from] ArmError),
 }
 
-/// Formats an optional part of a message.
 fn detail(before: &str, detail: &Option<impl Display>) -> String {
     detail.as_ref().map(|detail| format!("{before}{detail}")).unwrap_or_default()
 }

@@ -1,13 +1,8 @@
 //! Fenced documents: only the leader of one epoch can write them, in the partition of its slot.
 //!
-//! - [`Document`], [`DocumentId`], [`DocumentWrite`]: what is written.
-//! - [`Documents`]: through which the work of a leadership reads and writes.
-//! - [`DocumentStorage`]: the interface to a database, beside [`TtlStorage`](crate::TtlStorage), and its
-//!   contract.
-//!
-//! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch
-//! names the count that it follows ([`Fence`]). So each batch is applied at most once and in order, and a
-//! late copy is refused (I2). The count also tells whether an unanswered batch was applied (I7).
+//! **One number makes it safe.** A partition counts the batches that were ever written to it, and a batch names the
+//! count that it follows ([`Fence`]). So each batch is applied at most once and in order, and a late copy is refused
+//! (I2). The count also tells whether an unanswered batch was applied (I7).
 
 mod writer;
 
@@ -131,12 +126,10 @@ impl DocumentAccess<dyn Partition> {
         LedSlot { state: &self.state, partition: &self.partition }
     }
 
-    /// The writer, if the work has used documents.
     fn writer(&self) -> Option<&Arc<DocumentWriter>> {
         self.writer.get()
     }
 
-    /// The writer, made if necessary; `None` if the storage keeps no documents.
     fn open_writer(&self) -> Option<&Arc<DocumentWriter>> {
         match self.writer() {
             Some(writer) => Some(writer),
@@ -174,10 +167,8 @@ impl Drop for RenewalTurn {
     }
 }
 
-/// The documents of the slot that a leadership holds.
 #[async_trait]
 pub(crate) trait Partition: Send + Sync {
-    /// `None` if the storage keeps no documents.
     fn limits(&self) -> Option<DocumentLimits>;
     async fn write(&self, fence: &Fence, batch: &[DocumentWrite]) -> Result<BatchOutcome, WriteError>;
     async fn fence_state(&self) -> Result<FenceState, ReadError>;
@@ -256,7 +247,6 @@ pub enum DocumentReadError {
     Storage(ReadError),
 }
 
-/// Why a writer has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Over {
     Deposed { current: Option<Epoch> },

@@ -117,7 +117,6 @@ impl<K> fmt::Debug for Elections<K> {
     }
 }
 
-/// Withdraws the campaign of an `acquire` that is dropped.
 struct Withdrawal<'engine, K> {
     commands: &'engine UnboundedSender<Command<K>>,
     ticket: u64,
@@ -138,7 +137,6 @@ struct EngineTask<K: Key> {
     commands: UnboundedReceiver<Command<K>>,
     /// A hint is among the commands.
     hinted: Arc<AtomicBool>,
-    /// Whether a handle exists that can send commands.
     has_handles: bool,
     /// Their callers get the answer when the task drops them. The last field, so that storage, clock and
     /// calls are dropped before (I9).
@@ -246,7 +244,6 @@ impl<K: Key> EngineTask<K> {
 }
 
 impl<K: Key> Engine<K> {
-    /// Delivers an event to an actor, unless it has ended.
     fn deliver(&mut self, id: usize, event: Event) {
         let Some(actor) = self.actors.get_mut(id) else { return };
         actor.received(&event);

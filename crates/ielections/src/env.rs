@@ -165,7 +165,6 @@ mod this_process {
 
     impl fmt::Debug for OsEntropy {
         fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // The rest of the block must not be printed.
             out.write_str("OsEntropy")
         }
     }

@@ -32,7 +32,6 @@ pub struct Leadership {
 pub(crate) trait LeaseEnd: Send + Sync + Debug {
     /// The work has stopped. The engine answers with the outcome, or drops `reply` if it has ended.
     fn hand_back(&self, lease: usize, reply: oneshot::Sender<ReleaseOutcome>);
-    /// The leadership was dropped without being handed back.
     fn dropped(&self, lease: usize);
 }
 
@@ -232,7 +231,6 @@ impl Standing {
         Documents::open(&self.0)
     }
 
-    /// Announces a renewal to the document writer; `None` if this leadership writes no documents.
     pub(crate) fn renewal_turn(&self) -> Option<RenewalTurn> {
         RenewalTurn::begin(&self.0)
     }

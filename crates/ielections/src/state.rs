@@ -1,5 +1,4 @@
-//! [`LeadershipState`]: until when one leadership is valid, and why it ended. The engine writes it; the work
-//! and its documents read it.
+//! [`LeadershipState`]: until when one leadership is valid, and why it ended.
 
 use crate::{Entry, Epoch, Incarnation, Timing};
 use futures_util::future::select;
@@ -22,7 +21,6 @@ pub(crate) struct LeadershipState {
     /// When the last confirmed write was sent, in the clock's nanoseconds. All deadlines follow from it (I3).
     confirmed_sent_at: AtomicU64,
     loss: OnceLock<Loss>,
-    /// Notified when the leadership is lost.
     lost: Notify,
 }
 
@@ -44,7 +42,6 @@ impl LeadershipState {
         self.timing.kill_at(self.confirmed_sent_at())
     }
 
-    /// How long until [`Self::kill_at`]; zero once the leadership is lost.
     pub(crate) fn remaining(&self) -> Duration {
         match self.loss() {
             Some(_) => Duration::ZERO,
@@ -66,7 +63,6 @@ impl LeadershipState {
         }
     }
 
-    /// Waits until the leadership is lost.
     pub(crate) async fn until_lost(&self) -> Loss {
         self.until(|| self.loss().cloned(), || None).await
     }
@@ -76,7 +72,6 @@ impl LeadershipState {
         self.until(|| self.over(), || Some(self.kill_at())).await
     }
 
-    /// Waits until no renewal has been confirmed for half a TTL, or the leadership is lost.
     pub(crate) async fn until_at_risk(&self) -> Duration {
         let at_risk_at = || self.timing.at_risk_at(self.confirmed_sent_at());
         let is_at_risk = || self.loss().is_some() || self.clock.now() >= at_risk_at();

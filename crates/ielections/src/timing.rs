@@ -1,7 +1,4 @@
-//! Every interval of the protocol, derived from the TTL in one place, with checks that the parts fit each
-//! other.
-//!
-//! The assertions below the shares say what each has to satisfy. In brackets: the values for a TTL of 20 s.
+//! Every interval of the protocol, derived from the TTL in one place. In brackets: the values for a TTL of 20 s.
 
 use crate::Ttl;
 use std::time::Duration;

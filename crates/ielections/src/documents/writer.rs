@@ -33,7 +33,6 @@ pub(super) struct DocumentWriter {
     pub(super) partition_lock: PriorityLock,
 }
 
-/// The leadership whose documents are read or written.
 #[derive(Clone, Copy)]
 pub(super) struct LedSlot<'access> {
     pub(super) state: &'access LeadershipState,
@@ -152,7 +151,7 @@ impl DocumentWriter {
         Ok(read)
     }
 
-    /// Returns whether the partition's count of batches was read. Fails once the leadership is over.
+    /// Fails once the leadership is over.
     fn is_open(&self, state: &LeadershipState) -> Result<bool, DocumentReadError> {
         if let Some(loss) = state.over() {
             return Err(DocumentReadError::Lost(loss));
@@ -161,7 +160,6 @@ impl DocumentWriter {
         queue.over().map_or_else(|| Ok(queue.knows_count()), |over| Err(over.clone().into()))
     }
 
-    /// Reads the partition's count of batches.
     async fn open(&self, slot: LedSlot<'_>) -> Result<(), DocumentReadError> {
         let state = slot.state;
         let _driving = tokio::select! {
@@ -233,9 +231,7 @@ pub(super) struct PriorityLock {
 
 #[derive(Default)]
 struct State {
-    /// A renewal waits or is in flight.
     renewal: bool,
-    /// A step of the writer is in flight.
     batch: bool,
 }
 
@@ -247,7 +243,6 @@ impl PriorityLock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no renewal waits or is in flight. Renewals are bounded, and so is this (I10).
     async fn lock_for_batch(&self) -> BatchGuard<'_> {
         self.wait(|state| {
             state.batch = !state.renewal;
@@ -271,7 +266,6 @@ impl PriorityLock {
         self.state().batch
     }
 
-    /// Waits until no batch is in flight.
     async fn batch_answered(&self) {
         self.wait(|state| !state.batch).await;
     }

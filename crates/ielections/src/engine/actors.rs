@@ -1,5 +1,4 @@
-//! [`Engine`]: all actors with their wake-ups, their queues and their calls. The event handlers of campaigns,
-//! leases and releases use it.
+//! [`Engine`]: all actors with their wake-ups, their queues and their calls.
 
 use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers, Turn};
 use crate::{
@@ -79,7 +78,6 @@ impl<K: Key> Engine<K> {
         Jitter::from_random(self.jitter.u64(..))
     }
 
-    /// Formats a key for messages.
     pub(super) fn text(&mut self, key: &K) -> Arc<str> {
         self.text.clear();
         // Only the key's own `Display` can fail. The part before the failure is good enough for a message.
@@ -118,7 +116,6 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Queues the actor for its turn to call the storage.
     pub(super) fn queue(&mut self, id: usize, turn: Turn) {
         if let Some(actor) = self.actors.get_mut(id)
             && !mem::replace(&mut actor.queued, true)
@@ -127,7 +124,6 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Returns the next actor that may call the storage, if another call may be in flight.
     pub(super) fn next_turn(&mut self) -> Option<usize> {
         // The actor may have ended while its number was queued, and a new actor may have the number. `queued`
         // says whether this actor waits for a turn.
@@ -182,7 +178,6 @@ pub(super) enum Kind<K> {
     Changing,
 }
 
-/// One candidate.
 pub(super) struct Campaigning<K> {
     pub(super) ticket: u64,
     pub(super) campaign: Campaign,
@@ -193,7 +188,6 @@ pub(super) struct Campaigning<K> {
     pub(super) reading: Option<AbortHandle>,
 }
 
-/// One held lease.
 pub(super) struct Leading<K> {
     pub(super) key: K,
     pub(super) lease: Lease,
@@ -207,7 +201,6 @@ pub(super) struct Leading<K> {
     pub(super) dropped: bool,
 }
 
-/// One record being deleted.
 pub(super) struct Releasing<K> {
     pub(super) key: K,
     pub(super) release: Release,
@@ -215,18 +208,13 @@ pub(super) struct Releasing<K> {
     pub(super) reply: Option<oneshot::Sender<ReleaseOutcome>>,
 }
 
-/// What happened to an actor.
 pub(super) enum Event {
-    /// The instant of its wake-up has come.
     Woken,
-    /// It is its turn to call the storage.
     MaySend,
-    /// Its call was answered.
     Answered(Reply),
 }
 
 impl<K> Actor<K> {
-    /// Notes what the event ends: the wake-up or the call.
     pub(super) fn received(&mut self, event: &Event) {
         match event {
             Event::Woken => (self.wake_at, self.queued_for) = (Instant::NEVER, Instant::NEVER),
@@ -237,7 +225,6 @@ impl<K> Actor<K> {
 }
 
 impl<K> Leading<K> {
-    /// Whether it was handed back or dropped.
     pub(super) fn is_ending(&self) -> bool {
         self.dropped || self.handing_back.is_some()
     }
@@ -252,7 +239,6 @@ pub(super) struct KeyPartition<K: Key> {
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
 }
 
-/// The elections have ended and released the storage.
 #[derive(Debug, thiserror::Error)]
 #[error("the elections have ended, or their storage keeps no documents any more")]
 struct Ended;

@@ -22,14 +22,13 @@ use std::{
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// A call in flight. Its output is the actor and the answer.
+/// Its output is the actor and the answer.
 type Call = BoxFuture<'static, (usize, Reply)>;
 
 /// How many calls may be in flight at once (I11). Enough for 20,000 renewals a second at round trips of 10 ms; few
 /// enough not to overload a database.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// In which queue an actor waits for its turn to call the storage.
 #[derive(Clone, Copy)]
 pub(super) enum Turn {
     Renewal,
@@ -38,10 +37,8 @@ pub(super) enum Turn {
 
 #[derive(Default)]
 pub(super) struct Calls {
-    /// Actors that wait for their turn.
     renewals: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// Not polled yet.
     new: VecDeque<Call>,
     pending: FuturesUnordered<Call>,
     /// A call went to `pending` after the last [`poll_pending`](Self::poll_pending).
@@ -56,8 +53,7 @@ impl Calls {
         }
     }
 
-    /// Returns the next actor that may call the storage, if fewer than [`MAX_IN_FLIGHT`] calls are in flight.
-    /// Renewals go first. Leaves out those that don't wait any more.
+    /// Renewals go first. Leaves out the actors that don't wait any more.
     pub(super) fn next_turn(&mut self, mut waits: impl FnMut(usize) -> bool) -> Option<usize> {
         if self.len() >= MAX_IN_FLIGHT {
             return None;
@@ -106,7 +102,6 @@ impl Calls {
     }
 }
 
-/// One call of the storage.
 pub(super) enum Request<K> {
     Get(K),
     Scan(Arc<[K]>),
@@ -138,7 +133,6 @@ impl<K> Request<K> {
     }
 }
 
-/// The answer to a request.
 pub(super) enum Reply {
     Read(Result<Slot, ReadError>),
     Scanned(Scanned),
@@ -147,7 +141,6 @@ pub(super) enum Reply {
     Deleted(Result<Delete, WriteError>),
 }
 
-/// Calls the storage for `actor`, within `limit`.
 pub(super) async fn call<K: Key>(
     storage: Arc<dyn TtlStorage<K>>,
     actor: usize,
@@ -209,7 +202,6 @@ pub(super) enum Command<K> {
     Cleanup { done: oneshot::Sender<()> },
 }
 
-/// The result of a campaign.
 pub(super) type Answer<K> = Result<(K, Grant), AcquireError>;
 
 /// A leadership that is sent to the caller of `acquire`. If the caller is dropped before it arrives, it is
@@ -271,7 +263,6 @@ impl Timers {
         }
     }
 
-    /// Removes and returns an actor whose wake-up is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
         let (at, actor) = *self.queue.first()?;
         if at > now {

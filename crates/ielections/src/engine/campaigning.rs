@@ -1,5 +1,3 @@
-//! Campaigns: from the command to a leadership, or to the deletion of what the campaign left.
-
 use super::{
     actors::{Campaigning, Engine, Event, KeyPartition, Kind, Leading, Releasing},
     calls::{Answer, Grant, Reply, Request, Turn},
@@ -55,7 +53,6 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Passes a hint on to every campaign whose caller still waits.
     pub(super) fn hint_campaigns(&mut self) {
         let ids: Vec<usize> = self.tickets.values().copied().collect();
         for id in ids {

@@ -1,5 +1,3 @@
-//! Leases: how the engine renews them, loses them and hands them back. And releases, which delete the records.
-
 use super::{
     actors::{Engine, Event, Kind, Releasing},
     calls::{Reply, Request, Turn},
@@ -148,7 +146,6 @@ impl<K: Key> Engine<K> {
 }
 
 impl<K: Key> Engine<K> {
-    /// Turns the actor into the release of its record.
     pub(super) fn begin_release(&mut self, id: usize, releasing: Releasing<K>) {
         self.wake_at(id, Instant::NEVER);
         if let Some(actor) = self.actors.get_mut(id) {

@@ -65,7 +65,6 @@ impl Hash for Sources {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// The slot that is being claimed, the condition, and the attempts without an answer.
 #[derive(Clone, Hash, Debug)]
 struct Target {
     slot: usize,
@@ -98,11 +97,9 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Intent {
     Scan,
-    /// A linearizable read of one slot, which seemed to go back in time.
     Verify(usize),
     Attempt,
     ReadBack,
-    /// The deletion of a record that this process left behind.
     Release(usize),
 }
 
@@ -241,7 +238,6 @@ impl Campaign {
         CampaignStep::Failed(error)
     }
 
-    /// Chooses the next step from the current state.
     fn decide(&mut self, now: Instant) -> CampaignStep {
         if let Some(target) = &self.target {
             // A campaign that is out of time still renews a record of its own; it abandons other attempts.
@@ -348,15 +344,13 @@ impl Campaign {
         }
     }
 
-    /// Returns the record of this process that was left behind and last seen in `slot`.
     fn left_in(&self, slot: usize) -> Option<(Incarnation, Epoch)> {
         let entry = self.views.get(slot)?.holder()?;
         let left = self.terms.left_behind.iter();
         left.copied().find(|(incarnation, epoch)| entry.is_of(*incarnation, *epoch))
     }
 
-    /// Handles the answer to the deletion of a record that was left behind. Without one, the next scan shows
-    /// whether the record still stands.
+    /// Without an answer, the next scan shows whether the record still stands.
     fn released(&mut self, now: Instant, slot: usize, outcome: Result<Delete, WriteError>) -> CampaignStep {
         let Some(left) = self.left_in(slot) else { return self.decide(now) };
         let found = match outcome {

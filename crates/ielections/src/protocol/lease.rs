@@ -28,13 +28,9 @@ pub struct Lease {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Until this instant.
     Waiting(Instant),
-    /// A renewal is due and waits for its turn.
     Queued,
-    /// The last attempt was sent.
     Swapping,
-    /// The last attempt's outcome is unknown and being read back.
     ReadingBack,
     Lost,
 }
@@ -317,10 +313,8 @@ impl Lease {
     }
 }
 
-/// One write that was sent.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Attempt {
-    /// The record that it writes.
     pub(super) entry: Entry,
     /// The instant just before it was sent. Only the confirmation of this attempt counts from it (I3).
     pub(super) sent_at: Instant,
@@ -342,17 +336,16 @@ impl Attempts {
         self.0.is_empty()
     }
 
-    /// The attempt that was sent last.
     pub(super) fn last(&self) -> Option<&Attempt> {
         self.0.last()
     }
 
-    /// Removes the attempt that was sent last, because it was applied.
+    /// The attempt that was sent last was applied.
     pub(super) fn take_last(&mut self) -> Option<Attempt> {
         self.0.pop()
     }
 
-    /// Removes the attempt that was sent last, because it was not and never will be applied.
+    /// It was not applied and never will be.
     pub(super) fn discard_last(&mut self) {
         self.0.pop();
     }

@@ -44,7 +44,6 @@ macro_rules! storage_contract_suite {
     ($factory:expr) => {
         $crate::storage_contract_suite! { @cases tests $factory }
     };
-    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::storage_contract_suite! {
             @$($then)*; contract:

@@ -26,7 +26,6 @@ macro_rules! document_contract_suite {
     ($factory:expr) => {
         $crate::document_contract_suite! { @cases tests $factory }
     };
-    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::storage_contract_suite! {
             @$($then)*; document_contract:

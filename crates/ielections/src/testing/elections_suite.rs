@@ -54,7 +54,6 @@ macro_rules! elections_test_suite {
     ($factory:expr) => {
         $crate::elections_test_suite! { @cases tests $factory }
     };
-    // The list of cases: both tests and names are made from it.
     (@cases $($then:tt)*) => {
         $crate::elections_test_suite! {
             @$($then)*;

@@ -1,5 +1,3 @@
-//! How late this machine is while a case runs in real time, and whether that can explain a failure.
-
 use std::{
     any::Any,
     env,
@@ -34,22 +32,18 @@ struct TooLate(String);
 /// A leadership, or its end, came too early, or two led at once. No machine is late enough to explain that.
 struct NeverAllowed(String);
 
-/// Fails the case, for something that a late machine explains.
 pub(super) fn too_late(what: String) -> ! {
     panic_any(TooLate(what))
 }
 
-/// Fails the case, for something that no late machine explains.
 pub(super) fn never_allowed(what: String) -> ! {
     panic_any(NeverAllowed(what))
 }
 
-/// Which failures are no verdict.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Explained {
     /// If a thread or a sync of the disk was late by at least this in one go.
     pub(super) by: Duration,
-    /// Whether that explains any failure but [`NeverAllowed`], and not only [`TooLate`].
     pub(super) is_any: bool,
 }
 
@@ -62,7 +56,6 @@ pub(super) fn decide(explained: Explained, attempt: impl Fn()) {
     decide_beside(explained, Machine::watch, attempt);
 }
 
-/// Makes one attempt, in mock time, which no machine is late in.
 pub(super) fn once(attempt: impl FnOnce()) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(attempt)) {
         fail(failure);
@@ -114,11 +107,9 @@ fn fail(failure: Box<dyn Any + Send>) -> ! {
 }
 
 trait Lateness {
-    /// The longest time by which the machine was late in one go.
     fn late(&self) -> Duration;
 }
 
-/// The probes of an attempt.
 struct Machine(Vec<Probe>);
 
 impl Machine {
@@ -137,7 +128,6 @@ impl Lateness for Machine {
     }
 }
 
-/// A thread that acts again and again until it is dropped.
 struct Probe {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -239,7 +229,6 @@ mod tests {
 
     const BY: Duration = Duration::from_millis(100);
 
-    /// How many attempts were made on a machine that is late by this, and the panic.
     fn tried(late: Duration, is_any: bool, failures: u32, fail: fn()) -> (u32, Option<String>) {
         let attempts = Cell::new(0);
         let explained = Explained { by: BY, is_any };

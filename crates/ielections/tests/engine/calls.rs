@@ -1,5 +1,4 @@
-//! Which calls the engine makes of storage, randomness and wall clock, and when: in order, after hints, while
-//! calls hang, and after the process stood still.
+//! Which calls the engine makes of storage, randomness and wall clock, and when.
 
 use crate::{Bench, MOST_IN_FLIGHT, TTL, candidacy, lead, on};
 use ielections::{
@@ -20,7 +19,6 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 const WALL: Duration = Duration::from_millis(1_700_000_000_000);
 const OURS: Incarnation = Incarnation::from_bytes([9; 16]);
 
-/// Wall clock and randomness that count how often they are asked.
 #[derive(Debug, Default)]
 struct Asked {
     wall: AtomicUsize,
@@ -151,7 +149,6 @@ fn flood_of_hints_costs_fifty_reads_a_second() {
 
 const TIMING: Timing = Timing::of(Ttl::DEFAULT);
 
-/// To the nanosecond, also for a lease that waits for its turn to call.
 #[test]
 fn loss_is_at_its_instant_while_every_call_hangs() {
     let bench = Bench::new();

@@ -1,5 +1,3 @@
-//! The documents of one leadership: which batches are applied, in which order, and their answers.
-
 mod ending;
 mod settling;
 mod writer;
@@ -18,33 +16,27 @@ use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 use vvm_clock::Clock as _;
 
 const KEY: u32 = 0;
-/// The intervals of the design for a TTL of 20 s.
 const ATTEMPT: Duration = TTL.checked_div(10).unwrap();
 const PAUSE: Duration = TTL.checked_div(20).unwrap();
 
 impl Bench {
-    /// The faults of the next writes of documents, in order.
     fn writes(&self, faults: impl IntoIterator<Item = Fault>) {
         faults.into_iter().for_each(|fault| self.faulty.fail_next(Verb::WriteDocuments, fault));
     }
 
-    /// How many writes of documents were sent.
     fn sent(&self) -> u64 {
         self.faulty.count(Verb::WriteDocuments)
     }
 
-    /// The fault of every call for documents without another plan.
     fn always(&self, fault: Fault) {
         Verb::DOCUMENTS.into_iter().for_each(|verb| self.faulty.fail_always(verb, fault));
     }
 
-    /// The calls for documents, in order.
     fn asked(&self) -> Vec<Verb> {
         let calls = self.faulty.log().into_iter().map(|call| call.verb);
         calls.filter(|verb| Verb::DOCUMENTS.contains(verb)).collect()
     }
 
-    /// The applied batches, in order.
     fn landed(&self) -> Vec<Vec<String>> {
         self.faulty.batches().iter().map(|batch| bodies(batch)).collect()
     }
@@ -54,7 +46,6 @@ async fn lead(process: &Process<u32>) -> Leadership {
     crate::lead(process, KEY).await
 }
 
-/// A leadership with its documents.
 struct Led {
     bench: Bench,
     process: Process<u32>,
@@ -62,7 +53,6 @@ struct Led {
     documents: Documents,
 }
 
-/// Runs `test` in mock time.
 fn led(test: impl AsyncFnOnce(Led)) {
     let bench = Bench::new();
     let clock = bench.clock.clone();
@@ -78,7 +68,6 @@ fn documents(leadership: &Leadership) -> Documents {
     leadership.standing().documents().unwrap()
 }
 
-/// The bodies that a batch puts, which identify it.
 fn bodies(batch: &[DocumentWrite]) -> Vec<String> {
     let body = |write: &DocumentWrite| match write {
         DocumentWrite::Put { body, .. } => Some(String::from_utf8_lossy(body).into_owned()),
@@ -87,7 +76,6 @@ fn bodies(batch: &[DocumentWrite]) -> Vec<String> {
     batch.iter().filter_map(body).collect()
 }
 
-/// Begins a call. Returns whether it is pending.
 async fn waits(call: &mut (impl Future + Unpin)) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *call).poll(cx).is_pending())).await
 }

@@ -1,5 +1,3 @@
-//! The end of an engine: nothing is left (I9), and after a violent end deadlines stay armed (I4).
-
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
 use ielections::{
@@ -18,7 +16,6 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// Only the bench itself still holds the storage.
 fn assert_nothing_is_left(bench: &Bench) {
     assert_eq!((Arc::strong_count(&bench.faulty), bench.faulty.waiting()), (1, 0));
 }
@@ -93,7 +90,6 @@ impl Spawn for ByHand {
     }
 }
 
-/// When cleanup returns, the engine has been dropped.
 #[test]
 fn cleanup_is_done_when_the_engine_is_dropped() {
     let bench = Bench::new();

@@ -1,6 +1,3 @@
-//! Many campaigns and leases (I11): calls are bounded, renewals go first, deadlines move in batches, and the
-//! engine yields to other tasks.
-
 use crate::{Bench, MOST_IN_FLIGHT, TTL, candidacy, lead, on};
 use futures_util::future::join_all;
 use ielections::testing::mock::{Fault, Logged, Verb};
@@ -10,7 +7,6 @@ use vvm_clock::Clock;
 const ANSWERS_AFTER: Duration = Duration::from_millis(10);
 
 impl Bench {
-    /// The most callers that waited for an answer at once.
     fn most_waiting(&self) -> usize {
         let log = self.faulty.log();
         let waits = |call: &&Logged, at| call.at <= at && call.until.is_none_or(|until| until > at);
@@ -42,7 +38,6 @@ fn renewals_go_before_other_calls() {
         let process = bench.process();
         let leadership = lead(&process, 0).await;
         let before = leadership.standing().kill_at();
-        // So many candidates that one round of reads takes four seconds.
         bench.faulty.fail_always(Verb::Scan, Fault::SlowAnswer(READ_IN));
         let crowd = join_all((0..4 * MOST_IN_FLIGHT).map(|_| process.elections.acquire(candidacy(0))));
         let renewed = bench.until(|| leadership.standing().kill_at() > before);
@@ -77,7 +72,6 @@ fn leadership_without_faults_costs_four_writes_a_ttl() {
     });
 }
 
-/// Lets the engine run until `seen`, without advancing the clock.
 async fn turns_until(seen: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if seen() {
@@ -88,7 +82,6 @@ async fn turns_until(seen: impl Fn() -> bool) {
     panic!("the engine has nothing more to do");
 }
 
-/// One call of the trigger for a thousand renewals that are confirmed together.
 #[test]
 fn deadlines_are_moved_in_batches() {
     const HELD: u32 = 1_000;
@@ -113,7 +106,6 @@ fn deadlines_are_moved_in_batches() {
     });
 }
 
-/// A storage that answers at once, and a clock on which the next renewal is always due.
 #[test]
 fn busy_engine_yields_to_other_tasks() {
     const RENEWALS: u64 = 10_000;

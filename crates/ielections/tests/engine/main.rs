@@ -14,7 +14,6 @@ use std::{sync::Arc, time::Duration};
 use testing_time::MockClock;
 use vvm_clock::Clock;
 
-/// A model, a network before it, and their clock.
 struct Bench {
     clock: MockClock,
     faulty: Arc<FaultyStorage<u32>>,
@@ -22,7 +21,6 @@ struct Bench {
 
 const TTL: Duration = Ttl::DEFAULT.get();
 
-/// How many calls an engine has in flight at most.
 const MOST_IN_FLIGHT: usize = 256;
 
 impl Bench {
@@ -38,7 +36,6 @@ impl Bench {
         Process::start(storage, Arc::new(self.clock.clone()))
     }
 
-    /// Polls `seen` once a millisecond until it is true.
     async fn until(&self, seen: impl Fn() -> bool) {
         while !seen() {
             self.clock.sleep(Duration::from_millis(1)).await;

@@ -1,6 +1,3 @@
-//! Campaigns: on a storage that answers slowly or not at all or contradicts itself, and with a record of their own that
-//! was confirmed late.
-
 use crate::{BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints, sends, vacant};
 use ielections::{
     AcquireError, AcquireTimeout, Claim, Delete, Entry, Epoch, Holder, ReadError, Slot, Swap, Terms, Timing,
@@ -97,14 +94,12 @@ fn slot_that_is_never_read_ends_only_a_campaign_that_waits_for_a_leader() {
     }
 }
 
-/// The record after so many renewals.
 fn renewed(renewals: u64) -> Slot {
     let Slot::Held { entry, proven_age } = held() else { panic!("vacant") };
     let version = Version { write: entry.version.write + renewals, ..entry.version };
     Slot::Held { entry: Entry { version, ..entry }, proven_age }
 }
 
-/// Scans at `now`, shows `slots`, and returns when the next scan is.
 fn next_after(campaign: &mut Campaign, now: Instant, shown: CampaignEvent) -> Instant {
     assert!(matches!(sends(campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
     match campaign.on(now, shown) {
@@ -220,7 +215,6 @@ fn held_under(number: u64) -> Slot {
     ielections::testing::held(ielections::testing::entry(number as u8, 0, number))
 }
 
-/// Has seen one slot held under epoch 5, and scans again.
 fn second_scan() -> (Campaign, Instant) {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
@@ -278,7 +272,6 @@ fn storage_that_lost_an_epoch_ends_the_campaign() {
     assert_eq!((seen, found), (Some(epoch(5)), Some(epoch(4))));
 }
 
-/// Each refusal shows another state of the slot.
 #[test]
 fn campaign_pauses_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
@@ -290,7 +283,6 @@ fn campaign_pauses_after_many_refusals() {
         assert!(matches!(step_of_claim, CampaignStep::Insert(0, ..)), "{step_of_claim:?}");
         step = campaign.on(BEGAN, CampaignEvent::Claimed(Ok(Claim::Refused(vacant()))));
         refusals += 1;
-        // Or it spins (I10).
         assert!(refusals < 20);
     }
     // One for the slot, and eight more, are allowed.
@@ -301,7 +293,6 @@ fn campaign_pauses_after_many_refusals() {
     assert_eq!(woken_at(campaign.on(BEGAN, CampaignEvent::Woken)), until);
 }
 
-/// While an attempt is unresolved, too.
 #[test]
 fn early_timer_does_not_shorten_a_pause() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
@@ -313,7 +304,6 @@ fn early_timer_does_not_shorten_a_pause() {
     assert_eq!(woken_at(campaign.on(BEGAN, CampaignEvent::Woken)), until);
 }
 
-/// A record of the candidate itself, confirmed too late to start work, is renewed until it is fresh.
 const LATE: Duration = Duration::from_secs(6);
 
 fn unknown() -> WriteError {
@@ -324,8 +314,7 @@ fn stands(entry: &Entry) -> Slot {
     Slot::Held { entry: entry.clone(), proven_age: None }
 }
 
-/// A claim that was applied, and confirmed by a read-back after a quarter of its TTL. Returns the record, the
-/// renewal that is sent for it, and when.
+/// Confirmed by a read-back after a quarter of its TTL. Returns the record, its renewal, and when that is sent.
 fn confirmed_late(timeout: AcquireTimeout) -> (Campaign, Entry, Entry, Instant) {
     let mut campaign = campaign(timeout, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
@@ -366,7 +355,6 @@ fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
     assert!(matches!(&step, CampaignStep::Won(won) if won.entry == third), "{step:?}");
 }
 
-/// A campaign out of time still renews its own record.
 #[test]
 fn candidate_out_of_time_still_renews_its_own_record() {
     let (mut campaign, _, _, now) = confirmed_late(AcquireTimeout::Within(LATE + Duration::from_nanos(1)));

@@ -1,5 +1,3 @@
-//! Hints bring the next scan forward, and have no other effect.
-
 use crate::{BEGAN, campaign, failed, held, scanned, sends, vacant};
 use ielections::{
     AcquireTimeout, Claim, ReadError, Terms, Ttl, WriteError,
@@ -15,7 +13,6 @@ fn asleep(step: &CampaignStep) -> Instant {
     *until
 }
 
-/// A campaign that has just seen a leader, and when its next scan is due.
 fn standing_by() -> (Campaign, Instant) {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);

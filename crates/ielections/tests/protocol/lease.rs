@@ -1,5 +1,4 @@
-//! The attempts and the loss of a lease; and its release: bounded, and with a true outcome. `cargo xtask check` and
-//! `cargo xtask sim` show when a lease is confirmed.
+//! `cargo xtask check` and `cargo xtask sim` show when a lease is confirmed.
 
 use ielections::{
     Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, WriteError,
@@ -104,7 +103,6 @@ fn loss_names_what_the_storage_shows() {
 
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
-/// The answers to the deletes of one release, and its outcome: `Released` exactly if one of them was applied.
 #[test]
 fn release_ends_with_the_true_outcome() {
     let epoch = |number| Epoch::new(number).unwrap();

@@ -20,24 +20,20 @@ use std::{
 use testing_time::MockWallClock;
 use vvm_clock::Instant;
 
-/// A scan that read all slots.
 fn scanned(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
     let seen = slots.into_iter().map(Some).collect();
     CampaignEvent::Scanned(Scanned { seen, outcome: Ok(()), hints_follow: false })
 }
 
-/// A scan that read all slots of a storage whose hints follow releases.
 fn scanned_with_hints(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
     let CampaignEvent::Scanned(scanned) = scanned(slots) else { unreachable!("it is a scan") };
     CampaignEvent::Scanned(Scanned { hints_follow: true, ..scanned })
 }
 
-/// A scan that read no slot.
 fn failed(failure: ReadError) -> CampaignEvent {
     CampaignEvent::Scanned(Scanned { seen: Vec::new(), outcome: Err(failure), hints_follow: false })
 }
 
-/// Counts up, so that all numbers are different.
 #[derive(Debug, Default)]
 struct Counting(AtomicU8);
 
@@ -62,7 +58,6 @@ fn held() -> Slot {
     testing::held(testing::entry(0xff, 0, 1))
 }
 
-/// Lets the campaign send its next call.
 fn sends(campaign: &mut Campaign, now: Instant, event: CampaignEvent) -> CampaignStep {
     let step = campaign.on(now, event);
     assert!(matches!(step, CampaignStep::Send), "{step:?}");

@@ -1,5 +1,3 @@
-//! [`WriteQueue`]: the batches that wait, and the batch that was sent. A value without I/O.
-
 use crate::documents::{DocumentWriteError, Over};
 use crate::{
     BatchOutcome, DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, Epoch, Fence, FenceState,
@@ -14,7 +12,6 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
-/// The result of one caller's write.
 pub(super) type Answer = Result<DocumentVersion, DocumentWriteError>;
 
 /// The writes of one leadership. Four rules keep I2 and I7 on the writer's side:
@@ -33,7 +30,6 @@ pub(super) struct WriteQueue {
     limits: DocumentLimits,
     /// How long attempts may fail before the callers get an error.
     timeout: Duration,
-    /// The last batch of the partition; `None` before the first read.
     count: Option<DocumentVersion>,
     waiting: VecDeque<Job>,
     sent: Option<Sent>,
@@ -47,7 +43,6 @@ struct Job {
     caller: oneshot::Sender<Answer>,
 }
 
-/// The batch that is being written.
 struct Sent {
     writes: Arc<[DocumentWrite]>,
     /// The callers in the order of their writes, each with the number of its writes.
@@ -57,11 +52,14 @@ struct Sent {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// To be sent. `before`: an earlier attempt may still be applied.
-    Ready { before: bool },
+    /// `before`: an earlier attempt may still be applied.
+    Ready {
+        before: bool,
+    },
     /// Sent, and not answered yet. A caller finds this stage if the caller before it was dropped.
-    InFlight { before: bool },
-    /// May have been applied, or may still be.
+    InFlight {
+        before: bool,
+    },
     Unknown,
     /// Refused by the fence or by a condition.
     Refused,
@@ -69,19 +67,13 @@ enum Stage {
     Conflicting,
 }
 
-/// What to do next.
 pub(super) enum Step {
-    /// Read the state that the fence is compared with.
     ReadFence,
-    /// Send this batch.
     Write(Fence, Arc<[DocumentWrite]>),
-    /// Read these documents.
     ReadConditioned(Vec<DocumentId>),
-    /// No caller waits.
     Nothing,
 }
 
-/// When to do it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pace {
     AtOnce,
@@ -117,7 +109,6 @@ impl WriteQueue {
         self.count.is_some()
     }
 
-    /// Adds a batch. The caller has checked that it keeps the limits.
     pub(super) fn push(&mut self, writes: Vec<DocumentWrite>) -> Result<oneshot::Receiver<Answer>, Over> {
         if let Some(over) = &self.over {
             return Err(over.clone());

@@ -1,5 +1,3 @@
-//! How a campaign handles the answer to an attempt (I7).
-
 use super::{Basis, Campaign, CampaignStep, Intent, Phase, Target, Won};
 use crate::{AcquireError, ReadError, Slot, WriteError, protocol::lease::Attempt};
 use vvm_clock::Instant;
@@ -88,7 +86,6 @@ impl Campaign {
         self.queue(Intent::Attempt)
     }
 
-    /// Frees the campaign to choose another slot, unless an attempt is unresolved.
     fn reconsider(&mut self) {
         let free = |target: &Target| target.attempts.is_empty() && !matches!(target.basis, Basis::Own(_));
         if self.target.as_ref().is_some_and(free) {
@@ -98,7 +95,6 @@ impl Campaign {
 }
 
 impl Basis {
-    /// Whether the condition of an attempt still holds.
     fn stands_in(&self, slot: &Slot) -> bool {
         match (self, slot) {
             (Self::Vacant(vacant), Slot::Vacant(found)) => vacant == found,

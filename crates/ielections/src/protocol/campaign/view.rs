@@ -7,7 +7,6 @@ use super::{AcquireError, Campaign, CampaignStep, Scanned};
 use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
 use vvm_clock::Instant;
 
-/// One slot as one candidate has seen it.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct View {
     state: State,
@@ -88,7 +87,6 @@ impl View {
         }
     }
 
-    /// The largest epoch seen.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         match &self.state {
             State::Unseen => None,
@@ -97,7 +95,6 @@ impl View {
         }
     }
 
-    /// Returns the claim that may succeed now, if there is one.
     pub(super) fn opening(&self, now: Instant) -> Option<Opening> {
         match &self.state {
             State::Unseen => None,
@@ -109,7 +106,6 @@ impl View {
         }
     }
 
-    /// The earliest instant at which a claim may succeed.
     pub(super) fn opens_at(&self) -> Instant {
         match &self.state {
             State::Unseen => Instant::NEVER,
@@ -130,7 +126,6 @@ impl View {
         }
     }
 
-    /// The record, as last seen.
     pub(super) fn holder(&self) -> Option<&Entry> {
         match &self.state {
             State::Held { entry, .. } => Some(entry),
@@ -183,7 +178,6 @@ impl Campaign {
         }
     }
 
-    /// Notes a linearizable answer.
     pub(super) fn take_in(&mut self, slot: usize, found: &Slot, now: Instant) -> Result<(), AcquireError> {
         let Some(view) = self.views.get_mut(slot) else { return Ok(()) };
         let seen = view.epoch();

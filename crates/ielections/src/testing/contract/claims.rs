@@ -1,5 +1,4 @@
-//! Claims: `insert_if_not_exist` applies exactly to the vacancy named, `take_over` exactly to the version
-//! named, and a refusal shows the slot. Renewals and releases do likewise. Epochs survive all of them.
+//! Claims, renewals and releases, and the epochs that survive all of them.
 
 use super::{
     StorageUnderTest,
@@ -170,7 +169,6 @@ pub async fn a_release_applies_to_any_version(storage: &impl StorageUnderTest) {
     let first = scene.entry(1, 1);
     scene.claim(None, &first).await;
     scene.renew(&first, &next(&first)).await;
-    // The renewal has kept incarnation and epoch.
     scene.release(&first).await;
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
@@ -314,7 +312,6 @@ pub(super) enum Settled {
     Undecided(Slot),
 }
 
-/// Reads until the storage answers.
 pub(in crate::testing) async fn answered<'read, T>(
     read: impl Fn() -> BoxFuture<'read, Result<T, ReadError>>,
 ) -> T {

@@ -19,7 +19,6 @@ const TAKE_OVERS: u64 = 50;
 /// independent writers compete.
 const LONGEST_SWAPPING: Duration = Duration::from_secs(30);
 
-/// Handles for the writers: two of them, so that contention is between processes and within one.
 async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key>>; 2] {
     [storage.open().await, storage.open().await]
 }
@@ -73,7 +72,6 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
                 let observed = slot.entry().expect("a record, since no writer releases").clone();
                 ours.version = ours.version.next();
                 ours.epoch = Epoch::new(observed.epoch.get() + 1).unwrap();
-                // A storage that never waits would not let the others run.
                 tokio::task::yield_now().await;
                 let outcome = handle.take_over(&key, &observed, &ours).await.map(of_claim);
                 slot = match settled(outcome, &ours, &*handle, &key).await {
@@ -182,7 +180,6 @@ pub async fn a_record_stands_until_a_write_replaces_it(storage: &impl StorageUnd
     scene.take_over(&entry, &intruder).await;
 }
 
-/// The proven age of a held slot.
 fn age(slot: &Slot) -> Option<Duration> {
     match slot {
         Slot::Held { proven_age, .. } => *proven_age,
@@ -259,7 +256,6 @@ pub async fn a_refused_write_proves_no_more_age_than_a_read(storage: &impl Stora
     }
 }
 
-/// The slots of one refusal of each verb.
 async fn refusals<K: Key>(handle: &dyn TtlStorage<K>, key: &K, stranger: &Entry) -> Vec<Slot> {
     let mut slots = Vec::new();
     if let Claim::Refused(slot) = handle.insert_if_not_exist(key, vacant(None), stranger).await.unwrap() {

@@ -1,5 +1,4 @@
-//! Scans: in the order of the keys, and complete. A scan may be stale, so these cases wait until it is not. Dropped
-//! writes, and closed handles.
+//! A scan may be stale, so these cases wait until it is not. Dropped writes, and closed handles.
 
 use super::{
     StorageUnderTest,
@@ -13,7 +12,6 @@ use vvm_clock::{Clock, SystemClock};
 /// How stale a scan may be. A candidate may miss a vacant slot for this time.
 const STALEST: Duration = Duration::from_secs(5);
 
-/// Scans until it shows `expected`.
 async fn scans_as<K: Key>(scene: &Scene<K>, keys: &[K], expected: &[Slot]) {
     let clock = SystemClock::start().unwrap();
     let begun = clock.now();
@@ -102,7 +100,6 @@ pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl Stora
     }
 }
 
-/// Returns the record of the slot, which must be one of these.
 fn one_of(slot: Slot, records: &[&Entry]) -> Entry {
     match slot {
         Slot::Held { entry, .. } if records.contains(&&entry) => entry,

@@ -1,5 +1,3 @@
-//! The start of every case: two handles on one storage, a key, and records to write.
-
 use super::StorageUnderTest;
 use crate::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, Key, ReadError, Slot, Swap, Ttl, TtlStorage, Vacant,
@@ -7,14 +5,12 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Two handles on one storage, and a key that was never led.
 pub(in crate::testing) struct Scene<K> {
-    /// The handle that the case writes through.
+    /// The case writes through it.
     pub(in crate::testing) here: Arc<dyn TtlStorage<K>>,
-    /// The handle that it checks through, as another process.
+    /// The case checks through it, as another process.
     pub(in crate::testing) there: Arc<dyn TtlStorage<K>>,
     pub(in crate::testing) key: K,
-    /// The shortest TTL of the storage.
     pub(in crate::testing) ttl: Ttl,
 }
 
@@ -25,7 +21,6 @@ impl<K: Key> Scene<K> {
         Self { here, there, key: storage.key(b"key"), ttl }
     }
 
-    /// The first record of an acquisition attempt by `author`.
     pub(in crate::testing) fn entry(&self, author: u8, epoch: u64) -> Entry {
         Entry {
             holder: Holder::new(format!("author {author}")).unwrap(),
@@ -67,7 +62,6 @@ impl<K: Key> Scene<K> {
         assert_eq!(delete, Delete::Deleted, "a release of the current record");
     }
 
-    /// Every verb fails for good.
     pub(in crate::testing) async fn is_refused(&self, key: &K, entry: &Entry) {
         let claim = self.here.insert_if_not_exist(key, vacant(None), entry).await;
         assert!(matches!(claim, Err(WriteError::Fatal(_))), "claim: {claim:?}");
@@ -89,7 +83,6 @@ impl<K: Key> Scene<K> {
     }
 }
 
-/// The record after `entry` in the same leadership.
 pub(in crate::testing) fn next(entry: &Entry) -> Entry {
     entry.renewed(entry.version.next())
 }

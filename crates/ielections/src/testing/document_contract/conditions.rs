@@ -1,6 +1,3 @@
-//! Conditions of single writes: one that does not hold refuses the whole batch. The count of batches, and batches
-//! beside writes of the record, doubled or late.
-
 use super::{
     StorageUnderTest,
     stage::{Stage, delete, delete_if, document, documents, id, put, put_if, read_state, settled, version},
@@ -10,12 +7,9 @@ use crate::{
     testing::contract::scene::{held, next, vacant, vacant_slot},
 };
 
-/// The state of a document when a condition is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
-    /// Put by the first batch.
     Here,
-    /// Put by the first batch, deleted by the second.
     Deleted,
     Never,
 }
@@ -109,7 +103,6 @@ pub async fn one_failing_condition_refuses_the_batch(storage: &impl StorageUnder
 pub async fn a_document_has_the_version_of_its_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1"), put("c", "1")]).await;
-    // The same bytes again are another version.
     stage.written(1, &[put("b", "1")]).await;
     stage.written(2, &[put("c", "3"), delete("x")]).await;
     let expected = [document("a", 1, "1"), document("b", 2, "1"), document("c", 3, "3")];
@@ -342,7 +335,6 @@ pub async fn a_batch_is_applied_only_after_the_one_before(storage: &impl Storage
 pub async fn batches_in_flight_of_a_deposed_leader_are_refused(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;
-        // The first two arrive. Copies of them are in flight with the other three.
         let batch = |number: u64| [put("a", number.to_string()), put(number.to_be_bytes(), "old")];
         let under_way: Vec<_> = (0..5).map(|number| (stage.fence(number), batch(number))).collect();
         stage.written(0, &under_way[0].1).await;
@@ -370,7 +362,6 @@ pub async fn batches_in_flight_of_a_deposed_leader_are_refused(storage: &impl St
     }
 }
 
-/// Sends every batch, forwards and backwards, through both handles.
 async fn all_arrive<K: Key>(stage: &Stage<K>, under_way: &[(Fence, [DocumentWrite; 2])]) {
     let (forwards, backwards) = (under_way.iter(), under_way.iter().rev());
     for (handle, order) in [

@@ -1,6 +1,3 @@
-//! Contention: of many batches after the same one exactly one is applied, and none is lost or applied twice. Ids and
-//! bodies of any bytes, dropped batches, and closed handles.
-
 use super::{
     StorageUnderTest,
     fences::limits,
@@ -33,13 +30,11 @@ const BATCHES: u32 = 100;
 /// if independent writers compete.
 const LONGEST_WRITING: Duration = Duration::from_secs(30);
 
-/// In how many slots batches are dropped at once.
 const DROPPERS: u8 = 6;
 
 /// The first batch that is dropped. Those before it show how long one takes.
 const FIRST_DROPPED: u64 = 6;
 
-/// The last batch that is dropped, if [`LONGEST_DROPPING`] is not over before.
 const DROPPED: u64 = 400;
 
 /// The last one that is dropped in any case.
@@ -67,7 +62,6 @@ pub async fn one_of_many_concurrent_batches_is_applied(storage: &impl StorageUnd
             });
         }
         let winners: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
-        // If all are undecided, an empty batch settles it.
         settled(&*stage.scene.here, &stage.scene.key, &stage.fence(round), &[]).await;
         let landed = stage.shown().await;
         let landed: Vec<_> = landed.iter().filter(|document| document.version.get() == round + 1).collect();
@@ -222,7 +216,6 @@ pub async fn documents_of_any_id_are_independent(storage: &impl StorageUnderTest
     let puts: Vec<_> = ids.iter().map(|name| put(name, body(name))).collect();
     let mut last = stage.all_written(0, &puts).await;
     let shown = stage.shown().await;
-    // A scan returns them in byte order.
     assert_eq!(shown.iter().map(|document| document.id.as_bytes()).collect::<Vec<_>>(), ids);
     for (name, shown) in ids.iter().zip(&shown) {
         assert_eq!(shown.body, body(name), "{name:?}");

@@ -1,6 +1,3 @@
-//! The fence: a batch is applied exactly if epoch, incarnation and the batch before match (I2). And the limits of a
-//! batch.
-
 use super::{
     StorageUnderTest,
     stage::{Stage, delete, document, documents, fence, id, put, version},
@@ -142,7 +139,6 @@ fn number(number: usize) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// Makes a batch of so many bytes, in as few documents as possible; `None` if those are too many.
 fn batch_of(bytes: usize, limits: &DocumentLimits) -> Option<Vec<DocumentWrite>> {
     let id_bytes = number(0).len();
     let count = bytes.div_ceil(id_bytes + limits.max_body_bytes);

@@ -1,5 +1,3 @@
-//! Scans: every document of the range, once, in order, over any number of pages.
-
 use super::{
     StorageUnderTest,
     fences::limits,
@@ -31,7 +29,6 @@ fn scan(prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Scan {
     Scan { prefix: Bytes::copy_from_slice(prefix), after: after.map(id), limit }
 }
 
-/// Puts all documents, not in the order of their ids.
 async fn put_all<K: Key>(stage: &Stage<K>) {
     let (even, odd): (Vec<_>, Vec<_>) = IDS.iter().rev().enumerate().partition(|(place, _)| place % 2 == 0);
     for (number, ids) in (0..).zip([even, odd]) {
@@ -89,7 +86,6 @@ pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnder
     // Backwards, so that the order of ids is not that of the writes.
     let puts: Vec<_> = (0..count).rev().map(|number| put(name(number), number.to_string())).collect();
     let last = stage.all_written(0, &puts).await;
-    // The body of document n is n + `offset`.
     let check_all = |shown: &[Document], offset: usize| {
         assert_eq!(shown.len(), count);
         for (number, document) in shown.iter().enumerate() {

@@ -1,6 +1,5 @@
-//! The start of every case: a slot that is led, and its leader, who writes documents. Calls on a busy storage
-//! are repeated until they are answered; [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) bounds the
-//! attempts.
+//! Calls on a busy storage are repeated until they are answered;
+//! [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) bounds the attempts.
 
 pub(super) use crate::testing::{id, put, put_if};
 
@@ -12,7 +11,6 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// A slot, and the record under which the case writes.
 pub(super) struct Stage<K> {
     /// Writes go through its `here`, and reads through its `there`, as by another process.
     pub(super) scene: Scene<K>,
@@ -32,7 +30,6 @@ impl<K: Key> Stage<K> {
         Self::empty(storage).await.claimed(None).await
     }
 
-    /// Led, for the first time, with another key than the other stages of a case.
     pub(super) async fn led_at<S: StorageUnderTest<Key = K>>(storage: &S, name: &[u8]) -> Self {
         let mut stage = Self::empty(storage).await;
         stage.scene.key = storage.key(name);
@@ -51,7 +48,6 @@ impl<K: Key> Stage<K> {
         self.entry = next;
     }
 
-    /// As [`taken_over`](Self::taken_over), by a release and a claim.
     pub(super) async fn handed_over(&mut self) {
         let next = self.next_leader();
         self.scene.release(&self.entry).await;
@@ -88,7 +84,6 @@ impl<K: Key> Stage<K> {
         after
     }
 
-    /// Checks that the batch is refused and changes nothing.
     pub(super) async fn refuses(&self, what: &str, fence: &Fence, batch: &[DocumentWrite]) {
         let before = (self.state().await, self.shown().await);
         for handle in [&self.scene.here, &self.scene.there] {
@@ -98,7 +93,6 @@ impl<K: Key> Stage<K> {
         assert_eq!((self.state().await, self.shown().await), before, "{what}");
     }
 
-    /// The number of the last batch and the record, through the other handle.
     async fn state(&self) -> (u64, Option<Entry>) {
         let state = read_state(&*self.scene.there, &self.scene.key).await;
         (state.last.get(), state.slot.entry().cloned())
@@ -112,7 +106,6 @@ impl<K: Key> Stage<K> {
         read_document(&*self.scene.there, &self.scene.key, id).await
     }
 
-    /// All documents, through the other handle.
     pub(super) async fn shown(&self) -> Vec<Document> {
         self.scanned(Scan { limit: usize::MAX, ..Scan::default() }).await
     }
@@ -142,7 +135,6 @@ pub(super) fn document(name: impl AsRef<[u8]>, number: u64, body: impl AsRef<[u8
     Document { id: id(name), version: version(number), body: Bytes::copy_from_slice(body.as_ref()) }
 }
 
-/// The documents of a handle.
 pub(super) fn documents<K: Key>(handle: &dyn TtlStorage<K>) -> &dyn DocumentStorage<K> {
     handle.documents().expect("a storage with documents")
 }

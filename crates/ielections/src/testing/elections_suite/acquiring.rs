@@ -1,5 +1,3 @@
-//! Acquiring a free slot, and waiting for a held one. Releases, and `Elections::cleanup`.
-
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
     AcquireError, AcquireTimeout, Candidacy, Loss, ReleaseOutcome, Terms, Ttl,

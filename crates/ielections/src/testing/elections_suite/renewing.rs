@@ -1,6 +1,3 @@
-//! Renewals: which ones move the deadline, and from when it counts (I3, I7). Losses, dropped leaderships and
-//! candidacies, and the leader that follows a dead one.
-
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
     Candidacy, Leadership, Loss, ReleaseOutcome, Slot, Terms, Ttl,
@@ -10,7 +7,6 @@ use futures_util::future::select_all;
 use std::{pin::pin, time::Duration};
 use vvm_clock::Instant;
 
-/// Waits for a confirmed renewal. Returns when it was seen.
 async fn renewed<Suite: ElectionsTestSuite>(
     scene: &Scene<Suite>,
     process: &Process<Suite::Key>,
@@ -243,7 +239,6 @@ pub async fn a_dropped_leadership_stays_armed_and_is_not_renewed(scene: &Scene<i
     successor.release().await;
 }
 
-/// Checks that no record and no deadline is left: at once, or within a TTL if a call was in flight.
 async fn nothing_is_left<Suite: ElectionsTestSuite>(scene: &Scene<Suite>, process: &Process<Suite::Key>) {
     let began = scene.now();
     while process.deadman.armed() > 0 || !matches!(scene.slot().await, Slot::Vacant(_)) {

@@ -1,5 +1,3 @@
-//! [`Scene`]: the start of every case, and helpers. [`Process`]: a simulated process.
-
 use super::ElectionsTestSuite;
 use crate::{
     AcquireError, AcquireTimeout, Candidacy, Elections, Entry, Env, Epoch, Holder, Key, Leadership,
@@ -39,24 +37,20 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         Self { suite, clock, ttl, timing: Timing::of(ttl), slack }
     }
 
-    /// The key with this number.
     pub(super) fn key(&self, number: u32) -> <Suite as StorageUnderTest>::Key {
         self.suite.key(format!("slot {number}").as_bytes())
     }
 
-    /// Starts a process with its own handle.
     pub(super) async fn process(&self) -> Process<Suite::Key> {
         Process::start(self.suite.open().await, Arc::clone(&self.clock))
     }
 
-    /// Starts a process with its own network.
     pub(super) async fn faulty(&self) -> (Process<Suite::Key>, Arc<FaultyStorage<Suite::Key>>) {
         let storage = FaultyStorage::new(self.suite.open().await, Arc::clone(&self.clock));
         let storage = Arc::new(storage);
         (Process::start(Arc::clone(&storage) as _, Arc::clone(&self.clock)), storage)
     }
 
-    /// As [`faulty`](Self::faulty), for a process that leads slot 0.
     pub(super) async fn faulty_leader(
         &self,
     ) -> (Process<Suite::Key>, Arc<FaultyStorage<Suite::Key>>, Leadership) {
@@ -65,7 +59,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         (process, storage, leadership)
     }
 
-    /// A candidacy for slot 0 without a time limit.
     pub(super) fn candidacy(&self, holder: &str) -> Candidacy<Suite::Key> {
         self.patient(holder, AcquireTimeout::Forever)
     }
@@ -84,17 +77,14 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         self.terms("candidate").poll
     }
 
-    /// Acquires slot 0.
     pub(super) async fn lead(&self, process: &Process<Suite::Key>, holder: &str) -> Leadership {
         process.elections.acquire(self.candidacy(holder)).await.unwrap().1
     }
 
-    /// Reads slot 0 through a new handle.
     pub(super) async fn slot(&self) -> Slot {
         self.slot_of(0).await
     }
 
-    /// As [`slot`](Self::slot), for another slot.
     pub(super) async fn slot_of(&self, number: u32) -> Slot {
         let storage = self.suite.open().await;
         let slot = storage.get(&self.key(number)).await.unwrap();
@@ -102,7 +92,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         slot
     }
 
-    /// The record of a process outside the case.
     pub(super) fn foreign_record(&self, after: Epoch) -> Entry {
         Entry {
             holder: Holder::new("stranger").unwrap(),
@@ -116,7 +105,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         self.clock.now()
     }
 
-    /// That many percent of a TTL.
     pub(super) fn percent(&self, of_ttl: u32) -> Duration {
         self.ttl.get() * of_ttl / 100
     }
@@ -125,7 +113,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         self.clock.sleep(span).await;
     }
 
-    /// Polls `seen` until it is true.
     pub(super) async fn until(&self, mut seen: impl FnMut() -> bool) {
         while !seen() {
             self.pass(self.ttl.get() / 500).await;
@@ -157,7 +144,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         panic!("the leadership was lost: {:?}", leadership.standing().loss());
     }
 
-    /// Whether `future` is still pending after `span`. It is not dropped.
     pub(super) async fn waits(&self, future: impl Future + Unpin, span: Duration) -> bool {
         match select(future, pin!(self.pass(span))).await {
             Either::Left(_) => false,
@@ -172,7 +158,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
     }
 }
 
-/// The error of an acquisition that must fail.
 pub(super) fn refusal<K>(acquired: Result<(K, Leadership), AcquireError>) -> AcquireError {
     match acquired {
         Ok((_, leadership)) => panic!("led under {:?}", leadership.epoch()),
@@ -219,7 +204,6 @@ impl<K: Key> Process<K> {
     }
 }
 
-/// Runs tasks on a tokio runtime, and can drop them.
 #[derive(Debug)]
 struct Tasks {
     runtime: Handle,

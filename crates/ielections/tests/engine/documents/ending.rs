@@ -1,5 +1,3 @@
-//! The end of a leadership, for its documents: deposed, lost, closing, or without an answer of the storage.
-
 use super::*;
 use futures_util::future::join_all;
 use ielections::{DocumentReadError, DocumentWriteError, Entry, Loss, Scan};
@@ -15,7 +13,6 @@ fn successor() -> Entry {
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
     led(async |Led { bench, process, leadership, documents }| {
         let armed_until = leadership.standing().kill_at();
-        // Just before the renewal, which waits for the read at most a pause.
         bench.clock.sleep_until(armed_until.before(TTL * 8 / 10).after(TTL * 23 / 100)).await;
         bench.faulty.fail_next(Verb::FenceState, Fault::SlowRequest(ATTEMPT * 9 / 10));
         bench.faulty.fail_next(Verb::CompareAndSwap, Fault::SlowAnswer(PAUSE / 10));
@@ -25,7 +22,6 @@ fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
         assert!(waits(&mut read).await);
         bench.until(|| bench.faulty.count(Verb::CompareAndSwap) == 1).await;
         bench.faulty.tamper(&KEY, successor()).await.unwrap();
-        // The engine does not run from here until both answers are ready.
         assert!(bench.clock.now() < read_until);
         bench.clock.advance_to(read_until);
         assert!(!waits(&mut read).await, "the other record was not reported");
@@ -45,7 +41,6 @@ fn leader_without_a_record_is_deposed() {
         let leadership = lead(&process).await;
         bench.faulty.wipe(&KEY).await.unwrap();
         let documents = documents(&leadership);
-        // Already by the first read, which reads the count.
         let read = documents.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap_err();
         assert!(matches!(read, DocumentReadError::Deposed { current: None }), "{read:?}");
         assert_eq!(leadership.lost().await, Loss::Vanished);

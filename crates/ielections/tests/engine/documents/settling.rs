@@ -1,5 +1,4 @@
-//! Batches without an answer, or with a refusal: each is applied at most once, in order, and its callers get
-//! the outcome.
+//! Batches without an answer, or with a refusal: each is applied at most once, in order.
 
 use super::*;
 use ielections::DocumentWriteError;
@@ -8,7 +7,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn batch_without_an_answer_is_resolved_and_applied_once() {
-    // What becomes of the first request, and how many requests are sent in all.
     for (fate, sent) in [
         (Fault::LostAnswer, 1),
         (Fault::LostRequest, 2),

@@ -1,5 +1,3 @@
-//! Writes and reads without faults: which writes share a batch, in which order, within which limits.
-
 use super::*;
 use futures_util::future::join_all;
 use ielections::{
@@ -12,7 +10,6 @@ use vvm_clock::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Writes each batch while the first write is in flight.
 async fn write_behind(documents: &Documents, bench: &Bench, batches: Vec<Vec<DocumentWrite>>) {
     bench.writes([Fault::SlowRequest(SECOND)]);
     let first = documents.write(vec![put("first", "first")]);
@@ -30,11 +27,9 @@ fn shared_batch_keeps_the_limits_of_the_storage() {
         let DocumentLimits { max_batch, max_batch_bytes, max_body_bytes, .. } = documents.limits();
         let batches =
             |count: usize, body: &str| (0..count).map(|n| vec![put(format!("{n:2}"), body)]).collect();
-        // By number.
         write_behind(&documents, &bench, batches(2 * max_batch + 3, "x")).await;
         let sizes = |from: usize| bench.landed()[from..].iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(sizes(0), [1, max_batch, max_batch, 3]);
-        // By bytes: bodies and their ids.
         let most = max_batch_bytes / (max_body_bytes + 2);
         assert!(most < max_batch);
         write_behind(&documents, &bench, batches(most + 2, &"x".repeat(max_body_bytes))).await;
@@ -125,7 +120,6 @@ fn documents_that_outlive_their_elections_keep_nothing_alive() {
     });
 }
 
-/// When the last confirmed write was sent.
 fn sent_at(leadership: &Leadership) -> Instant {
     leadership.standing().kill_at().before(TTL * 8 / 10)
 }
