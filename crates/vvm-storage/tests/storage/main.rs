@@ -1,3 +1,4 @@
+//! What needs no server: the public suites, and each rule of the crate and of its drivers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
