@@ -207,6 +207,9 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
         // A stop request after this has nothing to do with this leadership.
         current.set(None);
         let cause = cause(control, status, &run, ended);
+        if matches!(cause, Cause::Stopped(_)) {
+            status.was_stopped();
+        }
         if cause.is_silent_guardian() {
             let (event, reason) = ("guardian_silent", GuardianSilent.to_string());
             let (name, holder) = (runner.election_name(), runner.holder.as_str());

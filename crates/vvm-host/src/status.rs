@@ -33,7 +33,6 @@ use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
 
-/// Logs with the target of all events of this crate, for filters.
 macro_rules! log {
     ($level:ident, $($fields:tt)*) => { tracing::$level!(target: "vvm", $($fields)*) };
 }
@@ -62,21 +61,16 @@ pub struct HostStatus {
     /// When the storage last answered, in the clock's nanoseconds; zero if it never did.
     answered_at: AtomicU64,
     problem: Mutex<Problem>,
-    /// How the work of this leadership ended, for the history.
     work_ended: Mutex<Option<Arc<str>>>,
     pub(crate) unwritten_ends: UnwrittenEnds,
-    /// The operator who paused the name, and the reason, as last seen.
     paused_by: Mutex<Option<Arc<str>>>,
-    /// Where the storage is, once it is open.
     location: Mutex<Option<String>>,
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
 }
 
-/// How many changes are kept: as many as a person reads.
 const CHANGES: usize = 50;
 
-/// Why the storage does not work.
 #[derive(Debug, Default)]
 struct Problem {
     /// The last failure, until the storage answers.
@@ -93,23 +87,19 @@ struct Problem {
 /// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
 const FAILURES_IN_A_ROW: u32 = 2;
 
-/// How often a failure that lasts is logged again.
 const REMINDER: Duration = Duration::from_secs(60);
 
 impl Problem {
-    /// Returns since when calls fail, if that is to be logged now.
     fn logs(&mut self, now: Instant) -> Option<Instant> {
         let since = *self.since.get_or_insert(now);
         let is_due = self.logged_at.is_none_or(|at| at.until(now) >= REMINDER);
         is_due.then(|| self.logged_at = Some(now)).map(|()| since)
     }
 
-    /// Forgets the failures of writes.
     fn writes_work(&mut self) {
         (self.write, self.writes_failed) = (None, 0);
     }
 
-    /// Returns whether a logged failure is over: no kind of calls fails any more.
     fn is_over(&mut self) -> bool {
         if self.reads_failed.max(self.writes_failed) == 0 {
             self.since = None;
@@ -117,7 +107,6 @@ impl Problem {
         self.reads_failed.max(self.writes_failed) < FAILURES_IN_A_ROW && self.logged_at.take().is_some()
     }
 
-    /// How many calls of this kind have failed in a row.
     fn in_a_row(&mut self, call: Call) -> &mut u32 {
         match call {
             Call::Read => &mut self.reads_failed,
@@ -127,7 +116,6 @@ impl Problem {
 }
 
 impl HostStatus {
-    /// The status of a process that has not opened its storage yet.
     pub(crate) fn new(candidate: Candidate, clock: Arc<dyn Clock>) -> Self {
         Self {
             candidate,
@@ -146,7 +134,6 @@ impl HostStatus {
         }
     }
 
-    /// Records where the storage is.
     pub(crate) fn storage_opened(&self, location: Option<String>) {
         *self.location.lock() = location;
     }
@@ -177,7 +164,6 @@ impl HostStatus {
         }
     }
 
-    /// Records who has paused the name, as last seen.
     pub(crate) fn paused(&self, by: Option<&str>) {
         *self.paused_by.lock() = by.map(Arc::from);
     }
@@ -219,13 +205,11 @@ impl HostStatus {
         Err(reason)
     }
 
-    /// Returns the time since the last confirmed claim or renewal was sent.
     pub(crate) fn since_renewal(&self, standing: &Standing) -> Duration {
         let kill_after = Timing::of(self.candidate.ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         self.clock.now().since(standing.kill_at().before(kill_after))
     }
 
-    /// Returns the time since the storage's last answer, or since the start.
     pub(crate) fn unanswered_for(&self) -> Duration {
         let answered_at = Instant::from_nanos(self.answered_at.load(Ordering::Relaxed));
         answered_at.max(self.began).until(self.clock.now())
@@ -236,17 +220,6 @@ impl HostStatus {
     pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
         let problem = self.problem.lock();
         problem.last.clone().or_else(|| problem.write.clone())
-    }
-
-    /// Returns when trouble with the storage was logged last. `None` after its end.
-    #[cfg(test)]
-    pub(crate) fn trouble_logged_at(&self) -> Option<Instant> {
-        self.problem.lock().logged_at
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_troubled(&self) -> bool {
-        self.trouble_logged_at().is_some()
     }
 
     /// Returns what is wrong with the storage and for how long, for a line about a candidate that waits.
@@ -360,6 +333,16 @@ impl HostStatus {
         if changed && let WhyStopping::Lost(loss) = &why {
             self.telemetry.lost(loss);
         }
+    }
+
+    /// Records that a request to stop was on its way when the work ended: its end was a stop, and not its own.
+    pub fn was_stopped(&self) {
+        self.change(|role| match role {
+            Role::Stopping { leading, why: WhyStopping::WorkEnded } => {
+                Some(Role::Stopping { leading: leading.clone(), why: WhyStopping::Asked })
+            }
+            _ => None,
+        });
     }
 
     /// Changes the role to what `to` returns, if anything, and logs it. Returns whether it did.

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
@@ -28,7 +29,10 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::{Alarm, Instant, Span, SystemClock};
 use vvm_deadman::{Subject, Trigger};
-use vvm_host::status::{HostStatus, Role};
+use vvm_host::{
+    operate::ResourceLimit,
+    status::{HostStatus, Role},
+};
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -276,7 +280,7 @@ impl HookThread {
             Hook::OnLoss => (&self.args.on_loss, false),
         };
         let mut child =
-            start_hook(line, environment.iter().cloned()).map_err(|cause| HookError::System(cause.kind()))?;
+            start_hook(line, environment.iter().cloned()).map_err(|cause| HookError::of_system(&cause))?;
         self.demoter.tell_runs(hook, &child);
         let limit = SystemClock::read().after(self.args.hook_timeout);
         loop {
@@ -284,7 +288,7 @@ impl HookThread {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(HookError::Failed(status)),
                 Ok(None) => {}
-                Err(cause) => return Err(HookError::System(cause.kind())),
+                Err(cause) => return Err(HookError::of_system(&cause)),
             }
             let now = SystemClock::read();
             if gives_way && (self.inbox.is_impatient() || self.inbox.is_overdue(now)) {
@@ -329,14 +333,20 @@ impl HookThread {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum HookError {
-    #[error("could not be started: {0}")]
-    System(io::ErrorKind),
+    #[error("could not be started: {}", ResourceLimit::from(*.0))]
+    System(Errno),
     #[error("ended with {0}")]
     Failed(ExitStatus),
     #[error("took longer than --hook-timeout {} and was killed", Span(*.0))]
     TooLong(Duration),
     #[error("was killed because the leadership ended")]
     Overtaken,
+}
+
+impl HookError {
+    fn of_system(cause: &io::Error) -> Self {
+        Self::System(Errno::from_io_error(cause).unwrap_or(Errno::IO))
+    }
 }
 
 #[derive(Debug)]
@@ -411,5 +421,16 @@ impl Trigger for Hooks {
 
     fn now(&self) -> Instant {
         SystemClock::read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hook_that_cannot_fork_names_the_limit() {
+        let text = HookError::of_system(&io::Error::from(Errno::AGAIN)).to_string();
+        assert!(text.starts_with("could not be started: ") && text.contains("ulimit -u"), "{text}");
     }
 }

@@ -68,3 +68,16 @@ async fn look(helpers: &Helpers, clock: &Arc<dyn Clock>, timeout: Duration) -> R
         Err(HelperError::System(cause)) => Err(Failure::System(cause)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_that_cannot_fork_names_the_limit() {
+        let unhealthy = Unhealthy { check: "true".into(), failures: 1, last: Failure::System(Errno::AGAIN) };
+        let text = unhealthy.to_string();
+        assert!(text.contains("it could not be started: ") && text.contains("ulimit -u"), "{text}");
+        assert!(!text.contains("operation would block"), "{text}");
+    }
+}

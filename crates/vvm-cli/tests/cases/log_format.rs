@@ -70,6 +70,33 @@ fn each_change_of_state_is_one_object() {
     assert!(opened["storage"] == path && opened["file_system"].is_string(), "{opened}");
 }
 
+/// The command may end before the host hears of the request that ended it, too.
+#[test]
+fn stop_request_on_its_way_at_the_end_of_the_command_is_the_reason_in_the_end() {
+    // A machine that is late delivers the request when the end counts as the command's own.
+    for _ in 0..20 {
+        let trial = VVM.trial();
+        let script =
+            format!("cd {}; echo up; until test -e go; do sleep 0.01; done", trial.folder().display());
+        let mut running = trial.run_script(&script).with(["--log-format", "json"]).up();
+        // The release waits for the storage.
+        let outage = trial.outage();
+        std::fs::write(trial.folder().join("go"), "").unwrap();
+        running.stderr.wait_for("\"why\":\"work_ended\"");
+        running.signal(Signal::TERM);
+        drop(outage);
+        let objects = objects(&running.finish());
+        let [.., stopping, concluded] = &objects[..] else { panic!("{objects:#?}") };
+        has!(stopping, "event" == "stopping");
+        if concluded["outcome"] == "stopped" {
+            has!(stopping, "why" == "asked");
+            return;
+        }
+        assert_eq!((&concluded["outcome"], &stopping["why"]), (&"worker_ended".into(), &"work_ended".into()));
+    }
+    panic!("no request came in time");
+}
+
 #[test]
 fn loss_and_storage_trouble_are_warnings_with_their_reason() {
     let trial = VVM.trial();

@@ -3,13 +3,11 @@
 use super::*;
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
 use ielections::{
-    Candidacy, Elections, Entry, Env, Epoch, Incarnation, Leadership, OsEntropy, Terms, TokioSpawn,
-    TtlStorage as _, Vacant, Version,
+    Candidacy, Elections, Entry, Epoch, Incarnation, Leadership, Terms, TtlStorage as _, Vacant, Version,
+    testing::{env, in_mock_time},
 };
-use testing_time::{MockClock, MockWallClock};
-use tokio::runtime::{Builder, Handle};
+use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
-use vvm_deadman::{Deadman, recording::RecordingTrigger};
 use vvm_storage::{
     ElectionsTtlStorage, SlotNumber,
     mem::MemDatabase,
@@ -25,14 +23,14 @@ pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<Ho
     Arc::new(HostStatus::new(candidate, Arc::clone(clock)))
 }
 
-/// Returns the parts of a process that only records its own death.
-pub(crate) fn env(clock: &Arc<dyn Clock>) -> Env {
-    Env {
-        wall: Arc::new(MockWallClock::new()),
-        deadman: Deadman::with_trigger(RecordingTrigger::on(Arc::clone(clock))),
-        entropy: Arc::new(OsEntropy::default()),
-        spawn: Arc::new(TokioSpawn::on(Handle::current())),
-        clock: Arc::clone(clock),
+impl HostStatus {
+    /// Returns when trouble with the storage was logged last. `None` after its end.
+    pub(crate) fn trouble_logged_at(&self) -> Option<Instant> {
+        self.problem.lock().logged_at
+    }
+
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.trouble_logged_at().is_some()
     }
 }
 
@@ -75,19 +73,12 @@ fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
         storage: FaultyStorage::over(database.open()),
         status: status("payroll", "here", &time),
     };
-    let limit = clock.now().after(Duration::from_secs(3600));
-    let runtime = Builder::new_current_thread()
-        .on_thread_park(move || {
-            let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for an event that does not happen");
-        })
-        .build();
-    runtime.unwrap().block_on(test(scene));
+    in_mock_time(&clock, test(scene));
 }
 
 /// Returns the only slot.
 pub(crate) fn key() -> ElectionKey {
-    ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
+    ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST }
 }
 
 /// Returns a record of another process.
@@ -99,11 +90,10 @@ pub(crate) fn record(epoch: u64) -> Entry {
 
 impl Scene {
     async fn acquire(&self) -> Leadership {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let storage = host_storage(&self.storage, &self.status);
         self.status.campaigns();
         let terms = Terms::new(self.status.candidate.holder.clone(), TTL);
-        let elections = Elections::new(Arc::new(storage), env(&clock));
+        let elections = Elections::new(Arc::new(storage), env(&self.clock));
         let (_, leadership) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
         leadership
     }
