@@ -1,7 +1,7 @@
 //! Fencing: a write of a deposed leader is refused, ends its term, and is not repeated. The result that an
 //! instance receives for a write is true.
 
-use crate::rig::{Steps, depose, release, run};
+use crate::rig::{Steps, depose, in_term, release, run};
 use ielections::testing::mock::{
     Fault::{Hang, LostAnswer, NotApplied},
     Verb::{FenceState, WriteDocuments},
@@ -50,8 +50,7 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
 
 #[test]
 fn write_in_doubt_for_a_minute_is_resolved() {
-    run(async |cluster| {
-        let process = cluster.process("a");
+    in_term(async |cluster, process, _| {
         process.probe.act("x", |mut cx, probe| async move {
             cx.state.insert().await?;
             probe.go.wait("update").await;
@@ -60,7 +59,6 @@ fn write_in_doubt_for_a_minute_is_resolved() {
             probe.go.wait("delete").await;
             Ok(cx.state.delete().await?)
         });
-        let term = process.lead().await;
         let instance = process.persisted("x").await;
         for signal in ["update", "delete"] {
             process.documents.fail_next(WriteDocuments, LostAnswer);
@@ -75,7 +73,6 @@ fn write_in_doubt_for_a_minute_is_resolved() {
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
-        term.end().await.unwrap();
     });
 }
 

@@ -1,6 +1,6 @@
 //! Instances: each runs once, ends on every path, and is listed only while its document exists.
 
-use crate::rig::{Probe, ProbeTask, Steps, run};
+use crate::rig::{Probe, ProbeTask, Steps, in_term, run};
 use async_trait::async_trait;
 use primary_only::{
     BoxError, InstanceState, NotPersisted, Outcome, RegisterError, RegistryBuilder, RegistryConfig, Service,
@@ -9,8 +9,7 @@ use primary_only::{
 
 #[test]
 fn basic_create_instance() {
-    run(async |cluster| {
-        let process = cluster.process("a");
+    in_term(async |cluster, process, _| {
         process.probe.act("x", |mut cx, _| async move {
             assert!(!cx.state.is_persisted());
             cx.state.insert().await?;
@@ -21,7 +20,6 @@ fn basic_create_instance() {
             }
             Ok(())
         });
-        let term = process.lead().await;
         let got = process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
         assert!(got.created);
         assert!(got.handle.completed().await.is_completed());
@@ -30,7 +28,6 @@ fn basic_create_instance() {
         assert_eq!(documents.len(), 1);
         assert_eq!(documents[0].id.as_bytes(), b"primary-only/probe\0x");
         assert_eq!(&documents[0].body[..], b"\x01\x00\x00\x00\x01{\"taken\":3,\"request\":\"\"}");
-        term.end().await.unwrap();
     });
 }
 
@@ -54,10 +51,8 @@ fn double_create_instance() {
 
 #[test]
 fn instance_that_fails_before_its_document_exists_is_not_listed() {
-    run(async |cluster| {
-        let process = cluster.process("a");
+    in_term(async |_, process, _| {
         process.probe.act("x", |_, _| async { Err("no luck".into()) });
-        let term = process.lead().await;
         let ask = || process.service.get_or_create("x".into(), Steps::new());
         let instance = ask().await.unwrap().handle;
         let failed = instance.completed().await;
@@ -66,7 +61,6 @@ fn instance_that_fails_before_its_document_exists_is_not_listed() {
         // After the end no lookup finds it.
         assert!(process.found("x").await.is_none());
         assert!(ask().await.unwrap().created);
-        term.end().await.unwrap();
     });
 }
 
@@ -118,8 +112,7 @@ fn panic_ends_its_instance_and_no_other() {
 
 #[test]
 fn instance_runs_on_unlisted_after_it_deletes_its_document() {
-    run(async |cluster| {
-        let process = cluster.process("a");
+    in_term(async |cluster, process, _| {
         process.probe.act("x", |mut cx, probe| async move {
             cx.state.insert().await?;
             cx.state.delete().await?;
@@ -128,7 +121,6 @@ fn instance_runs_on_unlisted_after_it_deletes_its_document() {
             probe.go.wait("tidy").await;
             Ok(())
         });
-        let term = process.lead().await;
         let instance = process.new_instance("x").await;
         process.probe.journal.shows("x tidies up", 1).await;
         assert!(process.found("x").await.is_none());
@@ -147,14 +139,12 @@ fn instance_runs_on_unlisted_after_it_deletes_its_document() {
         assert!(next.handle.completed().await.is_completed());
         let lines = process.probe.journal.lines();
         assert_eq!(lines[1..], ["x runs", "x tidies up", "x ends", "x runs", "x tidies up", "x ends"]);
-        term.end().await.unwrap();
     });
 }
 
 #[test]
 fn state_cell_refuses_writes_that_do_not_fit_its_document() {
-    run(async |cluster| {
-        let process = cluster.process("a");
+    in_term(async |cluster, process, _| {
         process.probe.act("x", |mut cx, _| async move {
             assert!(matches!(cx.state.update(Steps::new()).await, Err(StateError::NotInserted)));
             assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
@@ -170,12 +160,10 @@ fn state_cell_refuses_writes_that_do_not_fit_its_document() {
             cx.state.insert().await?;
             Ok(cx.state.delete().await?)
         });
-        let term = process.lead().await;
         let instance = process.new_instance("x").await;
         let outcome = instance.completed().await;
         assert!(outcome.is_completed(), "{outcome}");
         assert!(cluster.documents().await.is_empty());
-        term.end().await.unwrap();
     });
 }
 

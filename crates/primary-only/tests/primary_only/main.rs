@@ -35,7 +35,7 @@
 //! - ReportCurOpInfo: `orchestrated::report_of_each_instance`
 //! - StateTransitionFromRebuildingShouldWakeUpConditionVariable:
 //!   `service_handle::end_of_rebuild_wakes_waiting_calls`
-//! - LogSlowServices: `orchestrated::duration_of_a_rebuild_is_reported`
+//! - LogSlowServices: `orchestrated::report_service_status`
 //! - RebuildServiceFails: `rebuilding::rebuild_service_fails`
 #![allow(
     clippy::unwrap_used,

@@ -217,7 +217,7 @@ fn first_instances_run_before_the_last_documents_are_read() {
 fn unusable_document_is_quarantined_and_the_others_run() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let leadership = process.acquire(1).await;
+        let leadership = process.acquire().await;
         let put = async |id: &str, body: &[u8]| {
             let id = [b"primary-only/probe\0", id.as_bytes()].concat();
             process.put(leadership.standing(), &id, body).await;
@@ -263,7 +263,7 @@ fn unusable_document_is_quarantined_and_the_others_run() {
         term.end().await.unwrap();
 
         // Once repaired, it runs in the next term.
-        let leadership = process.acquire(1).await;
+        let leadership = process.acquire().await;
         let mended = b"\x01\x00\x00\x00\x01{\"taken\":1,\"request\":\"\"}";
         process.put(leadership.standing(), b"primary-only/probe\0garbled", mended).await;
         let term = process.step_up(leadership).await;

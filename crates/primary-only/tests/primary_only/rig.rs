@@ -1,12 +1,13 @@
 //! Processes that share a database in memory, and a service whose instances run a test's code.
 
-use crate::tasks::{Change, CountingSpawn, Journal, Seeded, run_on};
+use crate::tasks::{Change, CountingSpawn, Journal};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ielections::{
     Candidacy, Document, DocumentVersion, Elections, Env, Holder, Leadership, Scan, Slot, Spawn, Standing,
     Terms, Ttl, TtlStorage as _,
     testing::{
+        self, in_mock_time,
         mock::{FaultyStorage, Verb},
         put,
     },
@@ -18,30 +19,36 @@ use primary_only::{
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
     sync::{Arc, Mutex},
     time::Duration,
 };
-use testing_time::{MockClock, MockWallClock};
+use testing_time::MockClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant, Sleep};
-use vvm_deadman::{Deadman, recording::RecordingTrigger};
+use vvm_clock::{Clock as _, Instant, Sleep};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
-/// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
-    let cluster = Cluster::new();
-    run_on(cluster.clock.clone(), || {}, test(cluster));
+    let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+    let database = MemDatabase::new(Arc::new(clock.clone()));
+    in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
 }
 
-/// Slots in one storage.
+/// Runs a test of one process in one term, which it then ends.
+pub(crate) fn in_term(test: impl AsyncFnOnce(&Cluster, &Process, &LedTerm)) {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let term = process.lead().await;
+        test(&cluster, &process, &term).await;
+        term.end().await.unwrap();
+    });
+}
+
 pub(crate) struct Cluster {
     pub(crate) clock: MockClock,
     database: Arc<MemDatabase>,
 }
 
-/// One process.
 pub(crate) struct Process {
     pub(crate) name: Holder,
     pub(crate) env: Env,
@@ -62,15 +69,8 @@ pub(crate) struct LedTerm {
 }
 
 impl Cluster {
-    fn new() -> Self {
-        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
-        let database = MemDatabase::new(Arc::new(clock.clone()));
-        Self { clock, database }
-    }
-
-    pub(crate) fn key(slot: u32) -> ElectionKey {
-        let slot = SlotNumber::new(NonZeroU32::new(slot).unwrap());
-        ElectionKey { cluster: "tests".into(), slot }
+    pub(crate) fn key() -> ElectionKey {
+        ElectionKey { cluster: "tests".into(), slot: SlotNumber::FIRST }
     }
 
     pub(crate) fn sleep(&self, seconds: u64) -> Sleep {
@@ -82,14 +82,12 @@ impl Cluster {
         ElectionsTtlStorage::new(self.database.open())
     }
 
-    /// Returns all documents of the first slot.
     pub(crate) async fn documents(&self) -> Vec<Document> {
         let storage = self.storage();
         let scan = Scan { limit: 1_000, ..Scan::default() };
-        storage.documents().unwrap().scan_documents(&Self::key(1), &scan).await.unwrap().documents
+        storage.documents().unwrap().scan_documents(&Self::key(), &scan).await.unwrap().documents
     }
 
-    /// Returns a process with one service, a probe.
     pub(crate) fn process(&self, name: &str) -> Process {
         let probe = Probe::default();
         let called = Change::default();
@@ -100,14 +98,7 @@ impl Cluster {
         });
         let documents = Arc::new(documents);
         let tasks = Arc::new(CountingSpawn::default());
-        let trigger = RecordingTrigger::on(Arc::new(self.clock.clone()));
-        let env = Env {
-            clock: Arc::new(self.clock.clone()),
-            wall: Arc::new(MockWallClock::new()),
-            deadman: Deadman::with_trigger(trigger),
-            entropy: Seeded::of(name),
-            spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
-        };
+        let env = Env { spawn: Arc::clone(&tasks) as Arc<dyn Spawn>, ..testing::env(&self.clock) };
         let elections = Arc::new(Elections::new(Arc::clone(&documents) as _, env.clone()));
         let mut builder = RegistryBuilder::new(RegistryConfig::new(&env));
         let service = builder.register(probe.clone()).unwrap();
@@ -118,7 +109,6 @@ impl Cluster {
 }
 
 impl Process {
-    /// Returns elections for a VVM, which closes them.
     pub(crate) fn fresh_elections(&self) -> Arc<Elections<ElectionKey>> {
         Arc::new(Elections::new(Arc::clone(&self.documents) as _, self.env.clone()))
     }
@@ -133,7 +123,6 @@ impl Process {
         }
     }
 
-    /// Returns a new instance of this id.
     pub(crate) async fn new_instance(&self, id: &str) -> Handle<Probe> {
         self.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle
     }
@@ -145,12 +134,10 @@ impl Process {
         instance
     }
 
-    /// Returns the instance of this id, if there is one.
     pub(crate) async fn found(&self, id: &str) -> Option<Handle<Probe>> {
         self.service.lookup(&id.into()).await.unwrap()
     }
 
-    /// Waits for this number of calls of `scan_documents`.
     pub(crate) async fn wait_for_scans(&self, scans: u64) {
         self.called.until(|| self.documents.count(Verb::ScanDocuments) >= scans).await;
     }
@@ -160,16 +147,15 @@ impl Process {
         self.tasks.alive().get("primary-only runner").copied().unwrap_or_default()
     }
 
-    pub(crate) async fn acquire(&self, slot: u32) -> Leadership {
+    pub(crate) async fn acquire(&self) -> Leadership {
         let terms = Terms::new(self.name.clone(), Ttl::DEFAULT);
-        let candidacy = Candidacy { slots: vec![Cluster::key(slot)], terms };
+        let candidacy = Candidacy { slots: vec![Cluster::key()], terms };
         let (_, leadership) = self.elections.acquire(candidacy).await.unwrap();
         leadership
     }
 
-    /// Acquires the first slot, and steps up.
     pub(crate) async fn lead(&self) -> LedTerm {
-        self.step_up(self.acquire(1).await).await
+        self.step_up(self.acquire().await).await
     }
 
     /// Steps up under a leadership, and returns as soon as the term has begun.
@@ -194,7 +180,6 @@ impl LedTerm {
         self.leadership.standing()
     }
 
-    /// Steps down, and releases the leadership.
     pub(crate) async fn end(self) -> Result<(), LeadError> {
         self.stop.cancel();
         let led = self.led.await.unwrap();
@@ -211,17 +196,14 @@ pub(crate) async fn release(storage: &FaultyStorage<ElectionKey>, verb: Verb) {
 
 /// Deletes the first slot's record without the leader's knowledge.
 pub(crate) async fn depose(cluster: &Cluster) {
-    let (storage, key) = (cluster.storage(), Cluster::key(1));
+    let (storage, key) = (cluster.storage(), Cluster::key());
     let Slot::Held { entry, .. } = storage.get(&key).await.unwrap() else { panic!("the slot is vacant") };
     storage.compare_and_delete(&key, entry.incarnation(), entry.epoch).await.unwrap();
 }
 
-/// The document of a probe's instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Steps {
-    /// The number of steps taken.
     pub(crate) taken: u64,
-    /// The request that created the instance.
     pub(crate) request: String,
 }
 
@@ -237,7 +219,6 @@ pub(crate) struct Probe {
     prepare: Arc<Mutex<Option<Prepare>>>,
 }
 
-/// An instance.
 pub(crate) struct ProbeTask {
     id: String,
     request: String,
@@ -272,7 +253,6 @@ impl Probe {
         self.acts.lock().unwrap().insert(id.into(), act);
     }
 
-    /// Sets the code of `prepare`.
     pub(crate) fn prepare_by<Preparing>(
         &self,
         prepare: impl Fn(PrepareContext) -> Preparing + Send + Sync + 'static,

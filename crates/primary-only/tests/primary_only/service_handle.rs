@@ -1,11 +1,8 @@
 //! Calls to a service: answered while it runs, delayed while it is rebuilt, refused otherwise.
 
-use crate::rig::{Steps, release, run};
+use crate::rig::{Steps, in_term, release, run};
 use futures_util::FutureExt;
-use ielections::{
-    DocumentLimits,
-    testing::mock::{Fault::Hang, Verb::ScanDocuments},
-};
+use ielections::testing::mock::{Fault::Hang, Verb::ScanDocuments};
 use primary_only::{GetOrCreateError, Unavailable};
 
 #[test]
@@ -120,38 +117,8 @@ fn other_request_under_the_same_id_is_refused() {
 }
 
 #[test]
-fn instance_that_conflicts_with_others_is_refused() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
-        process.service.get_or_create("x".into(), Steps::new()).await.unwrap();
-        let alone = process.service.get_or_create("y".into(), Steps::requesting("alone")).await.unwrap_err();
-        assert_eq!(alone.to_string(), "conflicts with another instance: x is there");
-        assert!(process.found("y").await.is_none());
-        // A request for the existing instance does not check for conflicts.
-        assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
-        term.end().await.unwrap();
-    });
-}
-
-#[test]
-fn instance_that_can_not_be_built_is_not_listed() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
-        let ask = |request| process.service.get_or_create("x".into(), Steps::requesting(request));
-        assert!(matches!(ask("not to be built").await, Err(GetOrCreateError::Build(_))));
-        assert!(process.service.get_all().await.unwrap().is_empty());
-        assert!(ask("copy").await.unwrap().created);
-        term.end().await.unwrap();
-    });
-}
-
-#[test]
 fn service_whose_code_panics_in_a_call_continues() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
+    in_term(async |_, process, _| {
         let service = process.service.clone();
         let asked =
             tokio::spawn(
@@ -159,19 +126,27 @@ fn service_whose_code_panics_in_a_call_continues() {
             );
         assert!(asked.await.unwrap_err().is_panic());
         assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
-        term.end().await.unwrap();
     });
 }
 
 #[test]
-fn id_beyond_the_document_limits_is_refused() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let term = process.lead().await;
-        let DocumentLimits { max_id_bytes, .. } = term.standing().documents().unwrap().limits();
-        let refused =
-            process.service.get_or_create("x".repeat(max_id_bytes), Steps::new()).await.unwrap_err();
-        assert!(matches!(refused, GetOrCreateError::TooLarge(_)));
-        term.end().await.unwrap();
+fn instance_that_is_refused_is_not_listed() {
+    in_term(async |_, process, term| {
+        process.new_instance("x").await;
+        let too_long = "y".repeat(term.standing().documents().unwrap().limits().max_id_bytes);
+        let refused = [
+            ("y", "alone", "conflicts with another instance: x is there"),
+            ("y", "not to be built", "no instance was made: not to be built"),
+            (&too_long, "", "an id of"),
+        ];
+        for (id, request, why) in refused {
+            let refusal = process.service.get_or_create(id.into(), Steps::requesting(request)).await;
+            let refusal = refusal.unwrap_err().to_string();
+            assert!(refusal.starts_with(why), "{refusal}");
+            assert!(process.found(id).await.is_none());
+        }
+        // Only a new instance may conflict.
+        assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
+        assert!(process.service.get_or_create("y".into(), Steps::new()).await.unwrap().created);
     });
 }

@@ -1,55 +1,75 @@
 //! Failures of the runtime and the clock.
 
-use crate::{
-    rig::{Cluster, Probe, Process, TTL, run},
-    tasks::Journal,
-};
+use crate::rig::{Process, run};
 use ielections::{Spawn, env::Task};
 use std::sync::Arc;
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
-use vvm_orch::{AcquireTimeout, NotLeading, Problem, RunningVvm, Vvm, VvmConfig};
+use vvm_orch::{NotLeading, Problem, VvmConfig};
 use vvm_storage::ElectionKey;
 
-/// Drops the tasks of one name, or all, as the shutdown of a runtime does.
+/// A runtime that harms the tasks of one name, or all.
 #[derive(Debug)]
-pub(crate) struct Dropping {
+pub(crate) struct HarmfulSpawn {
     pub(crate) only: Option<&'static str>,
-    /// Cancelled to drop the tasks. If it is cancelled from the start, they are never polled.
-    pub(crate) at: CancellationToken,
+    pub(crate) harm: Harm,
     pub(crate) others: Arc<dyn Spawn>,
 }
 
-impl Spawn for Dropping {
+#[derive(Debug)]
+pub(crate) enum Harm {
+    /// As the shutdown of a runtime. Cancelled from the start, the tasks are never polled.
+    DropAt(CancellationToken),
+    /// Cancels this after the end of a task.
+    CancelAfter(CancellationToken),
+    /// Instead of starting the task, which is never dropped: a service would report that first.
+    Panic,
+}
+
+impl Spawn for HarmfulSpawn {
     fn spawn(&self, name: &'static str, task: Task) {
         if self.only.is_some_and(|only| only != name) {
-            self.others.spawn(name, task);
-        } else if !self.at.is_cancelled() {
-            let at = self.at.clone();
-            let until = async move {
-                tokio::select! {
-                    biased;
-                    () = at.cancelled() => {}
-                    () = task => {}
-                }
-            };
-            self.others.spawn(name, Box::pin(until));
+            return self.others.spawn(name, task);
+        }
+        match &self.harm {
+            Harm::DropAt(at) if at.is_cancelled() => {}
+            Harm::DropAt(at) => {
+                let at = at.clone();
+                let until = async move {
+                    tokio::select! {
+                        // A task is not polled again once it is to be dropped.
+                        biased;
+                        () = at.cancelled() => {}
+                        () = task => {}
+                    }
+                };
+                self.others.spawn(name, Box::pin(until));
+            }
+            Harm::CancelAfter(token) => {
+                let token = token.clone();
+                let and_then = async move {
+                    task.await;
+                    token.cancel();
+                };
+                self.others.spawn(name, Box::pin(and_then));
+            }
+            Harm::Panic => {
+                std::mem::forget(task);
+                panic!("planted in the runtime");
+            }
         }
     }
 }
 
-fn launch_on(process: &Process, spawn: Dropping, journal: &Journal) -> RunningVvm<ElectionKey> {
-    let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-    config.spawn = Arc::new(spawn);
-    let services = ["a", "b"].map(|name| Probe::new(name, journal).boxed()).into();
-    Vvm::provide(config, Arc::clone(&process.elections), services).launch(TTL, AcquireTimeout::Forever)
+fn harmful(process: &Process, only: Option<&'static str>, harm: Harm) -> Arc<dyn Spawn> {
+    Arc::new(HarmfulSpawn { only, harm, others: Arc::clone(&process.env.spawn) })
 }
 
-fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
+fn at_once() -> Harm {
     let at = CancellationToken::new();
     at.cancel();
-    Dropping { only, at, others: Arc::clone(&process.env.spawn) }
+    Harm::DropAt(at)
 }
 
 /// Shows I10.
@@ -57,7 +77,8 @@ fn dropping_at_once(process: &Process, only: Option<&'static str>) -> Dropping {
 fn waits_end_on_a_runtime_that_drops_all_tasks() {
     run(async |cluster| {
         let process = cluster.process("leader");
-        let running = launch_on(&process, dropping_at_once(&process, None), &Journal::default());
+        let spawn = harmful(&process, None, at_once());
+        let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a"]));
         let broken = |problem| matches!(problem, Problem::Broken { panic: None });
         assert!(broken(running.problem().await.unwrap()));
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(_))));
@@ -68,9 +89,9 @@ fn waits_end_on_a_runtime_that_drops_all_tasks() {
 #[test]
 fn dropped_service_is_not_proven_to_have_stopped() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = launch_on(&process, dropping_at_once(&process, Some("vvm service")), &journal);
+        let spawn = harmful(&process, Some("vvm service"), at_once());
+        let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a", "b"]));
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Dropped { .. })), "{refused:?}");
         assert!(running.shutdown().await.is_err());
@@ -82,18 +103,16 @@ fn dropped_service_is_not_proven_to_have_stopped() {
 #[test]
 fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let at = CancellationToken::new();
-        let others = Arc::clone(&process.env.spawn);
-        let dropping = Dropping { only: Some("vvm"), at: at.clone(), others };
-        let running = launch_on(&process, dropping, &journal);
+        let spawn = harmful(&process, Some("vvm"), Harm::DropAt(at.clone()));
+        let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a", "b"]));
         running.leading().await.unwrap();
         at.cancel();
         let Err(problem) = running.shutdown().await else { panic!() };
         assert!(matches!(problem, Problem::Broken { panic: None }), "{problem:?}");
-        journal.shows("a ends", 1).await;
-        journal.shows("b ends", 1).await;
+        process.journal.shows("a ends", 1).await;
+        process.journal.shows("b ends", 1).await;
         // It has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
@@ -114,59 +133,26 @@ impl Clock for NeverSleeps {
     }
 }
 
-/// Waits for the problem before it calls `shutdown`.
-pub(crate) async fn by_itself(running: RunningVvm<ElectionKey>) -> Result<(), Problem> {
-    running.problem().await;
-    running.shutdown().await
-}
-
-/// Panics instead of starting a task of this name. The task is never dropped, which a service would report first.
-#[derive(Debug)]
-struct NeverSpawns {
-    name: &'static str,
-    others: Arc<dyn Spawn>,
-}
-
-impl Spawn for NeverSpawns {
-    fn spawn(&self, name: &'static str, task: Task) {
-        if name == self.name {
-            std::mem::forget(task);
-            panic!("planted in the runtime");
-        }
-        self.others.spawn(name, task);
+/// In the launcher, and in the shutdowner.
+#[test]
+fn panic_in_the_vvm_is_a_problem_and_shutdown_returns() {
+    type Change = fn(&mut VvmConfig<ElectionKey>, &Process, MockClock);
+    let cases: [(Change, &str); 2] = [
+        (
+            |config, process, _| config.spawn = harmful(process, Some("vvm service"), Harm::Panic),
+            "planted in the runtime",
+        ),
+        (|config, _, clock| config.clock = Arc::new(NeverSleeps(clock)), "planted in the clock"),
+    ];
+    for (change, text) in cases {
+        run(async |cluster| {
+            let process = cluster.process("leader");
+            let change = |config: &mut _| change(config, &process, cluster.clock.clone());
+            let running = process.launch_by(change, process.probes(&["a"]));
+            drop(running.leading().await);
+            let problem = running.shutdown().await.unwrap_err();
+            let Problem::Broken { panic: Some(panic) } = problem else { panic!("{problem:?}") };
+            assert_eq!(&*panic, text);
+        });
     }
-}
-
-/// Launches a VVM with a changed configuration, and shuts it down. Returns its problem.
-async fn problem_of(process: &Process, change: impl FnOnce(&mut VvmConfig<ElectionKey>)) -> Problem {
-    let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-    change(&mut config);
-    let probe = Probe::new("a", &Journal::default()).boxed();
-    let vvm = Vvm::provide(config, process.elections.clone(), vec![probe]);
-    let running = vvm.launch(TTL, AcquireTimeout::Forever);
-    drop(running.leading().await);
-    running.shutdown().await.unwrap_err()
-}
-
-#[test]
-fn panic_in_the_launcher_is_a_problem_and_shutdown_returns() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let others = Arc::clone(&process.env.spawn);
-        let spawn = Arc::new(NeverSpawns { name: "vvm service", others });
-        let problem = problem_of(&process, |config| config.spawn = spawn).await;
-        let Problem::Broken { panic: Some(panic) } = problem else { panic!("{problem:?}") };
-        assert_eq!(&*panic, "planted in the runtime");
-    });
-}
-
-#[test]
-fn panic_in_the_shutdowner_is_a_problem_and_shutdown_returns() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let clock = Arc::new(NeverSleeps(cluster.clock.clone()));
-        let problem = problem_of(&process, |config| config.clock = clock).await;
-        let Problem::Broken { panic: Some(panic) } = problem else { panic!("{problem:?}") };
-        assert_eq!(&*panic, "planted in the clock");
-    });
 }

@@ -1,13 +1,11 @@
 //! Loss of the leadership while services run, start and stop.
 
 use crate::{
-    environment::{Dropping, by_itself},
-    rig::{Act, Cluster, Probe, Process, TTL, run},
-    tasks::Journal,
+    environment::{Harm, HarmfulSpawn},
+    rig::{Act, Cluster, Process, TTL, run},
 };
 use ielections::{
-    Elections, Env, Loss, Slot, Spawn, Swap, Terms, Timing, Vacant,
-    env::Task,
+    Elections, Env, Loss, Slot, Swap, Timing, Vacant,
     testing::{
         MockTtlStorage,
         mock::{Fault, Verb},
@@ -16,7 +14,7 @@ use ielections::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{AcquireTimeout, NotLeading, Problem, Vvm, VvmConfig};
+use vvm_orch::{NotLeading, Problem};
 use vvm_storage::ElectionKey;
 
 /// Returns a process whose first renewal finds the slot vacant.
@@ -32,21 +30,20 @@ fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
 #[test]
 fn loss_stops_the_services_at_once() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(["a", "b"].map(|name| Probe::new(name, &journal).boxed()).into());
+        let running = process.launch(process.probes(&["a", "b"]));
         let led = running.leading().await.unwrap();
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
         let Some(Problem::Lost(Loss::StorageUnreachable { .. })) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
-        journal.shows("a ends", 1).await;
+        process.journal.shows("a ends", 1).await;
         assert_eq!(cluster.clock.now(), lost_at, "the services were not cancelled at once");
-        assert_eq!(journal.lines()[4..], ["b is cancelled", "b ends", "a is cancelled", "a ends"]);
+        assert_eq!(process.journal.lines()[4..], ["b is cancelled", "b ends", "a is cancelled", "a ends"]);
         assert!(lost_at < led.standing.kill_at());
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(Problem::Lost(_)))));
         // The work has stopped, so the lost leadership is released, too.
         process.leaves_nothing(&cluster).await;
-        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+        assert!(process.is_disarmed());
         assert_eq!(cluster.record().await, None);
     });
 }
@@ -54,32 +51,34 @@ fn loss_stops_the_services_at_once() {
 #[test]
 fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
     run(async |cluster| {
-        let journal = Journal::default();
         let mut process = deposed(&cluster);
         process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![Probe::new("a", &journal).work(Act::Refuse).boxed()]);
+        let running = process.launch(vec![process.probe("a").work(Act::Refuse).boxed()]);
         running.leading().await.unwrap();
         let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
         let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
         assert_eq!(cluster.clock.now(), lost_at.after(Timing::of(TTL).stopping()));
-        assert_eq!(process.killer.fired().len(), 1);
+        assert_eq!(process.fired().len(), 1);
     });
 }
 
 #[test]
 fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = deposed(&cluster);
         let interrupted = Act::EndOnStop(Err("interrupted"));
-        let running = process.launch(Probe::three_with(interrupted, &journal));
-        journal.shows("b starts", 1).await;
+        let running = process.launch(vec![
+            process.probe("a").boxed(),
+            process.probe("b").start(interrupted).boxed(),
+            process.probe("c").boxed(),
+        ]);
+        process.journal.shows("b starts", 1).await;
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::Lost(Loss::Vanished))), "{refused:?}");
         // The error of the cancelled start is not a problem.
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(Loss::Vanished))));
-        assert_eq!(journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
+        assert_eq!(process.journal.lines()[2..], ["b starts", "b is cancelled", "a is cancelled", "a ends"]);
         process.leaves_nothing(&cluster).await;
         assert_eq!(process.killer.earliest(), None);
     });
@@ -88,13 +87,15 @@ fn loss_while_a_service_starts_stops_it_and_the_started_ones() {
 #[test]
 fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = deposed(&cluster);
-        let running = process.launch(vec![Probe::new("a", &journal).start(Act::EndOnStop(Ok(()))).boxed()]);
-        journal.shows("a starts", 1).await;
+        let running = process.launch(vec![process.probe("a").start(Act::EndOnStop(Ok(()))).boxed()]);
+        process.journal.shows("a starts", 1).await;
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         drop(running.shutdown().await);
-        assert_eq!(journal.lines(), ["a starts", "a is cancelled", "a is ready", "a is cancelled", "a ends"]);
+        assert_eq!(
+            process.journal.lines(),
+            ["a starts", "a is cancelled", "a is ready", "a is cancelled", "a ends"]
+        );
         process.leaves_nothing(&cluster).await;
     });
 }
@@ -102,37 +103,18 @@ fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
 #[test]
 fn closed_elections_end_the_vvm_and_release_after_the_work() {
     run(async |cluster| {
-        let journal = Journal::default();
         let mut process = cluster.process("leader");
         process.stop_timeout = TTL.get() * 10;
         let slow = Act::EndSlowly(cluster.clock.clone(), TTL.get() * 5);
-        let running = process.launch(vec![Probe::new("a", &journal).work(slow).boxed()]);
+        let running = process.launch(vec![process.probe("a").work(slow).boxed()]);
         running.leading().await.unwrap();
         process.elections.cleanup().await;
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends");
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(Loss::Closing))));
         assert_eq!(cluster.record().await, None);
         // It was renewed until the release, so five TTLs passed without a kill.
-        assert_eq!(process.killer.fired(), []);
+        assert_eq!(process.fired(), []);
         process.leaves_nothing(&cluster).await;
-    });
-}
-
-/// Without the hint, the standby's next look is up to a second away.
-#[test]
-fn standby_with_a_hint_leads_at_once_after_a_release() {
-    run(async |cluster| {
-        let leader = cluster.process("leader").launch(vec![]);
-        leader.leading().await.unwrap();
-        let standby = cluster.process("standby").vvm(vec![]).launch(TTL, AcquireTimeout::Forever);
-        cluster.sleep(30).await;
-        leader.shutdown().await.unwrap();
-        let released_at = cluster.clock.now();
-        standby.look_now();
-        standby.leading().await.unwrap();
-        assert!(cluster.clock.now().since(released_at) <= Terms::HINT_GAP);
-        standby.shutdown().await.unwrap();
-        standby.look_now();
     });
 }
 
@@ -141,7 +123,7 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
     let mut process = cluster.process("leader");
     let end = CancellationToken::new();
     let others = Arc::clone(&process.env.spawn);
-    let spawn = Arc::new(Dropping { only: Some("elections"), at: end.clone(), others });
+    let spawn = Arc::new(HarmfulSpawn { only: Some("elections"), harm: Harm::DropAt(end.clone()), others });
     process.elections = Arc::new(Elections::new(
         Arc::clone(&process.storage) as Arc<_>,
         Env { spawn, ..process.env.clone() },
@@ -153,51 +135,29 @@ fn process(cluster: &Cluster) -> (Process, CancellationToken) {
 #[test]
 fn end_of_the_elections_task_stops_services_and_leaves_the_deadline_armed() {
     run(async |cluster| {
-        let journal = Journal::default();
         let (process, end) = process(&cluster);
-        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        let running = process.launch(process.probes(&["a"]));
         let led = running.leading().await.unwrap();
         end.cancel();
-        let Err(problem) = by_itself(running).await else { panic!() };
+        running.problem().await;
+        let Err(problem) = running.shutdown().await else { panic!() };
         assert!(matches!(problem, Problem::Lost(Loss::EngineEnded)), "{problem:?}");
         assert!(problem.to_string().contains("ends at the kill deadline"), "{problem}");
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends");
         assert_eq!(process.killer.earliest().unwrap().0, led.standing.kill_at());
         assert!(cluster.record().await.is_some());
         cluster.reach(led.standing.kill_at()).await;
-        assert_eq!(process.killer.fired().len(), 1);
+        assert_eq!(process.fired().len(), 1);
     });
-}
-
-/// Cancels a token when a service has ended.
-#[derive(Debug)]
-struct CancelsAfterAService {
-    end: CancellationToken,
-    others: Arc<dyn Spawn>,
-}
-
-impl Spawn for CancelsAfterAService {
-    fn spawn(&self, name: &'static str, task: Task) {
-        let end = self.end.clone();
-        let and_then = async move {
-            task.await;
-            if name == "vvm service" {
-                end.cancel();
-            }
-        };
-        self.others.spawn(name, Box::pin(and_then));
-    }
 }
 
 #[test]
 fn end_of_the_elections_task_after_the_services_is_a_problem() {
     run(async |cluster| {
         let (process, end) = process(&cluster);
-        let mut config = VvmConfig::new(vec![Cluster::key()], process.holder.clone(), &process.env);
-        config.spawn = Arc::new(CancelsAfterAService { end, others: Arc::clone(&process.env.spawn) });
-        let services = vec![Probe::new("a", &Journal::default()).boxed()];
-        let running = Vvm::provide(config, Arc::clone(&process.elections), services)
-            .launch(TTL, AcquireTimeout::Forever);
+        let (only, others) = (Some("vvm service"), Arc::clone(&process.env.spawn));
+        let spawn = Arc::new(HarmfulSpawn { only, harm: Harm::CancelAfter(end), others });
+        let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a"]));
         running.leading().await.unwrap();
         let Err(problem) = running.shutdown().await else {
             panic!("the deadline is armed, and no problem says so")

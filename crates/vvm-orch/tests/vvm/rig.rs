@@ -1,20 +1,16 @@
 //! A cluster in memory, and services with planned behaviour.
 
-use crate::tasks::{CountingSpawn, Journal, Seeded, run_on};
+use crate::tasks::{CountingSpawn, Journal};
 use async_trait::async_trait;
 use ielections::{
-    Elections, Entry, Env, Holder, Key, Slot, Spawn, Ttl, TtlStorage, testing::mock::FaultyStorage,
+    Elections, Entry, Env, Holder, Key, Slot, Spawn, Ttl, TtlStorage,
+    testing::{self, in_mock_time, mock::FaultyStorage},
 };
-use std::{
-    future::pending,
-    num::NonZeroU32,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use testing_time::{MockClock, MockWallClock};
+use std::{future::pending, sync::Arc, time::Duration};
+use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, Sleep};
-use vvm_deadman::{Deadman, recording::RecordingTrigger};
+use vvm_deadman::{Deadman, Subject, recording::RecordingTrigger};
 use vvm_orch::{AcquireTimeout, BoxError, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
 
@@ -22,31 +18,22 @@ pub(crate) type Services = Vec<Box<dyn Service<ElectionKey>>>;
 
 pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 
-/// Runs a test on one thread. Time passes only while all tasks wait.
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
-    let cluster = Cluster::new();
-    let killers = Arc::clone(&cluster.killers);
-    let check = move || killers.lock().unwrap().iter().for_each(|killer| _ = killer.check());
-    run_on(cluster.clock.clone(), check, test(cluster));
+    let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+    let database = MemDatabase::new(Arc::new(clock.clone()));
+    in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
 }
 
 /// Slots in one storage.
 pub(crate) struct Cluster {
     pub(crate) clock: MockClock,
     database: Arc<MemDatabase>,
-    killers: Arc<Mutex<Vec<Arc<RecordingTrigger>>>>,
 }
 
 impl Cluster {
-    fn new() -> Self {
-        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
-        let database = MemDatabase::new(Arc::new(clock.clone()));
-        Self { clock, database, killers: Arc::default() }
-    }
-
     /// Returns the key of the first slot.
     pub(crate) fn key() -> ElectionKey {
-        ElectionKey { cluster: "tests".into(), slot: SlotNumber::new(NonZeroU32::MIN) }
+        ElectionKey { cluster: "tests".into(), slot: SlotNumber::FIRST }
     }
 
     /// Returns the record of the first slot.
@@ -80,25 +67,15 @@ impl Cluster {
     pub(crate) fn process_on<S: TtlStorage<ElectionKey>>(&self, name: &str, storage: S) -> Process<S> {
         let storage = Arc::new(storage);
         let killer = RecordingTrigger::on(Arc::new(self.clock.clone()));
-        self.killers.lock().unwrap().push(Arc::clone(&killer));
         let tasks = Arc::new(CountingSpawn::default());
         let env = Env {
-            clock: Arc::new(self.clock.clone()),
-            wall: Arc::new(MockWallClock::new()),
             deadman: Deadman::with_trigger(killer.clone()),
-            entropy: Seeded::of(name),
             spawn: Arc::clone(&tasks) as Arc<dyn Spawn>,
+            ..testing::env(&self.clock)
         };
         let elections = Arc::new(Elections::new(Arc::clone(&storage) as Arc<dyn TtlStorage<_>>, env.clone()));
-        Process {
-            holder: Holder::new(name).unwrap(),
-            stop_timeout: Duration::from_secs(8),
-            storage,
-            env,
-            elections,
-            killer,
-            tasks,
-        }
+        let (holder, stop_timeout) = (Holder::new(name).unwrap(), Duration::from_secs(8));
+        Process { holder, stop_timeout, storage, env, elections, killer, tasks, journal: Journal::default() }
     }
 }
 
@@ -111,27 +88,59 @@ pub(crate) struct Process<S = FaultyStorage<ElectionKey>> {
     pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) killer: Arc<RecordingTrigger>,
     pub(crate) tasks: Arc<CountingSpawn>,
+    /// Of its services.
+    pub(crate) journal: Journal,
 }
 
 impl<S> Process<S> {
-    pub(crate) fn vvm(&self, services: Services) -> Vvm<ElectionKey> {
+    pub(crate) fn launch(&self, services: Services) -> RunningVvm<ElectionKey> {
+        self.launch_by(|_| {}, services)
+    }
+
+    /// Launches a VVM with a changed configuration.
+    pub(crate) fn launch_by(
+        &self,
+        change: impl FnOnce(&mut VvmConfig<ElectionKey>),
+        services: Services,
+    ) -> RunningVvm<ElectionKey> {
         let mut config = VvmConfig::new(vec![Cluster::key()], self.holder.clone(), &self.env);
         config.stop_timeout = self.stop_timeout;
-        Vvm::provide(config, Arc::clone(&self.elections), services)
+        change(&mut config);
+        let vvm = Vvm::provide(config, Arc::clone(&self.elections), services);
+        vvm.launch(TTL, AcquireTimeout::Forever)
     }
 
-    pub(crate) fn launch(&self, services: Services) -> RunningVvm<ElectionKey> {
-        self.vvm(services).launch(TTL, AcquireTimeout::Forever)
+    pub(crate) fn probe(&self, name: &str) -> Probe {
+        Probe {
+            name: name.into(),
+            journal: self.journal.clone(),
+            start: Act::End(Ok(())),
+            work: Act::EndOnStop(Ok(())),
+        }
     }
 
-    /// Waits until no task and no timer is left (I9). For clusters with only this process.
+    pub(crate) fn probes(&self, names: &[&str]) -> Services {
+        names.iter().map(|name| self.probe(name).boxed()).collect()
+    }
+
+    /// Returns the deadlines that have passed.
+    pub(crate) fn fired(&self) -> Vec<(Instant, Subject)> {
+        self.killer.check();
+        self.killer.fired()
+    }
+
+    pub(crate) fn is_disarmed(&self) -> bool {
+        self.fired().is_empty() && self.killer.earliest().is_none()
+    }
+
+    /// Waits until no task and no timer is left (I9), but for that of the test. For clusters with only this process.
     pub(crate) async fn leaves_nothing(&self, cluster: &Cluster) {
         self.tasks.all_end().await;
-        assert_eq!(cluster.clock.sleepers(), 0);
+        assert_eq!(cluster.clock.sleepers(), 1);
     }
 }
 
-/// A service with planned behaviour.
+/// A service with planned behaviour. Unless told otherwise, it starts at once and works until cancellation.
 pub(crate) struct Probe {
     name: String,
     journal: Journal,
@@ -158,22 +167,6 @@ pub(crate) enum Act {
 }
 
 impl Probe {
-    /// Returns a probe that starts at once and works until cancellation.
-    pub(crate) fn new(name: &str, journal: &Journal) -> Self {
-        Self {
-            name: name.into(),
-            journal: journal.clone(),
-            start: Act::End(Ok(())),
-            work: Act::EndOnStop(Ok(())),
-        }
-    }
-
-    /// Returns three probes; the second one starts like this.
-    pub(crate) fn three_with<K: Key>(start: Act, journal: &Journal) -> Vec<Box<dyn Service<K>>> {
-        let [first, second, third] = ["a", "b", "c"].map(|name| Self::new(name, journal));
-        vec![first.boxed(), second.start(start).boxed(), third.boxed()]
-    }
-
     pub(crate) fn start(self, start: Act) -> Self {
         Self { start, ..self }
     }

@@ -1,23 +1,19 @@
 //! Services: the order of start and stop, failures, and starts that never end.
 
-use crate::{
-    rig::{Act, Cluster, Probe, TTL, run},
-    tasks::Journal,
-};
+use crate::rig::{Act, Cluster, TTL, run};
 use ielections::testing::mock::{Fault, Verb};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{NotLeading, Problem, service_fn};
+use vvm_orch::{NotLeading, Problem};
 
 #[test]
 fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_last() {
     run(async |cluster| {
-        let journal = Journal::default();
         let ready = CancellationToken::new();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).start(Act::EndAt(ready.clone(), Ok(()))).boxed(),
-            Probe::new("b", &journal).boxed(),
+            process.probe("a").start(Act::EndAt(ready.clone(), Ok(()))).boxed(),
+            process.probe("b").boxed(),
         ]);
         tokio::select! {
             biased;
@@ -25,48 +21,30 @@ fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_las
             // Only renewals continue.
             () = cluster.sleep(100) => {}
         }
-        assert_eq!(journal.lines(), ["a starts"]);
+        assert_eq!(process.journal.lines(), ["a starts"]);
         ready.cancel();
         running.leading().await.unwrap();
-        assert_eq!(journal.lines(), ["a starts", "a is ready", "b starts", "b is ready"]);
+        assert_eq!(process.journal.lines(), ["a starts", "a is ready", "b starts", "b is ready"]);
         running.shutdown().await.unwrap();
-    });
-}
-
-#[test]
-fn services_receive_slot_and_epoch() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let notes = journal.clone();
-        let running = process.launch(vec![service_fn("noter", async move |cx| {
-            notes.write(format!("{} {}", cx.slot, cx.standing.epoch()));
-            cx.stop.cancelled().await;
-            Ok(())
-        })]);
-        let led = running.leading().await.unwrap();
-        running.shutdown().await.unwrap();
-        assert_eq!(journal.lines(), [format!("{} {}", led.slot, led.standing.epoch())]);
     });
 }
 
 #[test]
 fn failed_start_stops_earlier_services_in_reverse_and_starts_no_other() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).boxed(),
-            Probe::new("c", &journal).start(Act::End(Err("no port is free"))).boxed(),
-            Probe::new("d", &journal).boxed(),
+            process.probe("a").boxed(),
+            process.probe("b").boxed(),
+            process.probe("c").start(Act::End(Err("no port is free"))).boxed(),
+            process.probe("d").boxed(),
         ]);
         let refused = running.leading().await.unwrap_err();
         assert!(matches!(refused, NotLeading::Problem(Problem::StartFailed { .. })), "{refused:?}");
         let Err(Problem::StartFailed { service, cause }) = running.shutdown().await else { panic!() };
         assert_eq!((&*service, cause.to_string()), ("c", "no port is free".into()));
         let after_c_starts =
-            journal.lines().into_iter().skip_while(|line| line != "c starts").collect::<Vec<_>>();
+            process.journal.lines().into_iter().skip_while(|line| line != "c starts").collect::<Vec<_>>();
         let expected = ["c starts", "b is cancelled", "b ends", "a is cancelled", "a ends"];
         assert_eq!(after_c_starts, expected);
         // All started services are proven to have stopped.
@@ -80,13 +58,12 @@ fn failed_start_stops_earlier_services_in_reverse_and_starts_no_other() {
 fn service_that_ends_by_itself_shuts_the_vvm_down() {
     for result in [Ok(()), Err("the disk is full")] {
         run(async |cluster| {
-            let journal = Journal::default();
             let go = CancellationToken::new();
             let process = cluster.process("leader");
             let running = process.launch(vec![
-                Probe::new("a", &journal).boxed(),
-                Probe::new("b", &journal).work(Act::EndAt(go.clone(), result)).boxed(),
-                Probe::new("c", &journal).boxed(),
+                process.probe("a").boxed(),
+                process.probe("b").work(Act::EndAt(go.clone(), result)).boxed(),
+                process.probe("c").boxed(),
             ]);
             running.leading().await.unwrap();
             go.cancel();
@@ -96,7 +73,7 @@ fn service_that_ends_by_itself_shuts_the_vvm_down() {
             // The test has not called `shutdown`.
             process.leaves_nothing(&cluster).await;
             assert_eq!(
-                journal.lines()[6..],
+                process.journal.lines()[6..],
                 ["b ends", "c is cancelled", "c ends", "a is cancelled", "a ends"]
             );
             assert_eq!(cluster.record().await, None);
@@ -108,16 +85,15 @@ fn service_that_ends_by_itself_shuts_the_vvm_down() {
 #[test]
 fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).work(Act::EndOnStop(Err("can't flush"))).boxed(),
+            process.probe("a").boxed(),
+            process.probe("b").work(Act::EndOnStop(Err("can't flush"))).boxed(),
         ]);
         running.leading().await.unwrap();
         let Err(Problem::StopFailed { service, cause }) = running.shutdown().await else { panic!() };
         assert_eq!((&*service, cause.to_string()), ("b", "can't flush".into()));
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends");
         assert_eq!(cluster.record().await, None);
         process.leaves_nothing(&cluster).await;
     });
@@ -126,13 +102,10 @@ fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
 /// Lets the service panic, and returns the panic's text. Its work may still run, so that nothing is released or disarmed
 /// (I4, I6).
 async fn let_panic(cluster: Cluster, start: Act, work: Act, go: CancellationToken) -> String {
-    let journal = Journal::default();
     let process = cluster.process("leader");
-    let running = process.launch(vec![
-        Probe::new("a", &journal).boxed(),
-        Probe::new("b", &journal).start(start).work(work).boxed(),
-    ]);
-    journal.shows("b starts", 1).await;
+    let running =
+        process.launch(vec![process.probe("a").boxed(), process.probe("b").start(start).work(work).boxed()]);
+    process.journal.shows("b starts", 1).await;
     go.cancel();
     if running.leading().await.is_ok() {
         // It panics on cancellation at the latest.
@@ -140,13 +113,13 @@ async fn let_panic(cluster: Cluster, start: Act, work: Act, go: CancellationToke
     }
     let Err(Problem::Panicked { service, panic }) = running.shutdown().await else { panic!("no panic") };
     assert_eq!(&*service, "b");
-    assert_eq!(journal.lines().last().unwrap(), "a ends");
+    assert_eq!(process.journal.lines().last().unwrap(), "a ends");
     let record = cluster.record().await.expect("the record was released under work that may still go on");
     let (kill_at, subject) = process.killer.earliest().expect("the deadman was disarmed");
     assert_eq!(subject.epoch, record.epoch.get());
     process.leaves_nothing(&cluster).await;
     cluster.reach(kill_at).await;
-    assert_eq!(process.killer.fired(), [(kill_at, subject)]);
+    assert_eq!(process.fired(), [(kill_at, subject)]);
     panic.to_string()
 }
 
@@ -170,13 +143,12 @@ fn panic_is_a_problem_and_leaves_the_deadline_armed() {
 #[test]
 fn all_readers_receive_the_first_problem() {
     run(async |cluster| {
-        let journal = Journal::default();
         let go = CancellationToken::new();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).work(Act::EndOnStop(Err("second"))).boxed(),
-            Probe::new("b", &journal).work(Act::EndAt(go.clone(), Err("first"))).boxed(),
-            Probe::new("c", &journal).work(Act::PanicOnStop).boxed(),
+            process.probe("a").work(Act::EndOnStop(Err("second"))).boxed(),
+            process.probe("b").work(Act::EndAt(go.clone(), Err("first"))).boxed(),
+            process.probe("c").work(Act::PanicOnStop).boxed(),
         ]);
         running.leading().await.unwrap();
         assert!(running.first_problem().is_none());
@@ -199,23 +171,20 @@ fn all_readers_receive_the_first_problem() {
 #[test]
 fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
     run(async |cluster| {
-        let journal = Journal::default();
         let mut process = cluster.process("leader");
         process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).start(Act::Refuse).boxed(),
-        ]);
-        journal.shows("b starts", 1).await;
+        let running =
+            process.launch(vec![process.probe("a").boxed(), process.probe("b").start(Act::Refuse).boxed()]);
+        process.journal.shows("b starts", 1).await;
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
         assert!(matches!(running.problem().await, Some(Problem::Lost(_))));
         let (kill_at, _) = process.killer.earliest().unwrap();
-        journal.shows("b is cancelled", 1).await;
+        process.journal.shows("b is cancelled", 1).await;
         assert!(cluster.clock.now() < kill_at);
         assert!(matches!(running.shutdown().await, Err(Problem::Lost(_))));
         assert_eq!(cluster.clock.now(), kill_at);
-        assert_eq!(process.killer.fired().len(), 1);
-        assert_eq!(journal.lines().last().unwrap(), "a ends", "the others were not told");
+        assert_eq!(process.fired().len(), 1);
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends", "the others were not told");
         assert!(cluster.record().await.is_some());
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
     });

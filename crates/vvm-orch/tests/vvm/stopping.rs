@@ -1,9 +1,6 @@
 //! Services that stop slowly or not at all.
 
-use crate::{
-    rig::{Act, Probe, TTL, run},
-    tasks::Journal,
-};
+use crate::rig::{Act, TTL, run};
 use futures_util::{FutureExt, future::join_all};
 use ielections::{
     Timing,
@@ -17,14 +14,13 @@ use vvm_orch::{NotLeading, Problem};
 #[test]
 fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
     run(async |cluster| {
-        let journal = Journal::default();
         let mut process = cluster.process("leader");
         process.stop_timeout = TTL.get() * 10;
         let slow = Act::EndSlowly(cluster.clock.clone(), TTL.get() * 9);
-        let running = process.launch(vec![Probe::new("a", &journal).work(slow).boxed()]);
+        let running = process.launch(vec![process.probe("a").work(slow).boxed()]);
         let led = running.leading().await.unwrap();
         let shutdown = tokio::spawn(async move { running.shutdown().await });
-        journal.shows("a is cancelled", 1).await;
+        process.journal.shows("a is cancelled", 1).await;
         // While it works.
         let told_at = cluster.clock.now();
         cluster.reach(told_at.after(TTL.get() * 9 - Duration::from_secs(1))).await;
@@ -33,7 +29,7 @@ fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
         shutdown.await.unwrap().unwrap();
         assert_eq!(cluster.seconds_since(told_at), 180.0);
         assert_eq!(cluster.record().await, None);
-        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+        assert!(process.is_disarmed());
         process.leaves_nothing(&cluster).await;
     });
 }
@@ -42,12 +38,11 @@ fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
 #[test]
 fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).work(Act::Refuse).boxed(),
-            Probe::new("c", &journal).boxed(),
+            process.probe("a").boxed(),
+            process.probe("b").work(Act::Refuse).boxed(),
+            process.probe("c").boxed(),
         ]);
         let led = running.leading().await.unwrap();
         let began = cluster.clock.now();
@@ -56,7 +51,7 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
         assert_eq!(cluster.seconds_since(began), process.stop_timeout.as_secs_f64());
         // Only the task of the service that does not stop is left.
         let stopped = ["c is cancelled", "c ends", "b is cancelled", "a is cancelled", "a ends"];
-        assert_eq!(journal.lines()[6..], stopped);
+        assert_eq!(process.journal.lines()[6..], stopped);
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
         // No renewal, no delete: the last deadline remains.
         let record = cluster.record().await.unwrap();
@@ -64,7 +59,7 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
         assert_eq!(kill_at, led.standing.kill_at());
         assert!(cluster.clock.now() < kill_at);
         cluster.reach(kill_at).await;
-        assert_eq!(process.killer.fired().len(), 1);
+        assert_eq!(process.fired().len(), 1);
         assert_eq!(cluster.record().await, Some(record));
     });
 }
@@ -73,18 +68,15 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
 #[test]
 fn start_that_does_not_stop_keeps_the_record() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![
-            Probe::new("a", &journal).boxed(),
-            Probe::new("b", &journal).start(Act::Refuse).boxed(),
-        ]);
-        journal.shows("b starts", 1).await;
+        let running =
+            process.launch(vec![process.probe("a").boxed(), process.probe("b").start(Act::Refuse).boxed()]);
+        process.journal.shows("b starts", 1).await;
         let began = cluster.clock.now();
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
         assert_eq!(&*service, "b");
         assert_eq!(cluster.seconds_since(began), process.stop_timeout.as_secs_f64());
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends");
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
@@ -94,13 +86,10 @@ fn start_that_does_not_stop_keeps_the_record() {
 #[test]
 fn stop_timeout_applies_to_all_services_together() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let slow = || Act::EndSlowly(cluster.clock.clone(), Duration::from_secs(5));
-        let running = process.launch(vec![
-            Probe::new("a", &journal).work(slow()).boxed(),
-            Probe::new("b", &journal).work(slow()).boxed(),
-        ]);
+        let running = process
+            .launch(vec![process.probe("a").work(slow()).boxed(), process.probe("b").work(slow()).boxed()]);
         running.leading().await.unwrap();
         let began = cluster.clock.now();
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
@@ -112,19 +101,16 @@ fn stop_timeout_applies_to_all_services_together() {
 #[test]
 fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let running = process.launch(vec![
-            Probe::new("a", &journal).work(Act::Refuse).boxed(),
-            Probe::new("b", &journal)
-                .work(Act::EndSlowly(cluster.clock.clone(), Duration::from_secs(1)))
-                .boxed(),
-            Probe::new("c", &journal).work(Act::Refuse).boxed(),
+            process.probe("a").work(Act::Refuse).boxed(),
+            process.probe("b").work(Act::EndSlowly(cluster.clock.clone(), Duration::from_secs(1))).boxed(),
+            process.probe("c").work(Act::Refuse).boxed(),
         ]);
         running.leading().await.unwrap();
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
         assert_eq!(&*service, "c");
-        assert!(journal.lines().contains(&"b ends".into()));
+        assert!(process.journal.lines().contains(&"b ends".into()));
         let (kill_at, _) = process.killer.earliest().unwrap();
         assert_eq!(cluster.clock.now(), kill_at);
         process.tasks.only_these_are_left(&[("vvm service", 2)]).await;
@@ -167,9 +153,8 @@ fn shutdown_while_campaigning_is_immediate_and_does_not_affect_the_leader() {
 #[test]
 fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        let running = process.launch(process.probes(&["a"]));
         running.leading().await.unwrap();
         let alive = [("elections", 1), ("vvm service", 1), ("vvm", 1)];
         process.tasks.only_these_are_left(&alive).await;
@@ -177,7 +162,7 @@ fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));
         assert_eq!(cluster.record().await, None);
         process.leaves_nothing(&cluster).await;
-        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+        assert!(process.is_disarmed());
     });
 }
 
@@ -185,47 +170,36 @@ fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
 #[test]
 fn concurrent_shutdowns_all_wait_for_the_end() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
         let slow = Act::EndSlowly(cluster.clock.clone(), process.stop_timeout / 2);
-        let running = process.launch(vec![Probe::new("a", &journal).work(slow).boxed()]);
+        let running = process.launch(vec![process.probe("a").work(slow).boxed()]);
         running.leading().await.unwrap();
         let calls = (0..10).map(|_| async {
             running.shutdown().await.unwrap();
-            journal.lines().pop().unwrap()
+            process.journal.lines().pop().unwrap()
         });
         for last in join_all(calls).await {
             assert_eq!(last, "a ends");
         }
-        assert_eq!(journal.lines().iter().filter(|line| *line == "a is cancelled").count(), 1);
+        assert_eq!(process.journal.lines().iter().filter(|line| *line == "a is cancelled").count(), 1);
         process.leaves_nothing(&cluster).await;
     });
 }
 
 #[test]
-fn dropped_shutdown_call_does_not_stop_the_shutdown() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
-        let running = process.launch(vec![]);
-        running.leading().await.unwrap();
-        assert!(running.shutdown().now_or_never().is_none());
-        process.leaves_nothing(&cluster).await;
-        assert_eq!(cluster.record().await, None);
-    });
-}
-
-#[test]
-fn dropping_the_handle_shuts_down() {
-    run(async |cluster| {
-        let journal = Journal::default();
-        let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
-        running.leading().await.unwrap();
-        drop(running);
-        process.leaves_nothing(&cluster).await;
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
-        assert_eq!(cluster.record().await, None);
-    });
+fn dropped_shutdown_call_and_dropped_handle_shut_down() {
+    for drops_handle in [false, true] {
+        run(async |cluster| {
+            let process = cluster.process("leader");
+            let running = process.launch(process.probes(&["a"]));
+            running.leading().await.unwrap();
+            assert!(drops_handle || running.shutdown().now_or_never().is_none());
+            let _kept = (!drops_handle).then_some(running);
+            process.leaves_nothing(&cluster).await;
+            assert_eq!(process.journal.lines().last().unwrap(), "a ends");
+            assert_eq!(cluster.record().await, None);
+        });
+    }
 }
 
 #[test]
@@ -252,9 +226,8 @@ fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
 #[test]
 fn shutdown_gives_up_the_release_if_the_storage_hangs() {
     run(async |cluster| {
-        let journal = Journal::default();
         let process = cluster.process("leader");
-        let running = process.launch(vec![Probe::new("a", &journal).boxed()]);
+        let running = process.launch(process.probes(&["a"]));
         running.leading().await.unwrap();
         Verb::RECORDS.into_iter().for_each(|verb| process.storage.fail_always(verb, Fault::Hang));
         // After this time a renewal hangs.
@@ -266,10 +239,10 @@ fn shutdown_gives_up_the_release_if_the_storage_hangs() {
         let bound = timing.attempt_timeout() * 4 + timing.retry_pause() * 2;
         let took = cluster.clock.now().since(began);
         assert!(took <= bound, "{took:?}");
-        assert_eq!(journal.lines().last().unwrap(), "a ends");
+        assert_eq!(process.journal.lines().last().unwrap(), "a ends");
         // The record expires. The work has stopped, so the deadline is disarmed.
         assert!(cluster.record().await.is_some());
-        assert_eq!((process.killer.fired(), process.killer.earliest()), (vec![], None));
+        assert!(process.is_disarmed());
         process.tasks.all_end().await;
     });
 }

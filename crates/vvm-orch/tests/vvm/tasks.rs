@@ -1,38 +1,11 @@
-//! Shared by the tests of this crate and of `primary-only`: a runtime whose clock moves only when all tasks are idle,
-//! so that every run of a test is the same; tasks that are counted; and a journal of what they did.
+//! Shared by the tests of this crate and of `primary-only`: tasks that are counted, and a journal of what they did.
 
-use ielections::{Entropy, Spawn, env::Task};
+use ielections::{Spawn, env::Task};
 use std::{
     collections::BTreeMap,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
+    sync::{Arc, Mutex},
 };
-use testing_time::MockClock;
 use tokio::sync::Notify;
-use vvm_clock::Clock as _;
-
-/// Runs a test on one thread. Time passes only while all tasks wait; then calls `on_advance`.
-pub(crate) fn run_on(
-    clock: MockClock,
-    on_advance: impl Fn() + Send + Sync + 'static,
-    test: impl Future<Output = ()>,
-) {
-    let limit = clock.now().after(Duration::from_secs(3600));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || {
-            let next = clock.advance_to_next();
-            assert!(next.is_some_and(|now| now < limit), "the test waits for an event that never happens");
-            on_advance();
-        })
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
 
 /// Counts the tasks that have not ended, by name.
 #[derive(Clone, Debug, Default)]
@@ -60,28 +33,22 @@ impl CountingSpawn {
 impl Spawn for CountingSpawn {
     fn spawn(&self, name: &'static str, task: Task) {
         *self.alive.lock().unwrap().entry(name).or_default() += 1;
-        drop(tokio::spawn(Counted { name, tasks: self.clone(), task: Some(task) }));
+        let counted = Counted { name, tasks: self.clone() };
+        drop(tokio::spawn(async move {
+            // The task is dropped first, also by its runtime: all that it signals precedes the change of the count.
+            let (_counted, task) = (counted, task);
+            task.await;
+        }));
     }
 }
 
 struct Counted {
     name: &'static str,
     tasks: CountingSpawn,
-    task: Option<Task>,
-}
-
-impl Future for Counted {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.task.as_mut().map_or(Poll::Ready(()), |task| task.as_mut().poll(cx))
-    }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // The task drops first, so that everything it signals precedes the change of the count.
-        drop(self.task.take());
         {
             let mut alive = self.tasks.alive.lock().unwrap();
             let count = alive.entry(self.name).or_default();
@@ -138,27 +105,5 @@ impl Journal {
     /// Waits until the line was written this number of times.
     pub(crate) async fn shows(&self, line: &str, times: usize) {
         self.change.until(|| self.count(line) >= times).await;
-    }
-}
-
-/// Deterministic random numbers.
-#[derive(Debug)]
-pub(crate) struct Seeded(AtomicU64);
-
-impl Seeded {
-    /// Returns numbers that depend only on `name`.
-    pub(crate) fn of(name: &str) -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(name.bytes().map(u64::from).sum())))
-    }
-}
-
-impl Entropy for Seeded {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            // The increment and the mixing of splitmix64.
-            let seed = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes()[..chunk.len()]);
-        }
     }
 }
