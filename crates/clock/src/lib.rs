@@ -89,7 +89,6 @@ impl WallClock for SystemWallClock {
     }
 }
 
-/// The README's example is a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

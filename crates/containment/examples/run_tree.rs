@@ -12,7 +12,6 @@ use vvm_containment::{
     guard, stage, supervise,
 };
 
-/// The argument of the supervisor.
 const SUPERVISOR: &str = "supervisor";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {

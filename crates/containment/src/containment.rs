@@ -25,7 +25,6 @@ pub enum Level {
     PidNamespace,
 }
 
-/// `guardian`, `cgroup` or `pidns`.
 impl fmt::Display for Level {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -50,13 +49,9 @@ pub enum Wanted {
 #[derive(Clone, Debug)]
 pub struct Containment {
     level: Level,
-    /// The descendants of this process.
     pub(crate) family: Family,
-    /// The control group of the command's processes, if they have one.
     pub(crate) group: Option<Arc<ControlGroup>>,
-    /// The keepers of this supervisor.
     keepers: Arc<Mutex<Vec<Arc<OwnedFd>>>>,
-    /// Whether this process is process 1 of the command's namespace.
     pub(crate) whole_namespace: bool,
 }
 
@@ -66,7 +61,6 @@ impl Containment {
         self.level
     }
 
-    /// Contains everything in the command's namespace, whose process 1 this is.
     pub(crate) fn of_this_namespace() -> Result<Self, ForeignProcFs> {
         let family = Family::of_this_process()?;
         Ok(Self { whole_namespace: true, ..Self::of(Level::PidNamespace, family, None) })
@@ -78,9 +72,6 @@ impl Containment {
     }
 
     /// Joins a containment that another process has established, by its level and the folder of its group.
-    ///
-    /// # Errors
-    /// If `/proc` is missing or foreign.
     pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
         let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
         Ok(Self::of(level, Family::of_this_process()?, group))
@@ -90,12 +81,10 @@ impl Containment {
         Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
     }
 
-    /// Returns whether a keeper runs, and so a command may run.
     pub(crate) fn has_keeper(&self) -> bool {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|keeper| !has_ended(keeper))
     }
 
-    /// Remembers a keeper, by a descriptor of its process.
     pub(crate) fn remember_keeper(&self, keeper: Arc<OwnedFd>) {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.retain(|keeper| !has_ended(keeper));

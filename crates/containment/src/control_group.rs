@@ -20,13 +20,11 @@ use std::{
     time::Duration,
 };
 
-/// A control group.
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
     folder: OwnedFd,
 }
 
-/// The longest pause between two looks at a group that still has members.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How many looks in a row may find the same members. Looks and not a time, because on a busy machine killed
@@ -41,10 +39,6 @@ const ALL_LOOKS: u32 = 600;
 const NAMES: u32 = 1_000;
 
 impl ControlGroup {
-    /// Makes a group below `parent`.
-    ///
-    /// # Errors
-    /// If this user may not make one there.
     pub(crate) fn below(parent: &Path) -> io::Result<Self> {
         let process = rustix::process::getpid();
         let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -62,23 +56,16 @@ impl ControlGroup {
         Err(taken)
     }
 
-    /// Returns the group of this folder.
     pub(crate) fn of(folder: OwnedFd) -> Self {
         Self { folder }
     }
 
     /// Moves a process into the group, and so all processes that it starts later.
-    ///
-    /// # Errors
-    /// If this user may not move it, or it has ended.
     pub(crate) fn admit(&self, process: Pid) -> io::Result<()> {
         Ok(self.tell("cgroup.procs", &process.to_string())?)
     }
 
     /// Kills all members, including those that are just being started.
-    ///
-    /// # Errors
-    /// If the group does not exist any more.
     pub(crate) fn kill(&self) -> io::Result<()> {
         match self.tell("cgroup.kill", "1") {
             // Before Linux 5.14.
@@ -121,9 +108,6 @@ impl ControlGroup {
     ///
     /// Waits while the members change, and a little longer: a reaped process may count as a member for a
     /// moment.
-    ///
-    /// # Errors
-    /// If members are left.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let (mut inside, mut in_vain) = (Vec::new(), 0);
         for _ in 0..ALL_LOOKS {
@@ -146,7 +130,6 @@ impl ControlGroup {
         Err(Errno::BUSY.into())
     }
 
-    /// Returns the members of the group and of those inside.
     fn members(&self) -> io::Result<Vec<Pid>> {
         let mut found = Vec::new();
         for folder in self.folders()? {
@@ -181,7 +164,6 @@ impl ControlGroup {
     }
 }
 
-/// Returns whether a group whose events these are has a member that has not ended, itself or inside.
 fn is_populated(events: &OwnedFd) -> rustix::io::Result<bool> {
     let mut text = [0; 128];
     let length = read(events, &mut text)?;
@@ -225,10 +207,6 @@ pub enum ControlGroupRefusal {
     },
 }
 
-/// Returns the folder of this process's group.
-///
-/// # Errors
-/// If it is in no visible group.
 pub(crate) fn own_group() -> Result<PathBuf, ControlGroupRefusal> {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     folder(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -248,7 +226,6 @@ pub(crate) fn is_delegated(group: &Path) -> bool {
     (!user.is_root() && is_ours()) || marked("user.delegate") || marked("trusted.delegate")
 }
 
-/// Returns the folder of the group in `/proc/self/cgroup`, by the mounts in `/proc/self/mountinfo`.
 fn folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     // Version 2 has number 0, and no controllers in its line (cgroups(7)).
     let group = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);

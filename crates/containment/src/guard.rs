@@ -110,10 +110,8 @@ fn start_supervisor(
     })
 }
 
-/// The pause between two looks for remaining processes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The guardian's loop, and the clean-up at its end.
 #[derive(Debug)]
 struct Guarding {
     supervisor: Pid,
@@ -148,7 +146,6 @@ pub struct Ended {
 }
 
 impl Guarding {
-    /// Watches until the supervisor has ended or is overdue; then kills and reaps every descendant.
     fn watch(mut self, mut on_report: impl FnMut(Report)) -> Ended {
         let mut ended = None;
         while ended.is_none() && !self.rules.is_due(SystemClock::read()) {
@@ -215,7 +212,6 @@ impl Guarding {
         (reaped.pid == self.supervisor).then(|| (reaped.ended, SystemClock::read()))
     }
 
-    /// Blocks until a deadline passes, a signal or a message arrives, or the supervisor ends.
     fn wait(&self) {
         let mut fds = [
             PollFd::new(&self.countdown, PollFlags::IN),

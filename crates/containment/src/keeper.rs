@@ -32,10 +32,8 @@ use std::{
 use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::KernelTimer;
 
-/// The name of the stage.
 pub(crate) const STAGE: &str = "stage-keeper";
 
-/// Runs a keeper of descendants until none is left.
 pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     // First. A service manager signals every process; the supervisor forwards those signals to the command.
     // They are caught, not ignored, because the command would inherit that.
@@ -51,7 +49,6 @@ pub(crate) fn main(arguments: &[OsString]) -> Result<u8, StageError> {
     Ok(0)
 }
 
-/// What a keeper starts.
 pub(crate) struct KeeperTask<'k> {
     pub(crate) lines: &'k HelperLines,
     pub(crate) command: &'k [OsString],
@@ -63,16 +60,12 @@ pub(crate) struct KeeperTask<'k> {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// What a keeper kills.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Its descendants, as a sub-reaper.
     Descendants,
-    /// Everything in its namespace, as process 1.
     Namespace,
 }
 
-/// Starts the command, and keeps it until no descendant is left.
 pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, signals: Signals, scope: Scope) {
     let mut descriptors = order.descriptors.into_iter();
     let (Some(input), Some(guardian)) = (descriptors.next(), descriptors.next()) else { return };
@@ -136,18 +129,14 @@ fn refuse(link: &Link<FromKeeper, ToKeeper>, cause: &io::Error) {
 struct Keeper<'k> {
     link: &'k Link<FromKeeper, ToKeeper>,
     rules: KeeperRules,
-    /// Readable once the guardian has ended.
     guardian: OwnedFd,
     lines: &'k HelperLines,
     containment: Containment,
     /// Kills a keeper that is stopped or hangs at the deadline, and with it the command (I4). `None` for
     /// process 1, which ignores its own timers: it ends with the supervisor, through the process outside.
     timer: Option<KernelTimer>,
-    /// The command, until it is reaped.
     command: Option<ChildHandle>,
-    /// The link to its shim, until the command is executed.
     shim: Option<Link<ToShim, FromShim>>,
-    /// The helpers, until they are reaped.
     helpers: Vec<(Helper, Pid)>,
     out_of_reach_report: OutOfReachReport,
 }
@@ -203,7 +192,6 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Watches until no descendant and no member of the control group is left.
     fn watch(mut self, mut signals: Signals) {
         loop {
             // Only empties the queue.
@@ -329,7 +317,6 @@ impl Keeper<'_> {
         }
     }
 
-    /// Does what the rules decide.
     fn on(&mut self, event: KeeperEvent) {
         match self.rules.on(event) {
             // The kernel documents no refusal. With one, the earlier deadline stays in force (I4).
@@ -349,7 +336,6 @@ impl Keeper<'_> {
         self.timer.as_ref().map_or(Ok(()), |timer| timer.set(at))
     }
 
-    /// Blocks until a signal or message arrives, a process ends, or it is time to kill.
     fn wait(&self, signals: &Signals) {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if self.rules.has_supervisor() {
@@ -378,10 +364,8 @@ struct ChildHandle {
     group: Group,
 }
 
-/// The process group of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
-    /// A group of its own, which gets all signals.
     Own,
     /// The terminal's group. `None` if it belongs to a PID namespace above.
     Terminal(Option<Pid>),
@@ -389,9 +373,6 @@ pub(crate) enum Group {
 
 impl ChildHandle {
     /// Forwards a signal, unless the command has got it already.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> rustix::io::Result<()> {
         // The command may have left the group that the terminal signals.
         let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);
@@ -403,10 +384,8 @@ impl ChildHandle {
     }
 }
 
-/// How many of the processes that a command has left behind are named.
 const NAMED: usize = 8;
 
-/// Sends TERM to all descendants. Calls `name` for the first of those that live, and with their number.
 fn tell_to_end(family: Family, name: impl Fn(&FromKeeper)) {
     let rest = family.descendants();
     let names = rest.iter().filter_map(name_of).collect::<Vec<_>>();
@@ -423,7 +402,6 @@ fn tell_to_end(family: Family, name: impl Fn(&FromKeeper)) {
     }
 }
 
-/// Returns the name of a process that has not ended.
 fn name_of(member: &Member) -> Option<[u8; NAME]> {
     let stat = fs::read(format!("/proc/{}/stat", member.pid)).ok()?;
     let opens = stat.iter().position(|byte| *byte == b'(')? + 1;

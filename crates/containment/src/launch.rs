@@ -29,7 +29,6 @@ use std::{
 /// The binary of this process, even if its file was replaced or removed since (proc(5)).
 pub const OWN_BINARY: &str = "/proc/self/exe";
 
-/// The argument of a stage before the command.
 pub(crate) const DASHES: &str = "--";
 
 /// Why a stage can't begin.
@@ -68,7 +67,6 @@ pub(crate) fn pass_on(stage: impl AsRef<OsStr>, arguments: impl IntoIterator<Ite
     command
 }
 
-/// Returns the file name of the program, for process listings.
 fn own_name() -> OsString {
     let called = env::args_os().next().unwrap_or_default();
     Path::new(&called).file_name().unwrap_or(OsStr::new(OWN_BINARY)).to_owned()
@@ -83,7 +81,6 @@ fn name_process() {
     let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
 }
 
-/// Returns the arguments of a stage that is to execute the user's command.
 pub(crate) fn behind_dashes(command: &[OsString]) -> impl Iterator<Item = OsString> {
     iter::once(DASHES.into()).chain(command.iter().cloned())
 }
@@ -96,16 +93,11 @@ pub(crate) fn command_of(arguments: &[OsString]) -> Option<&[OsString]> {
     }
 }
 
-/// Starts `command`.
-///
-/// # Errors
-/// If the system refuses a process.
 pub(crate) fn start(mut command: Command) -> io::Result<Pid> {
     // The handle is dropped on purpose: guardian and keeper reap all their children with `processes::reap`.
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// The link to the stage before, its first message, and the descriptors of that message.
 #[derive(Debug)]
 pub(crate) struct Accepted<Out, In> {
     pub(crate) link: Link<Out, In>,
@@ -114,9 +106,6 @@ pub(crate) struct Accepted<Out, In> {
 }
 
 /// Returns the link from the stage before, which is this process's standard input.
-///
-/// # Errors
-/// If there is no such link.
 pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, StageError> {
     let input = rustix::stdio::stdin();
     if socket_type(input) != Ok(SocketType::SEQPACKET) {
@@ -130,9 +119,6 @@ pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, S
 
 /// Accepts the link from the stage before, and waits for its first message. Standard input is empty
 /// afterwards.
-///
-/// # Errors
-/// If there is no such link, its other end is gone, or the system refuses a descriptor.
 pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, StageError> {
     let link = given_link()?;
     let null = open_null("/dev/null")?;
@@ -199,7 +185,6 @@ impl NoteLink {
     }
 }
 
-/// The stage of the shim.
 pub(crate) const SHIM_STAGE: &str = "stage-worker";
 
 /// The status that a shell reports for a command that can't be executed.
@@ -261,7 +246,6 @@ const CHECK: &str = "VVM_KEEPER_CHECK";
 const LINE: &str = "VVM_KEEPER_LINE";
 
 impl HelperLines {
-    /// Returns the line of `helper`.
     pub(crate) fn of(&self, helper: Helper) -> Option<&str> {
         match helper {
             Helper::PreStop => self.pre_stop.as_deref(),
@@ -269,20 +253,17 @@ impl HelperLines {
         }
     }
 
-    /// Returns the lines as variables of a keeper.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [(PRE_STOP, &self.pre_stop), (CHECK, &self.check)]
             .into_iter()
             .filter_map(|(name, line)| Some((name, line.as_deref()?)))
     }
 
-    /// Returns the lines in the environment of this process, a keeper.
     pub(crate) fn of_environment() -> Self {
         Self { pre_stop: env::var(PRE_STOP).ok(), check: env::var(CHECK).ok() }
     }
 }
 
-/// Removes the keeper's variables from the environment of `command`.
 pub(crate) fn without_lines(mut command: Command) -> Command {
     command.env_remove(PRE_STOP).env_remove(CHECK);
     command
@@ -290,9 +271,6 @@ pub(crate) fn without_lines(mut command: Command) -> Command {
 
 /// Returns the shim that becomes a shell for `line`, in a process group of its own. Its standard output goes
 /// to standard error, because standard output is the command's.
-///
-/// # Errors
-/// If the process is out of descriptors.
 pub(crate) fn helper_command(line: &str, far: OwnedFd) -> io::Result<Command> {
     let script = format!("line=${LINE}; unset {LINE}; eval \"$line\"");
     let shell = ["sh".into(), "-c".into(), script.into()];

@@ -24,14 +24,11 @@ use tokio::io::Interest;
 /// The most descriptors of one message: a stage's standard input, its guardian, and a folder.
 const MAX_DESCRIPTORS: usize = 3;
 
-/// A message that fits a frame.
 pub(crate) trait Message: Sized {
     fn to_frame(&self) -> Frame;
-    /// Returns `None` for an unknown message.
     fn from_frame(frame: &Frame) -> Option<Self>;
 }
 
-/// One end of a link, which sends `Out` and receives `In`.
 #[derive(Debug)]
 pub(crate) struct Link<Out, In> {
     socket: OwnedFd,
@@ -55,7 +52,6 @@ pub(crate) fn pair<Out: Message, In: Message>() -> io::Result<(Link<Out, In>, Ow
 }
 
 impl<Out: Message, In: Message> Link<Out, In> {
-    /// Returns the link with the end `socket`.
     pub(crate) fn over(socket: OwnedFd) -> Self {
         Self { socket, messages: PhantomData }
     }
@@ -69,9 +65,6 @@ impl<Out: Message, In: Message> Link<Out, In> {
     }
 
     /// Sends `message` with at most three descriptors.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send).
     pub(crate) fn send_with(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -116,7 +109,6 @@ impl<Out: Message, In: Message> Link<Out, In> {
         Some(message.map_or(Received::End, |message| Received::Message(message, descriptors)))
     }
 
-    /// Blocks until a message arrives or the other end is gone.
     pub(crate) fn wait(&self) {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         while poll(&mut fds, None) == Err(Errno::INTR) {}
@@ -154,7 +146,6 @@ impl Frame {
         bytes
     }
 
-    /// Returns `None` for another version.
     pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         if bytes[0] != VERSION {
             return None;
@@ -167,7 +158,6 @@ impl Frame {
     }
 }
 
-/// Returns a frame of this kind, with zeros behind `content`.
 pub(crate) fn frame<const N: usize>(kind: u8, content: [u64; N]) -> Frame {
     let mut words = [0; 4];
     for (word, value) in words.iter_mut().zip(content) {

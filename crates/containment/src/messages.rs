@@ -40,9 +40,7 @@ pub enum ToSupervisor {
 /// From the supervisor to the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
-    /// The earliest kill deadline changed.
     Deadline(Option<Instant>),
-    /// For the guardian's caller.
     Note(Note),
     /// The supervisor has nothing left to do and ends.
     Finished,
@@ -114,7 +112,6 @@ impl Message for ToGuardian {
 /// From the parent to the shim. It carries the command's standard input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ToShim {
-    /// The process that must be the shim's parent.
     pub(crate) parent: Pid,
 }
 
@@ -152,17 +149,12 @@ pub(crate) enum ToKeeper {
     },
     /// The first message: only try whether a keeper can start.
     TryOut,
-    /// Forward a signal to the command.
     Signal(ForwardedSignal),
-    /// Start a helper.
     Helper(Helper),
-    /// Kill a helper.
     KillHelper(Helper),
-    /// The kill deadline moved.
     Deadline(Option<Instant>),
     /// Send TERM to the processes that the command has left behind.
     TellRest,
-    /// Kill everything.
     Kill,
 }
 
@@ -173,23 +165,16 @@ pub(crate) enum FromKeeper {
     Ready,
     /// The system refused the namespace. The last message.
     Refused(NamespaceRefusal),
-    /// The system refused the command's process.
     NotStarted(Errno),
-    /// The command could not be executed.
     NotExecuted(Errno),
     /// The command was executed, or killed before.
     Executed,
-    /// The command's own process has ended.
     Ended(Ended),
-    /// The system refused a helper's process.
     HelperNotStarted(Helper, Errno),
-    /// A helper has ended.
     HelperEnded(Helper, Ended),
-    /// A signal could not be forwarded to the command.
     NotPassedOn(Signal, Errno),
     /// Up to four processes of another user, which the keeper may not kill.
     OutOfReach([Option<Pid>; 4]),
-    /// A process that the command has left behind.
     LeftOver {
         /// How many there are.
         total: u32,
@@ -200,7 +185,6 @@ pub(crate) enum FromKeeper {
     },
     /// The keeper's own timer is set to this deadline, and it kills shortly before.
     InForce(Option<Instant>),
-    /// The keeper has received the order to kill.
     Kills,
     /// No descendant of the keeper is left (I6). The last message.
     Gone,

@@ -35,9 +35,6 @@ use std::{
 };
 
 /// Makes an empty namespace and drops it. Blocks until it is gone.
-///
-/// # Errors
-/// If the system refuses it.
 pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
@@ -59,7 +56,6 @@ pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     answer
 }
 
-/// The name of the stage.
 pub(crate) const OUTSIDE_STAGE: &str = "stage-namespace";
 
 /// Makes a namespace, starts its process 1, and ends as that one does.
@@ -125,7 +121,6 @@ fn separate() -> Result<(), NamespaceRefusal> {
     }
 }
 
-/// Maps user and group to themselves, and lets process 1 mount.
 fn map(user: u32, group: u32) -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     // Without it, a process could drop a group that restricts it (user_namespaces(7)).
@@ -143,13 +138,11 @@ fn of_nix(errno: nix::Error) -> Errno {
     Errno::from_raw_os_error(errno as i32)
 }
 
-/// The name of the stage.
 pub(crate) const INIT_STAGE: &str = "stage-init";
 
 /// The exit status without a namespace: `EX_OSERR` of sysexits.h.
 const REFUSED: u8 = 71;
 
-/// Runs process 1 until the end of the namespace.
 pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     // Anywhere else it would mount over the `/proc` of other processes.
     if getpid() != Pid::INIT {
@@ -219,7 +212,6 @@ fn serve(
     Ok(())
 }
 
-/// Mounts a `/proc` that shows this namespace.
 fn furnish() -> Result<(), NamespaceRefusal> {
     let at_proc = |errno| NamespaceRefusal { step: Step::Proc, errno };
     // Mounts made here stay here. Later mounts of the machine still appear here.

@@ -186,7 +186,6 @@ fn is_own_child(process: &OwnedFd) -> bool {
 )]
 pub struct ForeignProcFs;
 
-/// Fails if `/proc` is missing or of another PID namespace.
 fn check_proc_fs() -> Result<(), ForeignProcFs> {
     let own = rustix::process::getpid().as_raw_pid().to_string();
     match fs::read_link("/proc/self") {
@@ -211,17 +210,12 @@ fn children_of(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Returns every process with its parent.
 fn all_processes() -> Vec<(Pid, Pid)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(pid));
     pids.filter_map(|pid| Some((pid, parent_of(pid).ok()?))).collect()
 }
 
-/// Returns the parent of `child`.
-///
-/// # Errors
-/// `SRCH` if it is gone or has no parent in this namespace.
 fn parent_of(child: Pid) -> io::Result<Pid> {
     field(&stat_of(child), PARENT)?.ok_or_else(|| Errno::SRCH.into())
 }
@@ -242,7 +236,6 @@ pub(crate) fn group_of(process: Pid) -> Option<Pid> {
     field(&format!("/proc/{process}/stat"), GROUP).ok().flatten()
 }
 
-/// Returns the session of this process; `None` if it belongs to another PID namespace.
 pub(crate) fn own_session() -> Option<Pid> {
     field("/proc/self/stat", SESSION).ok().flatten()
 }
@@ -297,7 +290,6 @@ pub enum Reap {
 }
 
 impl Reap {
-    /// Returns what an answer of wait(2) shows. `None` if it was interrupted.
     fn of(answer: rustix::io::Result<Option<(Pid, WaitStatus)>>) -> Option<Self> {
         Some(match answer {
             Ok(Some((pid, status))) => Self::One(Reaped { pid, ended: Ended::of(status) }),
@@ -344,7 +336,6 @@ pub(crate) fn wait_for_any() {
     while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
 }
 
-/// Returns whether the process of a descriptor has ended, reaped or not.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     ends_by(process, Instant::ORIGIN)
 }

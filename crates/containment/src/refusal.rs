@@ -80,22 +80,17 @@ pub struct NotExecuted {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// No such file.
     NotFound,
     /// No such file, and the name has spaces, as a command line has.
     CommandLine,
     /// The file exists; the interpreter that its first line or its format needs does not.
     NoInterpreter,
-    /// A folder.
     Folder,
-    /// The permissions forbid it.
     Forbidden,
-    /// Any other cause.
     Other,
 }
 
 impl NotExecuted {
-    /// Interprets `cause` for `command`.
     pub(crate) fn of(command: OsString, cause: io::Error) -> Self {
         let kind = Kind::of(&command, &cause);
         Self { command, cause, kind }

@@ -40,7 +40,6 @@ pub enum KeeperAction {
 /// When a keeper kills, and when its own timer kills it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeeperRules {
-    /// The kill deadline.
     deadline: Option<Instant>,
     /// How long before it the keeper kills without an order. A running supervisor orders it earlier, so this is
     /// for a stopped one. The keeper has this time and [`SECOND_LAYER_BEHIND`] before its own timer kills it.
@@ -139,9 +138,7 @@ pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(2);
 /// When a guardian kills, and whether it may end before its supervisor.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GuardianRules {
-    /// The supervisor's last deadline.
     deadline: Option<Instant>,
-    /// When the supervisor is killed because it has finished and does not end.
     kill_at: Option<Instant>,
 }
 

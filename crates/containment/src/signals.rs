@@ -83,7 +83,6 @@ fn unless_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item =
     })
 }
 
-/// Returns the signals of [`Signals::catch`].
 fn first() -> impl Iterator<Item = Signal> {
     NAMED[..FIRST].iter().map(|(_, signal, _)| *signal)
 }
@@ -190,7 +189,6 @@ fn ignored_mask() -> u64 {
     mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Returns whether this process has a controlling terminal.
 fn has_terminal() -> bool {
     open_terminal().is_ok()
 }
@@ -202,7 +200,6 @@ pub fn terminal_is_gone() -> bool {
     matches!(open_terminal(), Err(Errno::NXIO | Errno::IO))
 }
 
-/// Opens the controlling terminal, which only a process with one can (tty(4)).
 fn open_terminal() -> Result<OwnedFd, Errno> {
     // Non-blocking, because opening a serial line may wait for its carrier.
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -221,21 +218,15 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Looks for the controlling terminal.
     pub(crate) fn of_this_process() -> Self {
         Self { group: own_group().filter(|_| has_terminal()), session: own_session() }
     }
 
-    /// Catches the signals of a guardian.
-    ///
-    /// # Errors
-    /// As [`Signals::catch`].
     pub(crate) fn catch(self) -> io::Result<Signals> {
         let leads_session = self.group.is_some() && self.session == Some(getpid());
         Signals::catch_also(self.group.is_none(), if leads_session { &[Signal::TSTP] } else { &[] })
     }
 
-    /// Whether a caught signal is a Ctrl-Z to [undo](Self::undo_stop).
     pub(crate) fn is_stop(self, caught: Caught) -> bool {
         caught.signal == Signal::TSTP && self.group.is_some()
     }
@@ -249,12 +240,10 @@ impl Terminal {
         }
     }
 
-    /// Returns the group that the command shares, if there is a terminal.
     pub(crate) fn group(self) -> Option<Pid> {
         self.group
     }
 
-    /// Returns where a signal came from.
     pub(crate) fn source_of(self, caught: Caught) -> SignalSource {
         match caught {
             Caught { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,

@@ -138,7 +138,6 @@ impl Supervised {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Working,
-    /// The pre-stop helper runs.
     PreStopping {
         until: Instant,
     },
@@ -151,7 +150,6 @@ enum Phase {
     },
 }
 
-/// The pre-stop helper.
 type PreStop = Pin<Box<dyn Future<Output = Result<Ended, HelperError>> + Send>>;
 
 async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError> {
@@ -164,7 +162,6 @@ async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError
 /// A command under supervision.
 #[derive(Debug)]
 pub struct Supervision {
-    /// The command's file, for messages.
     command: OsString,
     keeper: KeeperHandle,
     helpers: Arc<Helpers>,
@@ -299,7 +296,6 @@ impl Supervision {
         }
     }
 
-    /// Notes the command's end.
     fn note_end(&mut self) {
         if let Some(ended) = self.keeper.command_ended()
             && self.outcome.ended.is_none()
@@ -361,7 +357,6 @@ impl Supervision {
         }
     }
 
-    /// Begins to stop the command, with the pre-stop helper if there is one.
     fn stop(&mut self) -> Option<PreStop> {
         if !self.helpers.has(Helper::PreStop) {
             self.tell();
@@ -379,7 +374,6 @@ impl Supervision {
         Some(Box::pin(async move { helpers.run(Helper::PreStop, &clock, Instant::NEVER).await }))
     }
 
-    /// Signals the command after the pre-stop helper.
     fn tell_after(&mut self, pre_stop: Result<Ended, HelperError>) {
         match pre_stop {
             Ok(Ended::Exited(0)) => {}
@@ -406,7 +400,6 @@ impl Supervision {
         self.pass_on(ForwardedSignal { signal: Signal::CONT, delivered: false }, false);
     }
 
-    /// Stops the processes that the command left behind.
     fn stop_leftovers(&mut self) {
         if self.phase == Phase::Working || self.is_pre_stopping() {
             self.begin_stopping();

@@ -88,7 +88,6 @@ impl Guardian {
         let _ = self.0.send(&ToGuardian::Finished);
     }
 
-    /// Tells the guardian the earliest kill deadline, as [`note`](Self::note) does.
     fn deadline(&self, deadline: Option<vvm_clock::Instant>) {
         let _ = self.0.send(&ToGuardian::Deadline(deadline));
     }
@@ -148,7 +147,6 @@ impl Trigger for GuardedTrigger {
 /// because the process that started the guardian does not know this one.
 const HANDING_BACK: Duration = Duration::from_secs(5);
 
-/// The pause between two looks whether a keeper still runs.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long before the kill deadline the thread stops waiting: it then ends this process before the deadman
@@ -166,10 +164,8 @@ pub struct GuardianWatch {
     thread: JoinHandle<()>,
 }
 
-/// The state of the thread.
 struct Watch<OnDeath> {
     guardian: Arc<OwnedFd>,
-    /// Readable once the watch is ended.
     done: Arc<OwnedFd>,
     containment: Containment,
     on_death: OnDeath,
@@ -228,7 +224,6 @@ impl<OnDeath: FnOnce()> Watch<OnDeath> {
 }
 
 impl Containment {
-    /// Waits until the main thread has handed back, or its time is over.
     fn await_handing_back(&self, done: &OwnedFd, deadline: &watch::Receiver<Option<Instant>>) {
         let mut give_up_at = Instant::NEVER;
         loop {

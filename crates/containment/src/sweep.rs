@@ -57,7 +57,6 @@ fn kill_namespace() {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);
 }
 
-/// Kills all descendants that it finds. Returns those that it may not kill.
 fn kill_descendants(containment: &Containment) -> Vec<Pid> {
     let family = containment.family;
     if let Some(group) = &containment.group {
@@ -99,7 +98,6 @@ pub(crate) struct OutOfReachReport {
 }
 
 impl OutOfReachReport {
-    /// Returns the processes to report; none if some were reported before.
     pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
         let is_new = !out_of_reach.is_empty() && !std::mem::replace(&mut self.reported, true);
         if is_new { out_of_reach } else { Vec::new() }

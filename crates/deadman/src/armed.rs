@@ -69,7 +69,6 @@ struct Set {
     /// Contains the current place of each deadline. Outdated places, of deadlines that moved or ended, stay
     /// until they are the first or too many.
     order: Order,
-    /// The deadline that the trigger has.
     triggered: Option<Place>,
 }
 

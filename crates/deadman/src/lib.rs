@@ -39,7 +39,6 @@ pub use armed::{ArmError, Armed, Deadman, Subject, Trigger};
 pub use system::KernelTimer;
 pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger};
 
-/// The README's example is a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

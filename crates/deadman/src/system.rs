@@ -95,7 +95,6 @@ impl Deadman {
     }
 }
 
-/// The kernel timer, or a second thread in its place.
 #[derive(Debug)]
 enum SecondLayer {
     #[cfg(target_os = "linux")]

@@ -34,7 +34,6 @@ impl<Id> InstanceId for Id where
 #[error("\"{}\" can't name a collection: it must not be empty nor have a zero byte", .0.escape_default())]
 pub struct NotACollection(pub String);
 
-/// The documents of one service.
 #[derive(Clone, Debug)]
 pub(crate) struct Collection {
     /// The beginning of all ids of its documents, and of no others.
@@ -58,19 +57,16 @@ impl Collection {
         self.prefix.clone()
     }
 
-    /// Returns the id of an instance's document.
     pub(crate) fn document<Id: InstanceId>(&self, id: &Id) -> DocumentId {
         let bytes = [&self.prefix[..], id.to_string().as_bytes()].concat();
         let Ok(document) = DocumentId::new(bytes) else { unreachable!("the prefix is not empty") };
         document
     }
 
-    /// Returns the name of a document's instance, for messages.
     pub(crate) fn name_of(&self, document: &DocumentId) -> String {
         String::from_utf8_lossy(self.instance(document)).into_owned()
     }
 
-    /// Returns the id of a document's instance.
     pub(crate) fn id_of<Id: InstanceId>(&self, document: &DocumentId) -> Result<Id, BoxError> {
         let text = std::str::from_utf8(self.instance(document))?;
         let id = text.parse::<Id>().map_err(Into::into)?;
@@ -83,7 +79,6 @@ impl Collection {
     }
 }
 
-/// The format byte of this envelope.
 const FORMAT: u8 = 1;
 
 /// The version of a service's documents, chosen by the author of the service.
@@ -111,7 +106,6 @@ impl fmt::Display for SchemaVersion {
     }
 }
 
-/// The service does not read documents of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "written with schema version {written}, and this program reads {read}: \
@@ -131,7 +125,6 @@ pub(crate) enum NoEnvelope {
     Format(u8),
 }
 
-/// Returns the body for a state.
 pub(crate) fn seal<Doc: Serialize>(schema: SchemaVersion, doc: &Doc) -> Result<Bytes, serde_json::Error> {
     let mut body = BytesMut::new();
     body.put_u8(FORMAT);
@@ -141,7 +134,6 @@ pub(crate) fn seal<Doc: Serialize>(schema: SchemaVersion, doc: &Doc) -> Result<B
     Ok(body.into_inner().freeze())
 }
 
-/// Splits a body into the schema version and the rest, which should be JSON.
 pub(crate) fn parts(body: &[u8]) -> Result<(SchemaVersion, &[u8]), NoEnvelope> {
     let short = NoEnvelope::Short(body.len());
     let (format, rest) = body.split_first().ok_or(short)?;

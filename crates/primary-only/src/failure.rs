@@ -13,17 +13,14 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// An error of a service or a task, shared by everything that reports it.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
-/// A panic of a service's or a task's code, with its message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it panicked: {0}")]
 pub(crate) struct Panicked(pub(crate) Arc<str>);
 
-/// Drives `work`, and turns a panic into an error.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     env::caught(work).await.map_err(Panicked)
 }
 
-/// Calls `call`, and turns a panic into an error.
 pub(crate) fn caught_call<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     // Unwind safe: after a panic, nothing reads the state that it left.
     let called = catch_unwind(AssertUnwindSafe(call));

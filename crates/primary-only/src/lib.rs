@@ -103,7 +103,6 @@ pub use state_cell::{Interrupted, RunContext, StateCell, StateError};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
 pub use term::{Deposed, LeadError};
 
-/// The README's example is a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -166,7 +166,6 @@ impl Registry {
     }
 }
 
-/// Ends the term of all services when it is dropped.
 struct EndTerm<'term> {
     registry: &'term Registry,
     term: &'term Term,

@@ -44,19 +44,16 @@ impl RegistryConfig {
     }
 }
 
-/// A service and its instances.
 pub(crate) struct Roster<S: Service> {
     pub(crate) service: S,
     pub(crate) collection: Collection,
     pub(crate) config: Arc<RegistryConfig>,
     list: Mutex<List<S>>,
-    /// Notified when the state changes.
     pub(crate) state_changed: Notify,
     /// Every task of an instance has a receiver, so that this is closed when none is left.
     pub(crate) runners: watch::Sender<()>,
 }
 
-/// A [`Roster`] with its type erased.
 #[async_trait]
 pub(crate) trait AnyService: Send + Sync {
     fn name(&self) -> &'static str;
@@ -70,10 +67,8 @@ pub(crate) trait AnyService: Send + Sync {
     fn instances(&self, most: usize) -> Vec<InstanceStatus>;
 }
 
-/// The data behind the lock.
 pub(crate) struct List<S: Service> {
     pub(crate) state: ServiceState,
-    /// The number of the last term.
     pub(crate) term: u64,
     /// The instances that a lookup finds. After the term: those that have not ended yet.
     pub(crate) instances: BTreeMap<S::Id, Arc<Instance<S>>>,
@@ -92,7 +87,6 @@ pub(crate) struct Planned<S: Service> {
     pub(crate) stored: Stored,
 }
 
-/// The term of one service.
 #[derive(Clone)]
 pub(crate) struct ServiceTerm {
     pub(crate) term: Arc<Term>,
@@ -217,7 +211,6 @@ impl<S: Service> AnyService for Roster<S> {
         self.runners.closed().await;
     }
 
-    /// Removes the instances and quarantined documents of earlier terms.
     fn clear(&self) {
         let mut list = self.list();
         list.departing.clear();
@@ -227,7 +220,6 @@ impl<S: Service> AnyService for Roster<S> {
         drop(instances);
     }
 
-    /// Returns the names of the instances whose runs have not ended.
     fn running(&self) -> Vec<String> {
         let list = self.list();
         let running = list.in_state(InstanceState::Running);
@@ -254,7 +246,6 @@ impl<S: Service> AnyService for Roster<S> {
         }
     }
 
-    /// Returns the status of at most `most` instances, in the order of their ids.
     fn instances(&self, most: usize) -> Vec<InstanceStatus> {
         // Collected first: a report is the service's code, which may call the service.
         let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
@@ -263,7 +254,6 @@ impl<S: Service> AnyService for Roster<S> {
 }
 
 impl<S: Service> List<S> {
-    /// Returns whether this term is the last one, and was not ended.
     pub(crate) fn is_current(&self, term: &ServiceTerm) -> bool {
         self.current.as_ref().is_some_and(|current| current.number == term.number)
     }

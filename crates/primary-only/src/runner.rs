@@ -23,13 +23,11 @@ struct Ending<S: Service> {
     _alive: watch::Receiver<()>,
 }
 
-/// The owner of an instance's cell.
 struct InstanceCell<S: Service> {
     roster: Arc<Roster<S>>,
     instance: Arc<Instance<S>>,
 }
 
-/// Runs an instance in a task of its own.
 pub(crate) fn start<S: Service>(roster: &Arc<Roster<S>>, planned: Planned<S>) {
     let Planned { term, instance, doc, stored } = planned;
     let (outcome, alive) = (Outcome::Interrupted, roster.runners.subscribe());
@@ -110,7 +108,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A rebuild that takes this long logs a warning: half of the default TTL.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Why a service was not rebuilt.
 #[derive(Debug, thiserror::Error)]
 enum RebuildError {
     #[error("instances of an earlier term still run: {}", .0.join(", "))]
@@ -121,14 +118,12 @@ enum RebuildError {
     Read(#[source] DocumentReadError),
 }
 
-/// Why a rebuild ended before it was complete.
 enum Early {
     TermOver,
     Failed(RebuildError),
 }
 
 impl<S: Service> Roster<S> {
-    /// Begins the term and rebuilds the service. Ends soon after the term does; callers do not drop it before.
     pub(crate) async fn begin_and_rebuild(self: &Arc<Self>, term: &Arc<Term>) {
         let term = self.begin_term(term);
         let clock = &self.config.clock;
@@ -199,7 +194,6 @@ impl<S: Service> Roster<S> {
         }
     }
 
-    /// Makes an instance of each document and starts it, or quarantines the document.
     fn start_instances(self: &Arc<Self>, term: &ServiceTerm, documents: Vec<Document>) -> Result<(), Early> {
         let made: Vec<_> = documents.into_iter().map(|document| self.make(term, document)).collect();
         let mut planned = Vec::with_capacity(made.len());
@@ -228,7 +222,6 @@ impl<S: Service> Roster<S> {
         Ok(())
     }
 
-    /// Makes an instance from a stored document. Fails with the document's name and the reason.
     fn make(&self, term: &ServiceTerm, document: Document) -> Result<Planned<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
@@ -247,7 +240,6 @@ impl<S: Service> Roster<S> {
     }
 }
 
-/// Lets the runtime poll every other task that is ready.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {

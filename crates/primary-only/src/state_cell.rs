@@ -24,12 +24,10 @@ use vvm_clock::Clock;
 pub struct StateCell<Doc> {
     doc: Doc,
     stored: Stored,
-    /// The write whose result is not known yet.
     write: Option<Write<Doc>>,
     place: Place,
 }
 
-/// Where a cell writes, and what it notifies.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) term: Arc<Term>,
@@ -39,11 +37,8 @@ pub(crate) struct Place {
     pub(crate) owner: Arc<dyn CellOwner>,
 }
 
-/// The owner of a cell, notified of changes.
 pub(crate) trait CellOwner: Send + Sync {
-    /// The document was written.
     fn persisted(&self);
-    /// The document was deleted.
     fn deleted(&self);
     /// The cell was dropped during a write; the future finishes it.
     fn dropped_during(&self, write: BoxFuture<'static, ()>);
@@ -63,7 +58,6 @@ struct Write<Doc> {
     in_doubt: bool,
 }
 
-/// The change of the cell once a write is applied.
 enum Effect<Doc> {
     Inserted,
     Updated(Doc),
@@ -168,7 +162,6 @@ impl<Doc> StateCell<Doc> {
         Self { doc, stored, write: None, place }
     }
 
-    /// Returns the condition that the document is as this cell knows it.
     fn unchanged(&self) -> Result<OnlyIf, StateError> {
         match self.stored {
             Stored::Absent => Err(StateError::NotInserted),
@@ -181,7 +174,6 @@ impl<Doc> StateCell<Doc> {
         self.settle().await
     }
 
-    /// Finishes the write whose result is not known, if there is one.
     async fn settle(&mut self) -> Result<(), StateError> {
         let Some(Write { write, in_doubt, .. }) = &mut self.write else { return Ok(()) };
         let in_doubt = std::mem::replace(in_doubt, true);
@@ -200,7 +192,6 @@ impl<Doc> StateCell<Doc> {
 }
 
 impl Place {
-    /// Writes until the result is known, and notifies the owner.
     async fn finish(
         &self,
         write: DocumentWrite,
@@ -254,7 +245,6 @@ async fn write_until_known(
     }
 }
 
-/// Returns the document's version if the write was applied.
 async fn applied(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVersion>, DocumentReadError> {
     let document = term.get(write.id()).await?;
     Ok(match (write, document) {
@@ -265,7 +255,6 @@ async fn applied(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVe
     })
 }
 
-/// Returns the error of a write whose read-back failed.
 fn of_read_back(error: DocumentReadError) -> DocumentWriteError {
     match error {
         DocumentReadError::Deposed { current } => DocumentWriteError::Deposed { current },

@@ -144,7 +144,6 @@ fn in_seconds<To: serde::Serializer>(span: &Option<Duration>, to: To) -> Result<
     span.map(|span| span.as_secs_f64()).serialize(to)
 }
 
-/// An instance in this process.
 pub(crate) struct Instance<S: Service> {
     pub(crate) id: S::Id,
     pub(crate) task: S::Task,
@@ -192,12 +191,10 @@ impl<S: Service> Instance<S> {
         self.deleted.store(true, Ordering::Release);
     }
 
-    /// Returns whether its document exists.
     pub(crate) fn has_document(&self) -> bool {
         self.persisted.initialized() && !self.deleted.load(Ordering::Acquire)
     }
 
-    /// Sets the outcome, unless it is set already.
     pub(crate) fn end(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
     }
@@ -211,7 +208,6 @@ impl<S: Service> Instance<S> {
         self.outcome.wait().await.clone()
     }
 
-    /// Waits until the document exists, or the instance has ended without one.
     pub(crate) async fn persisted(&self) -> Result<(), Outcome> {
         tokio::select! {
             biased;
@@ -224,7 +220,6 @@ impl<S: Service> Instance<S> {
         *self.unfinished.lock().unwrap_or_else(PoisonError::into_inner) = Some(write);
     }
 
-    /// Takes the future that finishes the write of a dropped cell.
     pub(crate) fn take_unfinished(&self) -> Option<BoxFuture<'static, ()>> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

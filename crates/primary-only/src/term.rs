@@ -16,7 +16,6 @@ pub struct Deposed {
     pub current: Option<Epoch>,
 }
 
-/// A leadership, its documents, and how the term ends.
 #[derive(Debug)]
 pub(crate) struct Term {
     pub(crate) standing: Standing,
@@ -55,7 +54,6 @@ impl Term {
         self.deposed.get()
     }
 
-    /// Ends the term if the fence was refused.
     fn checked<T>(&self, read: Result<T, DocumentReadError>) -> Result<T, DocumentReadError> {
         if let Err(DocumentReadError::Deposed { current }) = read {
             self.depose(current);
@@ -96,20 +94,13 @@ pub(crate) struct Turns(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a turn is taken.
     leading: bool,
-    /// The leadership of the last turn.
     last: Option<Incarnation>,
 }
 
-/// The right to run the services, until it is dropped.
 pub(crate) struct Turn<'turns>(&'turns Turns);
 
 impl Turns {
-    /// Takes the turn for a leadership.
-    ///
-    /// # Errors
-    /// [`LeadError::Leading`] or [`LeadError::SameTerm`].
     pub(crate) fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
         let mut state = self.state();
         if state.leading {

@@ -15,10 +15,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, LateEnd, SlotNumber};
 
-/// How many leaderships are kept.
 const KEPT: usize = 64;
 
-/// The longest reason that is kept, in bytes.
 pub(crate) const REASON: usize = 200;
 
 /// How many bytes an end may add to an entry: JSON may need six for one of a reason.
@@ -50,7 +48,6 @@ pub struct PastLeadership {
 }
 
 impl PastLeadership {
-    /// Returns the end, if there is one, for a partition of its own.
     pub(crate) fn late_end(&self) -> Option<LateEnd> {
         Some(LateEnd { epoch: self.epoch, ended_ms: self.ended_ms?, reason: self.end.clone()? })
     }
@@ -64,7 +61,6 @@ fn complete(history: &mut [PastLeadership], late: Option<LateEnd>) {
     }
 }
 
-/// Writes the history of a slot for its leader.
 pub(crate) struct HistoryWriter {
     documents: Option<Documents>,
     storage: Arc<ElectionsTtlStorage>,
@@ -96,18 +92,12 @@ impl HistoryWriter {
     }
 
     /// Writes the start, and completes earlier entries that have no end.
-    ///
-    /// # Cancel safety
-    /// Dropped, the entry is written or not.
     pub(crate) async fn write_start(&self) {
         self.write(self.own.clone()).await;
     }
 
     /// Writes the end, or gives up after `timeout`: then the next start of this process in this slot writes it.
     /// Must come before the release: afterwards the fence refuses the write.
-    ///
-    /// # Cancel safety
-    /// Dropped, the entry is written or not.
     pub(crate) async fn write_end(&self, how: &str, timeout: Duration) {
         let ended = self.ended(how);
         let is_written = tokio::select! {
@@ -128,13 +118,11 @@ impl HistoryWriter {
         unwritten.drain(..surplus);
     }
 
-    /// Returns this leadership with its end.
     fn ended(&self, how: &str) -> PastLeadership {
         let ended_ms = Some(after(self.own.started_ms, self.clock.now().since(self.began)));
         PastLeadership { ended_ms, end: Some(shortened(how)), ..self.own.clone() }
     }
 
-    /// Returns whether it was written.
     async fn write(&self, own: PastLeadership) -> bool {
         let Some(documents) = &self.documents else { return true };
         let Ok(id) = DocumentId::new(ID) else { return true };
@@ -161,7 +149,6 @@ impl HistoryWriter {
         true
     }
 
-    /// Returns the history with this leadership, `own`, as its last entry.
     fn with(&self, mut history: Vec<PastLeadership>, own: PastLeadership) -> Vec<PastLeadership> {
         let unwritten = self.unwritten.lock().get(&self.key.slot).cloned().unwrap_or_default();
         history
@@ -195,9 +182,6 @@ fn fit(history: &mut Vec<PastLeadership>, most: usize) {
 
 /// Writes how the leadership of a dead process ended and how long it lasted, unless it has an end already.
 /// Does nothing if the storage fails, or the leadership's fence has fallen.
-///
-/// # Cancel safety
-/// Dropped, the end is written or not.
 pub(crate) async fn write_end_of(
     documents: &dyn DocumentStorage<ElectionKey>,
     key: &ElectionKey,
@@ -217,7 +201,6 @@ pub(crate) async fn write_end_of(
     }
 }
 
-/// Returns the moment at which a leadership ended that lasted so long.
 pub(crate) fn after(started_ms: u64, lasted: Duration) -> u64 {
     started_ms.saturating_add(u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX))
 }
@@ -266,8 +249,8 @@ pub(crate) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::{env, key};
-    use ielections::{Candidacy, Elections, Holder, Terms};
+    use crate::status::tests::key;
+    use ielections::{Candidacy, Elections, Holder, Terms, testing::env};
     use std::num::NonZeroU32;
     use testing_time::MockClock;
     use vvm_storage::{ElectionsTtlStorage, mem::MemDatabase};
@@ -327,9 +310,10 @@ mod tests {
     /// It lost slot 1 in an outage, and wins slot 2 before slot 1.
     #[tokio::test]
     async fn end_that_could_not_be_written_is_kept_for_the_history_of_its_slot() {
-        let time: Arc<dyn Clock> = Arc::new(MockClock::new());
+        let mock = MockClock::new();
+        let time: Arc<dyn Clock> = Arc::new(mock.clone());
         let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&time)).open()));
-        let elections = Elections::new(Arc::clone(&storage) as _, env(&time));
+        let elections = Elections::new(Arc::clone(&storage) as _, env(&mock));
         let unwritten = UnwrittenEnds::default();
         unwritten.lock().insert(SlotNumber::FIRST, vec![writer(1).ended("lost")]);
         let mut found = Vec::new();

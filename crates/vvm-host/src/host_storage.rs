@@ -22,18 +22,14 @@ use vvm_storage::{
     ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, SlotNumber, Stage, StepDown,
 };
 
-/// The storage of one host, for the slots of one cluster.
 pub(crate) struct HostStorage {
     /// What is beneath. The protocol and [`HostStorage::look_at_requests`] go through this layer.
     pub(crate) storage: Arc<ElectionsTtlStorage>,
-    /// The name that is led, as part of each key.
     pub(crate) cluster: ClusterName,
-    /// The operators' requests that the last scan saw.
     requests: watch::Sender<Requests>,
     expiry: RequestExpiry,
     deferral: Mutex<Deferral>,
     pub(crate) status: Arc<HostStatus>,
-    /// Cancelled when the host is to end.
     stop: CancellationToken,
     pub(crate) wakeups: LocalWakeups,
     /// Wake-ups and hints before this moment wait in their queues.
@@ -75,9 +71,6 @@ impl HostStorage {
 
     /// Waits for a reason to look at once: a wake-up of this machine, or a hint of the storage, at most one
     /// every [`Terms::HINT_GAP`]. Nothing depends on either ([`SysVvmHints`](vvm_storage::SysVvmHints)).
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
         let next_at = *self.next_look_at.lock();
         self.status.clock.sleep_until(next_at).await;
@@ -89,18 +82,11 @@ impl HostStorage {
         *self.next_look_at.lock() = self.status.clock.now().after(Terms::HINT_GAP);
     }
 
-    /// Returns the operators' requests, as they change.
     pub(crate) fn requests(&self) -> watch::Receiver<Requests> {
         self.requests.subscribe()
     }
 
     /// Reads the operators' requests, and returns a step-down that has expired apart from them. May be stale.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
     pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
         // Not watched: failures of a leader's looks show in the renewals.
         self.status.telemetry.calls(Call::Read).inc();
@@ -151,9 +137,6 @@ impl HostStorage {
     ///
     /// It makes no call: it decides by the last scan, which may be stale. So it only keeps candidates from
     /// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
-    ///
-    /// # Errors
-    /// `NotApplied` with the reason. The campaign tries again after a pause.
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
         let seen = self.requests.borrow();
         if let Some(pause) = &seen.pause {
@@ -372,7 +355,6 @@ impl fmt::Debug for HostStorage {
     }
 }
 
-/// The leadership that other candidates may follow first.
 #[derive(Debug, Default)]
 struct Deferral {
     /// The leadership that this host gave up, and how long others have the first chance.

@@ -36,7 +36,6 @@ use vvm_clock::Clock;
 /// some.
 const CONNECTIONS: usize = 16;
 
-/// How long a connection may take for its one request and the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest head of a request: the least that hyper allows.
@@ -45,7 +44,6 @@ const HEAD_BYTES: usize = 8 * 1024;
 /// The pause after the system refused a connection, mostly for want of descriptors. Avoids a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A listening server, which does not answer yet.
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     listener: TcpListener,
@@ -63,9 +61,6 @@ pub struct CantListen {
 
 impl HttpServer {
     /// Listens at `address`; port 0 is any free one. Must be called in the context of a runtime.
-    ///
-    /// # Errors
-    /// If the address is taken, is not of this machine, or is not permitted to this user.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, CantListen> {
         let listen = || {
             let listener = std::net::TcpListener::bind(address)?;
@@ -79,9 +74,6 @@ impl HttpServer {
 
     /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that
     /// send slowly or not at all can't keep a probe waiting.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes all connections and the listener.
     pub(crate) async fn serve(self, answers: &Answers, clock: &Arc<dyn Clock>) -> Infallible {
         let mut connections = FuturesUnordered::new();
         let mut open = BTreeMap::new();
@@ -162,12 +154,10 @@ type Answer = Response<Full<Bytes>>;
 /// The status page, with style and script: the browser's network may reach no other server.
 const PAGE: &str = include_str!("http/page.html");
 
-/// The page may use its own style and script, and connect to this server alone.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                            connect-src 'self'; img-src data:";
 
 impl Answers {
-    /// Answers from `status`, and from `services` if there are any.
     pub(crate) fn new(status: Arc<HostStatus>, services: Option<primary_only::Registry>) -> Self {
         let mut metrics = Registry::default();
         let name = status.candidate.name.clone();
@@ -180,7 +170,6 @@ impl Answers {
         Self { status, services, metrics }
     }
 
-    /// Returns the answer to a request. Never waits.
     fn to(&self, method: &Method, path: &str) -> Answer {
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut refusal =

@@ -135,6 +135,7 @@ pub use vvm_storage::{ElectionKey, OpenError, SettleError};
 ///     let settings = HostSettings::new("not opened", "payroll");
 ///     let host = Host::on_storage(settings, env(&clock), Arc::new(storage)).unwrap();
 ///     let ended = host.run(|| vec![service_fn("payroll", async |cx| Ok(cx.stop.cancelled().await))]).await;
+///     assert_eq!(ended.exit_status(), 79);
 ///     let Ended::Problem(Problem::Lost(Loss::StorageUnreachable { .. })) = ended else { panic!("{ended}") };
 /// });
 /// ```
@@ -198,7 +199,6 @@ pub mod exit_status {
     }
 }
 
-/// The examples of the project's and of this crate's README are doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../README.md")]

@@ -32,18 +32,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct LocalQueue {
     folder: PathBuf,
-    /// The first part of the names of this queue's files.
     prefix: String,
-    /// How many starts may be candidates.
     candidates: u32,
     ticket: Ticket,
     /// Since when it has seen a free place that is another start's turn.
     passed_since: Option<Instant>,
-    /// That of the ticket.
     _lock: LockedFile,
 }
 
-/// A start that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Ticket {
     arrived: Instant,
@@ -197,7 +193,6 @@ fn next(waiting: &[Ticket]) -> Option<&Ticket> {
     comparable.min_by(by_age).map(|(_, ticket)| ticket)
 }
 
-/// Returns the first arrival for `period`.
 fn next_of<'all>(waiting: &'all [Ticket], period: &str) -> Option<&'all Ticket> {
     waiting.iter().filter(|ticket| ticket.period == period).min_by_key(|ticket| ticket.arrived)
 }

@@ -32,7 +32,6 @@ const ABANDONED: Duration = Duration::from_secs(60);
 /// Wakes the candidates for one name, by an empty datagram to the socket of each.
 #[derive(Debug)]
 pub struct WakeSender {
-    /// `None` wakes no candidate.
     to: Option<(Folder, UnixDatagram)>,
 }
 
@@ -93,7 +92,6 @@ fn is_old(path: &Path) -> bool {
 /// work (I1). Sending never waits (I10); a receiver whose queue is full has wake-ups enough.
 pub(crate) struct LocalWakeups {
     sender: WakeSender,
-    /// `None` receives nothing.
     receiver: Option<WakeReceiver>,
 }
 
@@ -105,12 +103,6 @@ struct WakeReceiver {
 impl LocalWakeups {
     /// Joins the candidates for `name`, and removes abandoned sockets. The socket of this candidate exists until
     /// the value is dropped.
-    ///
-    /// # Errors
-    /// If the folder can't be used.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime with I/O.
     pub(crate) fn join(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
         let sender = WakeSender::to(dir, name)?;
         let Some((folder, _)) = &sender.to else { return Ok(Self::disabled()) };
@@ -119,20 +111,15 @@ impl LocalWakeups {
         Ok(Self { receiver: Some(receiver), sender })
     }
 
-    /// Sends to no candidate, and receives nothing.
     pub(crate) fn disabled() -> Self {
         Self { sender: WakeSender { to: None }, receiver: None }
     }
 
-    /// Wakes all other candidates. Never waits.
     pub(crate) fn wake(&self) {
         self.sender.wake_except(self.receiver.as_ref().map(|receiver| receiver.path.as_path()));
     }
 
     /// Waits for a wake-up. The kernel keeps those that come before the call.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
     pub(crate) async fn woken(&self) {
         match &self.receiver {
             Some(receiver) => receiver.receive().await,

@@ -79,10 +79,8 @@ impl PastPeriod {
 /// The periods of a name.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Periods {
-    /// How many older ones were removed.
     #[serde(default)]
     removed: u64,
-    /// The text of the one that was removed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_removed: Option<String>,
     /// The most periods that any start has asked to keep.

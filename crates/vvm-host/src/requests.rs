@@ -12,29 +12,22 @@ use tokio_util::sync::CancellationToken;
 use vvm_orch::{Leading, RunningVvm};
 use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
 
-/// Why a leader gives its leadership up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Demand {
-    /// An operator paused the name.
     #[error("paused by {}", .0.by())]
     Paused(Pause),
-    /// The pause could not be read, so no work was started.
     #[error("could not read whether the name is paused: {0}")]
     PauseUnseen(String),
-    /// An operator requested a step-down.
     #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
     SteppingDown {
         /// The standby to lead next; `None` for any.
         to: Option<Holder>,
     },
-    /// The host's condition does not hold any more.
     #[error("not ready to lead")]
     NotReady,
 }
 
 impl Demand {
-    /// Returns the fields of a log event: one word for the reason, the operator who paused, and the standby
-    /// that is to lead next.
     pub(crate) fn fields(&self) -> (&'static str, Option<&str>, Option<&str>) {
         match self {
             Self::Paused(pause) => ("paused", Some(pause.author()), None),
@@ -61,12 +54,6 @@ impl Demand {
 /// for a take-over (I1).
 ///
 /// Reads again while the storage fails, for as long as an acquisition counts as fresh.
-///
-/// # Errors
-/// The reason to give the leadership up.
-///
-/// # Cancel safety
-/// May be dropped at will.
 pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), Demand> {
     let (clock, ttl) = (&storage.status.clock, storage.status.candidate.ttl);
     let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::of(ttl).retry_pause());
@@ -103,9 +90,6 @@ impl Condition {
     }
 
     /// Waits until it holds, or holds no more. Never returns if it can't change any more.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
     pub(crate) async fn becomes(&self, wanted: bool) {
         let changed = match &self.0 {
             Some(holds) => holds.clone().wait_for(|holds| *holds == wanted).await.is_ok(),
@@ -117,23 +101,17 @@ impl Condition {
     }
 }
 
-/// Handles the requests of one campaign.
 pub(crate) struct RequestHandler<'campaign> {
     pub(crate) storage: &'campaign HostStorage,
     /// Cancelled when the campaign ends: requests are ignored from then on.
     pub(crate) over: &'campaign CancellationToken,
-    /// While it does not hold, this candidate accepts no step-down in its favour.
     pub(crate) condition: &'campaign Condition,
-    /// Whether a candidate ends when it sees a pause.
     pub(crate) ends_if_paused: bool,
 }
 
 impl RequestHandler<'_> {
     /// Handles requests until the campaign is over, or until the leader has to give its leadership up.
     /// Returns the reason for that; the caller stops the work.
-    ///
-    /// # Cancel safety
-    /// Dropped, a request may or may not have been advanced.
     pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
         let leading = match self.stand_by(vvm).await {
             Ok(leading) => leading?,
@@ -143,9 +121,6 @@ impl RequestHandler<'_> {
     }
 
     /// Handles requests until this process leads. `None` if the campaign is over before.
-    ///
-    /// # Errors
-    /// The pause that ends the campaign.
     async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
         let mut seen = self.storage.requests();
         let mut logged = None;
@@ -172,7 +147,6 @@ impl RequestHandler<'_> {
         }
     }
 
-    /// Logs a pause once when it begins and once when it is over.
     fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
         let (name, holder) =
             (self.storage.status.candidate.name.as_str(), self.storage.status.candidate.holder.as_str());
@@ -199,7 +173,6 @@ impl RequestHandler<'_> {
             && request.to.as_ref().is_none_or(|to| *to == self.storage.status.candidate.holder)
     }
 
-    /// Waits until there is a reason to give the leadership up. `None` if the campaign is over before.
     async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
         let pause = Terms::usual_poll(self.storage.status.candidate.ttl);
         loop {
@@ -228,7 +201,6 @@ impl RequestHandler<'_> {
         }
     }
 
-    /// Returns the reason to give this leadership up, if `requests` has one.
     async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
         if let Some(pause) = requests.pause {
             return Some(Demand::Paused(pause));

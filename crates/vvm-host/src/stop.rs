@@ -62,16 +62,12 @@ impl StopRequests {
     }
 }
 
-/// Receives the signals that stop a host.
 #[derive(Debug)]
 pub(crate) struct StopSignals(Vec<(Signal, Arrivals)>);
 
 impl StopSignals {
     /// Catches TERM and INT. Catches HUP and QUIT if they are to stop the host, unless they are ignored already, as
     /// HUP is under `nohup`.
-    ///
-    /// # Errors
-    /// If the system has no descriptors left, or the runtime drives no signals.
     pub(crate) fn catch(stop_on_hup: bool, stop_on_quit: bool) -> io::Result<Self> {
         let mut caught = vec![Signal::TERM, Signal::INT];
         for (optional, stops) in [(Signal::HUP, stop_on_hup), (Signal::QUIT, stop_on_quit)] {
@@ -88,9 +84,6 @@ impl StopSignals {
     /// not released, so another process can lead only after it expires, when no service works any more (I4). HUP
     /// never counts as a second signal: kernel and shell may both send one for the same lost
     /// terminal.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
     pub(crate) async fn handle(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
         let mut requests = StopRequests::default();
         loop {
@@ -116,7 +109,6 @@ impl StopSignals {
         }
     }
 
-    /// Returns the next signal.
     async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             let arrived = |(signal, arrivals): &mut (Signal, Arrivals)| {

@@ -15,24 +15,11 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, Next, NotReady, Ttl};
+use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady};
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
     HostSettings::new(format!("sqlite:{}?allow=overlay", folder.join("leader.db").display()), "payroll")
-}
-
-#[tokio::test]
-async fn host_ends_with_the_status_of_its_service() {
-    let folder = TempDir::new().unwrap();
-    let done = Host::open(settings(folder.path())).await.unwrap();
-    let done = done.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
-    assert_eq!(done.exit_status(), 0, "the work is done: {done}");
-
-    let failed = Host::open(settings(folder.path())).await.unwrap();
-    let failed = failed.run(|| vec![service_fn("work", async |_| Err("out of paper".into()))]).await;
-    assert_eq!(failed.exit_status(), 1);
-    assert!(failed.to_string().contains("out of paper"), "{failed}");
 }
 
 #[tokio::test]
@@ -63,44 +50,6 @@ async fn stopped_host_releases_the_record() {
     assert_eq!(std::fs::read_dir(open).unwrap().count(), 0, "a socket of wake-ups");
     let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
     assert_eq!(next.exit_status(), 0, "{next}");
-}
-
-#[tokio::test]
-async fn loss_ends_a_host() {
-    let (ended, leads_again) = after_a_loss(|_| Next::Stop).await;
-    assert_eq!((ended.exit_status(), leads_again), (79, false), "{ended}");
-}
-
-#[tokio::test]
-async fn host_campaigns_again_after_a_loss_if_its_caller_says_so() {
-    let (ended, leads_again) = after_a_loss(|_| Next::CampaignAfter(Duration::ZERO)).await;
-    assert!(matches!(ended, Ended::Stopped) && leads_again, "{ended}");
-}
-
-/// Makes a host lose its leadership, and stops it if it leads again. Returns its end, and whether it led again.
-async fn after_a_loss(after: fn(&Ended) -> Next) -> (Ended, bool) {
-    let folder = TempDir::new().unwrap();
-    let mut settings = settings(folder.path());
-    // Work has 0.15 TTL to stop, on a machine that may be slow.
-    settings.ttl = Ttl::new(Duration::from_secs(6)).unwrap();
-    let host = Host::open(settings).await.unwrap();
-    let stop = host.stop();
-    let (events, mut seen) = mpsc::unbounded_channel();
-    let running = Box::pin(host.run_then(reporting(&events), after));
-    drop(events);
-    let locking = async {
-        assert_eq!(seen.recv().await, Some("leads"));
-        let file = rusqlite::Connection::open(folder.path().join("leader.db")).unwrap();
-        file.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        assert_eq!(seen.recv().await, Some("stops"), "it can't renew, so it must lose");
-        file.execute_batch("ROLLBACK").unwrap();
-        let leads_again = seen.recv().await.is_some();
-        if leads_again {
-            stop.cancel();
-        }
-        leads_again
-    };
-    tokio::join!(running, locking)
 }
 
 /// Returns a service that reports its start on `events` and ends when it is stopped.

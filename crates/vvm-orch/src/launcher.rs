@@ -20,7 +20,6 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) spawn: Arc<dyn Spawn>,
 }
 
-/// The parts to stop after a slot was acquired.
 #[derive(Debug)]
 pub(crate) struct Launched {
     /// In the order of their start. The last one may still be starting, or may have failed to start.
@@ -66,7 +65,6 @@ impl<K: Key> Launcher<K> {
     }
 }
 
-/// A service before its start.
 pub(crate) struct Planned<K> {
     name: Arc<str>,
     service: Box<dyn Service<K>>,
@@ -83,7 +81,6 @@ pub(crate) struct Hosted {
 /// Whether the end of a service's task proves that nothing of the service runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Proof {
-    /// The service returned.
     Stopped,
     /// The service panicked or was dropped. Work that it had started may still run (I4, I6).
     None,
@@ -148,7 +145,6 @@ impl Drop for Hosted {
     }
 }
 
-/// The work of a service's task. Reports its problems.
 struct ServiceRun<K: Key> {
     name: Arc<str>,
     state: Arc<State<K>>,

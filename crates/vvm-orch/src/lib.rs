@@ -50,7 +50,6 @@ pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
 pub use state::{Failure, Leading, NotLeading, Problem};
 pub use vvm::{RunningVvm, Vvm, VvmConfig};
 
-/// The README's example is a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

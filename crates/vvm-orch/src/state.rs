@@ -11,11 +11,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct State<K> {
     /// The first problem (I8).
     problem: SetOnce<Problem>,
-    /// Set when the services are ready.
     leading: SetOnce<Leading<K>>,
-    /// Cancelled when the VVM begins to stop.
     stop: CancellationToken,
-    /// Cancelled when the VVM has stopped.
     done: CancellationToken,
 }
 
@@ -46,7 +43,6 @@ impl<K: Clone> State<K> {
         self.problem.get()
     }
 
-    /// Waits for a problem, or until the VVM has stopped.
     pub(crate) async fn problem_or_done(&self) -> Option<&Problem> {
         tokio::select! {
             biased;
@@ -61,7 +57,6 @@ impl<K: Clone> State<K> {
         drop(self.leading.set(leading));
     }
 
-    /// Waits until the services are ready, or never will be.
     pub(crate) async fn leading(&self) -> Result<Leading<K>, NotLeading> {
         tokio::select! {
             biased;
@@ -82,7 +77,6 @@ impl<K: Clone> State<K> {
         self.stop.is_cancelled()
     }
 
-    /// Waits until the VVM begins to stop.
     pub(crate) async fn stopping(&self) {
         self.stop.cancelled().await;
     }
@@ -91,7 +85,6 @@ impl<K: Clone> State<K> {
         self.done.cancel();
     }
 
-    /// Waits until the VVM has stopped.
     pub(crate) async fn stopped(&self) {
         self.done.cancelled().await;
     }

@@ -38,7 +38,6 @@ use vvm_clock::{Clock, Instant};
 #[error("the keeper of the command {0}, so that processes of it may still run")]
 pub struct Unproven(pub Ended);
 
-/// A handle on a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperHandle {
     process: Arc<dyn KeeperProcess>,
@@ -54,11 +53,9 @@ pub(crate) struct KeeperHandle {
     state: KeeperState,
     /// The names of processes that the command left behind, if they are reported.
     left_over: Option<Vec<String>>,
-    /// How the keeper itself ended.
     gone: Option<Ended>,
 }
 
-/// The keeper's messages so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct KeeperState {
     /// Whether processes may run, or have run.
@@ -69,7 +66,6 @@ struct KeeperState {
     nothing_left: bool,
 }
 
-/// Why no command runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotRunning {
     System(Errno),
@@ -78,7 +74,6 @@ pub(crate) enum NotRunning {
 }
 
 impl KeeperHandle {
-    /// Returns a handle on the keeper `process`.
     pub(crate) fn of(
         process: Arc<dyn KeeperProcess>,
         helpers: Arc<Helpers>,
@@ -100,8 +95,6 @@ impl KeeperHandle {
         }
     }
 
-    /// Returns the deadline that the keeper's own timer enforces, as the keeper confirms it. `None` before the
-    /// first confirmation, too.
     pub(crate) fn in_force(&self) -> watch::Receiver<Option<Instant>> {
         self.in_force.subscribe()
     }
@@ -119,7 +112,6 @@ impl KeeperHandle {
         self.process.continues();
     }
 
-    /// Forwards a signal to a command that has not ended.
     pub(crate) fn pass_on(&self, passed: ForwardedSignal) {
         match self.process.send(&ToKeeper::Signal(passed)) {
             // A keeper that has ended has no command any more.
@@ -139,14 +131,12 @@ impl KeeperHandle {
         let _ = self.process.send(&ToKeeper::TellRest);
     }
 
-    /// Orders the keeper to kill everything.
     pub(crate) fn kill(&self) {
         let _ = self.process.send(&ToKeeper::Kill);
         // A stopped keeper receives nothing.
         self.process.continues();
     }
 
-    /// Returns whether the keeper has confirmed the order to kill.
     pub(crate) fn kills(&self) -> bool {
         self.state.kills
     }
@@ -249,31 +239,21 @@ impl KeeperHandle {
 /// A future of [`KeeperProcess`]. May be dropped and called again at will.
 pub(crate) type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A keeper that was started.
 pub(crate) trait KeeperProcess: fmt::Debug + Send + Sync {
-    /// Sends an order. Never blocks.
-    ///
-    /// # Errors
-    /// As [`Link::send`].
     fn send(&self, order: &ToKeeper) -> Result<(), Errno>;
 
-    /// Returns the next message, if there is one. Never blocks.
     fn receive(&self) -> Option<Received<FromKeeper>>;
 
-    /// Waits for the next message.
     fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>>;
 
-    /// Continues a keeper that is stopped.
     fn continues(&self);
 
     /// Kills the keeper itself. It may have ended already.
     fn kill(&self);
 
-    /// Waits for the end of the keeper, and reaps it.
     fn ended(&self) -> Waiting<'_, Ended>;
 }
 
-/// A keeper that is a child of this process.
 #[derive(Debug)]
 pub(crate) struct ChildKeeper {
     child: Mutex<Child>,
@@ -305,12 +285,10 @@ impl ChildKeeper {
         }
     }
 
-    /// Returns a descriptor of its process.
     pub(crate) fn process(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.process)
     }
 
-    /// Sends the first order.
     pub(crate) fn begin(&self, begin: &ToKeeper, descriptors: &[BorrowedFd<'_>]) {
         // If it has ended already, it is found when it is reaped.
         let _ = self.link.send_with(begin, descriptors);
@@ -426,7 +404,6 @@ impl Helpers {
         }
     }
 
-    /// Records the keeper's message that a helper has ended or was not started.
     pub(crate) fn has_ended(&self, helper: Helper, ended: Result<Ended, HelperError>) {
         self.state(helper).send_replace(State::Ended(ended));
     }

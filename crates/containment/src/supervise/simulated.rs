@@ -120,7 +120,6 @@ impl SimulatedKeeper {
     }
 }
 
-/// The supervisor's end.
 #[derive(Debug)]
 struct Near {
     orders: UnboundedSender<Order>,

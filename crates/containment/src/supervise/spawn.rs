@@ -67,7 +67,6 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// Returns why `command` does not run.
     pub(crate) fn of(command: &OsString, refusal: NotRunning) -> Self {
         match refusal {
             NotRunning::System(errno) => Self::System(errno.into()),

@@ -76,12 +76,6 @@ fn trigger_has_the_current_subject_for_an_unchanged_instant() {
 }
 
 #[test]
-fn message_names_the_cause_of_the_system() {
-    let error = ArmError::Kernel(io::Error::other("too many open files"));
-    assert_eq!(error.to_string(), "the kill deadline could not be set: too many open files");
-}
-
-#[test]
 fn ended_and_tightened_deadlines_leave_few_outdated_places() {
     const MANY: u64 = 1_000;
     let bench = Bench::new();

@@ -166,7 +166,6 @@ struct Line {
 impl Line {
     const LIMIT: usize = 1024;
 
-    /// Returns the text with the end of the line.
     fn ended(&mut self) -> &[u8] {
         self.bytes[self.length] = b'\n';
         &self.bytes[..=self.length]

@@ -90,7 +90,6 @@ impl Drop for KernelTimer {
     }
 }
 
-/// Returns whether this is process 1 of its PID namespace.
 fn is_init() -> bool {
     std::process::id() == 1
 }

@@ -17,13 +17,11 @@ use vvm_clock::Instant;
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
 use vvm_storage::{Ask, ClusterName, ElectionKey, LateEnd, SlotNumber};
 
-/// What every campaign of a host shares.
 pub(super) struct Campaigns {
     pub(super) settings: HostSettings,
     pub(super) env: Env,
     pub(super) status: Arc<HostStatus>,
     pub(super) stop: CancellationToken,
-    /// While it does not hold, nothing is claimed.
     pub(super) condition: Condition,
 }
 
@@ -212,7 +210,6 @@ impl Campaigns {
         }
     }
 
-    /// Logs that this host gives its leadership up: the reason, the operator, and the named standby.
     fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
         let (name, holder) = (self.settings.name.as_str(), self.status.candidate.holder.as_str());
         let role = self.status.role();

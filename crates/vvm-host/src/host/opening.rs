@@ -17,12 +17,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens the storage of `settings`, settles its slot count, and logs which storage that is and which holder
 /// leads.
-///
-/// # Errors
-/// [`HostError::Storage`], [`HostError::TtlTooShort`] and [`HostError::Slots`].
-///
-/// # Cancel safety
-/// May be dropped at will, and called again.
 pub(super) async fn open_once(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -40,12 +34,6 @@ pub(super) async fn open_once(
 
 /// Repeats [`open_once`] while the obstacle may pass, until `give_up_at`, or for as long as the host would wait for
 /// leadership.
-///
-/// # Errors
-/// As [`open_once`], and [`HostError::StorageTimedOut`].
-///
-/// # Cancel safety
-/// May be dropped at will, and called again.
 pub(super) async fn open(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -100,7 +88,6 @@ async fn repeat<'a, T>(
 }
 
 impl HostError {
-    /// Whether the obstacle may pass by itself.
     fn is_passing(&self) -> bool {
         match self {
             Self::Storage(cause) => cause.is_passing(),
@@ -122,9 +109,6 @@ struct StartLine {
 
 impl StartLine {
     /// Scans once, for as long as an attempt to renew may take.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
     async fn of(storage: &ElectionsTtlStorage, settings: &HostSettings, clock: &dyn Clock) -> Self {
         let (cluster, ttl) = (settings.cluster(), settings.ttl);
         let keys = SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
@@ -137,7 +121,6 @@ impl StartLine {
         Self { opened: storage.opened(), ttl, seen }
     }
 
-    /// Logs it, as the event `storage_opened`. Warns of a leader with this candidate's holder.
     fn log(&self, settings: &HostSettings) {
         let (name, slots) = (settings.name.as_str(), settings.slots.get());
         let opened = self.opened.as_ref();
@@ -194,9 +177,6 @@ impl fmt::Display for StartLine {
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Closes `storage`, or logs that it does not close in time and abandons it.
-///
-/// # Cancel safety
-/// Dropped, it leaves the storage to its owners.
 pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn Clock>) {
     let is_closed = tokio::select! {
         biased;

@@ -17,7 +17,6 @@ use serde_json::{Map, Value};
 use std::{fmt, iter, sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
 
-/// Collects the metrics of a host at the moment of the request.
 #[derive(Debug)]
 pub(super) struct HostMetrics(pub(super) Arc<HostStatus>);
 
@@ -31,7 +30,6 @@ impl Collector for HostMetrics {
 
 const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
 
-/// Encodes a gauge with one sample, or with none.
 fn gauge(
     out: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
@@ -42,7 +40,6 @@ fn gauge(
     value.map_or(Ok(()), |value| gauge.encode_gauge(&value))
 }
 
-/// Encodes a gauge with a sample for each set of labels.
 fn gauges<'l, const N: usize>(
     out: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
@@ -168,7 +165,6 @@ fn encode_counters(status: &HostStatus, out: &mut DescriptorEncoder<'_>) -> fmt:
 /// while other requests wait. Metrics count all instances.
 const LISTED: usize = 200;
 
-/// The services of a registry.
 #[derive(Debug)]
 pub(super) struct ServiceMetrics(pub(super) Registry);
 
@@ -205,7 +201,6 @@ impl Collector for ServiceMetrics {
     }
 }
 
-/// Adds the services and instances of `registry` to the object of `/status`.
 pub(super) fn add_status(registry: &Registry, out: &mut Map<String, Value>) {
     let services = registry.status();
     let in_all: usize = services.iter().map(|service| service.instances).sum();

@@ -15,9 +15,10 @@ use tokio::{
 fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostStatus>) -> Client) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
+        let mock = MockClock::new();
+        let clock = Arc::new(mock.clone()) as Arc<dyn Clock>;
         let status = status::tests::status("payroll \"1\"", "here", &clock);
-        let services = RegistryBuilder::new(RegistryConfig::new(&status::tests::env(&clock))).build();
+        let services = RegistryBuilder::new(RegistryConfig::new(&ielections::testing::env(&mock))).build();
         let answers = Answers::new(Arc::clone(&status), Some(services));
         let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = server.address;
@@ -41,6 +42,22 @@ async fn sent(address: SocketAddr, request: &str) -> String {
 async fn get(address: SocketAddr, path: &str) -> String {
     sent(address, &format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n")).await
 }
+
+/// Gets the metrics, and checks that they have these lines.
+async fn metrics_with(address: SocketAddr, lines: &[&str]) -> String {
+    let metrics = get(address, "/metrics").await;
+    for line in lines {
+        assert!(metrics.contains(&format!("\n{line}\n")), "no {line:?} in {metrics}");
+    }
+    metrics
+}
+
+async fn shown(address: SocketAddr) -> Value {
+    serde_json::from_str(body(&get(address, "/status").await)).unwrap()
+}
+
+/// That of [`beside`].
+const NAME: &str = "name=\"payroll \\\"1\\\"\"";
 
 fn code(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
@@ -70,20 +87,12 @@ fn each_path_answers_for_the_moment_of_the_request() {
 #[test]
 fn metrics_and_status_include_primary_only_services() {
     beside(async |address, _| {
-        let metrics = get(address, "/metrics").await;
+        let role = format!("vvm_role{{{NAME},vvm_role=\"opening\"}} 1");
+        let metrics = metrics_with(address, &["# TYPE vvm_service_instances gauge", &role]).await;
         let content_type = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
-        assert!(metrics.contains(content_type), "{metrics}");
-        assert!(metrics.contains("\n# TYPE vvm_service_instances gauge\n"), "{metrics}");
-        assert!(metrics.ends_with("\n# EOF\n"), "{metrics}");
-        assert!(
-            metrics.contains("\nvvm_role{name=\"payroll \\\"1\\\"\",vvm_role=\"opening\"} 1\n"),
-            "{metrics}"
-        );
-        assert!(
-            !metrics.contains("\nvvm_margin_seconds{"),
-            "without a leadership there is no margin: {metrics}"
-        );
-        let shown: Value = serde_json::from_str(body(&get(address, "/status").await)).unwrap();
+        assert!(metrics.contains(content_type) && metrics.ends_with("\n# EOF\n"), "{metrics}");
+        assert!(!metrics.contains("\nvvm_margin_seconds{"), "a margin without a leadership: {metrics}");
+        let shown = shown(address).await;
         assert_eq!((&shown["role"], &shown["instances"]), (&"opening".into(), &Value::Array(vec![])));
         assert_eq!(shown["leadership"], Value::Null);
     });
@@ -95,17 +104,15 @@ fn latency_counts_in_every_bucket_that_includes_it() {
         for millis in [1, 3, 700, 60_000] {
             status.telemetry.renewals.record(Duration::from_millis(millis));
         }
-        let metrics = get(address, "/metrics").await;
-        let labels = "name=\"payroll \\\"1\\\"\"";
+        let latency = "vvm_renewal_latency_seconds";
         let table =
             [("0.001", 1), ("0.002", 1), ("0.005", 2), ("0.5", 2), ("1.0", 3), ("10.0", 3), ("+Inf", 4)];
-        for (bound, count) in table {
-            let bucket = format!("\nvvm_renewal_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {count}\n");
-            assert!(metrics.contains(&bucket), "{bucket:?} in {metrics}");
-        }
-        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_sum{{{labels}}} 60.704\n")));
-        assert!(metrics.contains(&format!("\nvvm_renewal_latency_seconds_count{{{labels}}} 4\n")));
-        assert!(metrics.contains("\n# UNIT vvm_renewal_latency_seconds seconds\n"), "{metrics}");
+        let buckets =
+            table.map(|(bound, count)| format!("{latency}_bucket{{{NAME},le=\"{bound}\"}} {count}"));
+        metrics_with(address, &buckets.each_ref().map(String::as_str)).await;
+        let (sum, count) =
+            (format!("{latency}_sum{{{NAME}}} 60.704"), format!("{latency}_count{{{NAME}}} 4"));
+        metrics_with(address, &[&sum, &count, &format!("# UNIT {latency} seconds")]).await;
     });
 }
 
@@ -196,12 +203,10 @@ fn metrics_of_the_work_are_counted() {
         assert!(!metrics.contains("\nvvm_last_exit_status{"), "no run has ended yet: {metrics}");
         status.exited(3);
         status.check_failed();
-        let metrics = get(address, "/metrics").await;
-        let labels = "{name=\"payroll \\\"1\\\"\"}";
         for (name, count) in [("last_exit_status", 3), ("check_failures_total", 1), ("restarts_total", 0)] {
-            assert!(metrics.contains(&format!("\nvvm_{name}{labels} {count}\n")), "{name}: {metrics}");
+            metrics_with(address, &[&format!("vvm_{name}{{{NAME}}} {count}")]).await;
         }
-        let shown: Value = serde_json::from_str(body(&get(address, "/status").await)).unwrap();
+        let shown = shown(address).await;
         assert_eq!((&shown["last_exit_status"], &shown["check_failures"]), (&3.into(), &1.into()));
     });
 }

@@ -155,22 +155,18 @@ fn exists(path: &Path) -> Result<bool, UnfitFolder> {
     Ok(true)
 }
 
-/// An existing folder, for the candidates for one name.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The first part of the file names of this name's sockets.
     prefix: String,
 }
 
 impl Folder {
-    /// Opens the folder for `name`. `None` for [`LocalDir::None`].
     pub(super) fn of(dir: &LocalDir, name: &str) -> Result<Option<Self>, UnfitFolder> {
         let path = dir.make()?;
         Ok(path.map(|path| Self { path, prefix: format!("{:016x}", hash(name)) }))
     }
 
-    /// Returns a path for a new socket of this name.
     pub(super) fn new_socket(&self) -> PathBuf {
         self.path.join(format!("{}{:016x}", self.prefix, OsEntropy::default().next_u64()))
     }
@@ -183,7 +179,6 @@ impl Folder {
         self.sockets_with(&self.prefix)
     }
 
-    /// Returns the sockets whose file names begin with `prefix`.
     pub(super) fn sockets_with(&self, prefix: &str) -> Vec<PathBuf> {
         let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let sockets = files.filter(|file| {

@@ -73,7 +73,6 @@ pub enum Settled {
     },
 }
 
-/// An attempt whose count is confirmed.
 #[derive(Clone, Debug)]
 struct CountedAttempt {
     periods: Periods,
@@ -145,7 +144,6 @@ impl PeriodWriter {
         Ok(Settled::Failed { attempt })
     }
 
-    /// Returns the attempt, once its count is confirmed, or why no attempt is made.
     async fn begin(&self, work: &impl OnceWork) -> Result<Result<CountedAttempt, Decision>, PeriodError> {
         // After the claim, even if it was read before: an earlier leader may have done the period meanwhile.
         let periods = self.read().await?;
@@ -158,12 +156,6 @@ impl PeriodWriter {
     }
 
     /// Reads the periods. Shows what all earlier leaders have written.
-    ///
-    /// # Errors
-    /// [`PeriodError`].
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
     async fn read(&self) -> Result<Periods, PeriodError> {
         let mut is_logged = false;
         loop {
@@ -186,12 +178,6 @@ impl PeriodWriter {
 
     /// Counts attempt `attempt`. The work may be started only after this has returned: if this process dies
     /// before, the attempt is counted or not, and if it dies after, it is.
-    ///
-    /// # Errors
-    /// [`PeriodError`]. The attempt may have been counted.
-    ///
-    /// # Cancel safety
-    /// Dropped, the attempt is counted or not.
     async fn count(&self, mut periods: Periods, attempt: u32) -> Result<CountedAttempt, PeriodError> {
         let own = PastPeriod {
             period: self.once.period.clone(),
@@ -210,12 +196,6 @@ impl PeriodWriter {
 
     /// Marks the period as done. To be called after the work has succeeded and nothing of it runs, and before the
     /// release: afterwards the fence refuses it. Goes on while this process leads, also if the storage refuses.
-    ///
-    /// # Errors
-    /// [`PeriodError::Over`]: the period may have been marked. [`PeriodError::NoEntry`]: it was not.
-    ///
-    /// # Cancel safety
-    /// Dropped, the period is marked or not.
     async fn mark(&self, attempt: &CountedAttempt) -> Result<(), PeriodError> {
         let (marked, mut is_logged) = (self.ended(attempt, None)?, false);
         loop {
@@ -230,9 +210,6 @@ impl PeriodWriter {
 
     /// Notes how an attempt ended that did not succeed, or gives up after as long as the history may delay a
     /// release: the attempt is counted in any case.
-    ///
-    /// # Cancel safety
-    /// Dropped, the end is noted or not.
     async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
         tokio::select! {
             biased;
@@ -243,7 +220,6 @@ impl PeriodWriter {
         }
     }
 
-    /// Returns the periods after an attempt that failed for this reason, or succeeded.
     fn ended(&self, attempt: &CountedAttempt, failure: Option<String>) -> Result<Periods, PeriodError> {
         let mut periods = attempt.periods.clone();
         let lasted = self.clock.now().since(attempt.began);
@@ -297,11 +273,14 @@ mod tests {
     use super::*;
     use crate::{
         once::{LEAST_KEPT, read},
-        status::tests::{env, in_steps, key},
+        status::tests::{in_steps, key},
     };
     use ielections::{
         Candidacy, Elections, Holder, Terms, TtlStorage as _,
-        testing::mock::{Fault, FaultyStorage, Verb},
+        testing::{
+            env,
+            mock::{Fault, FaultyStorage, Verb},
+        },
     };
     use std::num::NonZeroU32;
     use testing_time::MockClock;
@@ -346,7 +325,7 @@ mod tests {
             let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
             let faulty = Arc::new(FaultyStorage::new(Arc::clone(&storage) as _, Arc::clone(&clock)));
             let terms = Terms::new(Holder::new("web1").unwrap(), ttl);
-            let process = Elections::new(Arc::clone(&faulty) as _, env(&clock));
+            let process = Elections::new(Arc::clone(&faulty) as _, env(&mock));
             let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
             let step = Duration::from_millis(100);
             let (_, leadership) = in_steps(&mock, step, campaign).await.unwrap();

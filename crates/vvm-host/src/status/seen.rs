@@ -5,25 +5,18 @@ use jiff::{SignedDuration, Timestamp};
 use std::{collections::BTreeMap, fmt, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 
-/// How many slots are kept: as many as a person reads.
 const KEPT: usize = 32;
 
-/// A record that was seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
-    /// Its slot.
     pub(crate) slot: u32,
-    /// Its leader.
     pub(crate) holder: Holder,
-    /// Its epoch.
     pub(crate) epoch: Epoch,
-    /// How long ago it was seen.
     pub(crate) ago: Duration,
     /// Whether it had stood unchanged for its TTL by then: its leader is dead.
     pub(crate) is_expired: bool,
 }
 
-/// A line for people.
 impl fmt::Display for Seen {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { slot, holder, epoch, is_expired, .. } = self;
@@ -32,7 +25,6 @@ impl fmt::Display for Seen {
     }
 }
 
-/// The last records seen, by their slots.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     records: BTreeMap<u32, Record>,
@@ -40,7 +32,6 @@ pub(super) struct Others {
     epochs: BTreeMap<u32, Epoch>,
 }
 
-/// A record, when it was written at the latest, and when it was seen last.
 #[derive(Debug)]
 struct Record {
     entry: Entry,
@@ -48,17 +39,13 @@ struct Record {
     seen: Instant,
 }
 
-/// What a look at a slot has changed.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Change {
-    /// A known record was replaced.
     pub(super) was_written: bool,
-    /// Another leadership than the last one that was seen.
     pub(super) has_new_leader: bool,
 }
 
 impl Others {
-    /// Records what a slot contains, and returns what that changes.
     pub(super) fn saw(&mut self, slot: u32, found: &Slot, now: Instant) -> Change {
         let Some(entry) = found.entry() else {
             self.forget(slot);

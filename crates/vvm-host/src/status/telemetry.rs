@@ -13,15 +13,11 @@ use std::{
 pub(crate) struct Telemetry {
     /// The times from sending a renewal to the answer that confirms it.
     pub(crate) renewals: Histogram,
-    /// Leaderships of this process.
     pub(crate) leaderships: Counter,
     /// Records of other leaders that were taken over because they were not renewed.
     pub(crate) take_overs: Counter,
-    /// How often the work was started again under the same leadership.
     pub(crate) restarts: Counter,
-    /// Failed checks of the work.
     pub(crate) check_failures: Counter,
-    /// The exit status of the last run of the work.
     pub(crate) last_exit_status: Mutex<Option<u8>>,
     reads: Counter,
     writes: Counter,
@@ -29,7 +25,6 @@ pub(crate) struct Telemetry {
     losses: [Counter; LOSSES.len()],
 }
 
-/// The kind of a call to the storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
     Read,
@@ -39,7 +34,6 @@ pub(crate) enum Call {
 /// The failure of a call without an answer within the time of an attempt.
 pub(crate) const NO_ANSWER: &str = "no_answer";
 
-/// How each kind of call can fail, as metrics and JSON name it.
 const FAILURES: [(Call, &str); 9] = [
     (Call::Read, "unavailable"),
     (Call::Read, "fatal"),
@@ -52,9 +46,7 @@ const FAILURES: [(Call, &str); 9] = [
     (Call::Write, NO_ANSWER),
 ];
 
-/// An error of a call.
 pub(crate) trait Failure: fmt::Display {
-    /// Returns the error as metrics and JSON name it.
     fn word(&self) -> &'static str;
 }
 
@@ -79,7 +71,6 @@ impl Failure for WriteError {
     }
 }
 
-/// The reasons for a loss, as metrics and JSON name them.
 const LOSSES: [&str; 8] = [
     "stolen",
     "vanished",
@@ -115,12 +106,10 @@ impl Telemetry {
         }
     }
 
-    /// Returns how many calls failed, for each kind of call and failure.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (Call, &'static str, u64)> {
         FAILURES.into_iter().zip(&self.failures).map(|((call, failure), count)| (call, failure, count.get()))
     }
 
-    /// Returns how many leaderships were lost, for each reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LOSSES.into_iter().zip(self.losses.iter().map(Counter::get))
     }
@@ -139,7 +128,6 @@ impl Telemetry {
 }
 
 impl Call {
-    /// Returns the call as metrics and JSON name it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -161,19 +149,15 @@ pub(crate) struct Histogram {
 /// allows.
 const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// The counts at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Buckets {
     /// For each bound, how many durations did not exceed it.
     pub(crate) cumulative: Vec<(Duration, u64)>,
-    /// How many durations there were.
     pub(crate) count: u64,
-    /// Their sum.
     pub(crate) sum: Duration,
 }
 
 impl Histogram {
-    /// Counts a duration.
     pub(crate) fn record(&self, duration: Duration) {
         let bucket = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < duration);
         if let Some(count) = self.counts.get(bucket) {
@@ -182,7 +166,6 @@ impl Histogram {
         self.sum_nanos.fetch_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns the counts so far.
     pub(crate) fn read(&self) -> Buckets {
         let mut count = 0;
         let mut cumulative = Vec::with_capacity(BOUNDS.len());

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     history,
-    status::tests::{env, host_storage, in_steps, key, record, status},
+    status::tests::{host_storage, in_steps, key, record, status},
 };
-use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version};
+use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version, testing::env};
 use std::time::Duration;
 use testing_time::MockClock;
 use vvm_clock::{Clock, Instant};
@@ -41,7 +41,7 @@ impl Scene {
         let other = ElectionsTtlStorage::new(database.open());
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
-            env: env(&time),
+            env: env(&clock),
             status: Arc::clone(&status),
             stop: CancellationToken::new(),
             condition: Condition::default(),
