@@ -311,7 +311,6 @@ mod tests {
     use super::*;
     use std::task::Wake;
 
-    /// A minimal executor for one future.
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -346,7 +345,6 @@ mod tests {
         assert_eq!(clock.0.shared.lock().wakers.len(), 0);
     }
 
-    /// Drops a sleep when it is dropped.
     struct Holder(#[expect(dead_code, reason = "held for its drop")] Mutex<Sleep>);
     impl Wake for Holder {
         fn wake(self: Arc<Self>) {}

@@ -423,7 +423,6 @@ mod tests {
     fn last_message_of_a_shim_is_sent_before_the_end_of_its_command() {
         let ((link, supervisor), (to_shim, shim)) = (link::pair().unwrap(), link::pair().unwrap());
         let (supervisor, shim) = (Link::<ToKeeper, FromKeeper>::over(supervisor), Link::over(shim));
-        // Stands for the process of the command.
         let command = Pid::INIT;
         let mut keeper = Keeper {
             link: &link,

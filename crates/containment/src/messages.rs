@@ -395,7 +395,6 @@ impl Message for FromShim {
 mod tests {
     use super::*;
 
-    /// Checks that each message survives its frame, and is none of the other direction.
     fn survive<M: Message + PartialEq + std::fmt::Debug, Other: Message>(messages: &[M]) {
         for message in messages {
             let frame = message.to_frame();

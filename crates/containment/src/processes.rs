@@ -363,7 +363,6 @@ mod tests {
         process::{Child, Command, Stdio},
     };
 
-    /// Starts a shell, and waits until it has written a line.
     fn shell(script: &str, in_own_group: bool) -> Child {
         let mut command = Command::new("sh");
         if in_own_group {

@@ -102,9 +102,6 @@ pub enum SuperviseError {
 /// Starts a command, and supervises it until no process of it is left: [`start`](spawn::start),
 /// [`Supervision::executed`] and [`Supervision::run`] in one call.
 ///
-/// # Errors
-/// [`SuperviseError`].
-///
 /// # Cancel safety
 /// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
 pub async fn supervise<Input: AsFd, Guardian: AsFd>(

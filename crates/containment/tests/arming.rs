@@ -14,7 +14,6 @@ use vvm_containment::{
     Unproven,
 };
 
-/// A command with its keeper.
 struct Scene {
     clock: Arc<MockClock>,
     deadline: watch::Sender<Option<Instant>>,
@@ -28,7 +27,6 @@ struct Scene {
 const KILLING: Duration = Duration::from_millis(200);
 
 impl Scene {
-    /// It waits as a standby.
     fn of_a_standby() -> Self {
         Self::of(SimulatedKeeper::start)
     }
@@ -73,7 +71,6 @@ impl Scene {
     }
 }
 
-/// Returns the next deadline that is sent to the keeper.
 async fn sent(keeper: &mut SimulatedKeeper) -> Option<Instant> {
     match keeper.order().await {
         Some(Order::Deadline(deadline)) => deadline,
@@ -102,7 +99,6 @@ fn deadline_is_in_force_only_after_the_keeper_has_confirmed_it() {
         keeper.in_force(Some(at));
         assert!(in_force.wait_for(|confirmed| *confirmed == Some(at)).await.is_ok());
 
-        // A disarming is confirmed in the same way.
         deadline.send_replace(None);
         assert_eq!(sent(&mut keeper).await, None);
         assert_eq!(sent(&mut keeper).await, None);

@@ -17,7 +17,6 @@ use vvm_containment::{
 
 const ROUNDS: u8 = 200;
 
-/// A daemon, a child that is left behind, and a status.
 const TREE: &str = "(setsid sleep 1000 &); sleep 1000 & exit 7";
 
 fn main() -> ExitCode {
@@ -164,7 +163,6 @@ fn spec<'a>(
     }
 }
 
-/// Runs the tree of `command` to its end.
 async fn tree(supervisor: &Supervisor, command: &str) -> Supervised {
     let (_deadlines, deadline) = watch::channel(None);
     let (_signals, signals) = broadcast::channel(1);

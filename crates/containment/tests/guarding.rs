@@ -28,7 +28,7 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{
-    Containment, Ended, Event, Family, GuardEnded, GuardReport, GuardedTrigger, Level, Note, OWN_BINARY,
+    Containment, Ended, Event, Family, GuardEnded, GuardReport, GuardedTrigger, Level, OWN_BINARY,
     Supervisor, Wanted, ends_by, guard, stage,
 };
 use vvm_deadman::{Subject, Trigger};
@@ -40,11 +40,9 @@ fn main() -> ExitCode {
         Err(refusal) => panic!("{refusal}"),
     }
     match env::args().nth(1).as_deref() {
-        Some("stage-killed") => note_and_die(),
         Some("stage-hanging") => finish_and_hang(),
         Some("stage-overdue") => outlive_a_deadline(),
         _ => {
-            notes_of_a_killed_supervisor_arrive_and_its_end_is_proven();
             supervisor_that_outlives_its_deadline_is_killed();
             supervisor_that_hangs_in_the_kernel_is_left_behind();
             process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing();
@@ -56,26 +54,6 @@ fn main() -> ExitCode {
 fn guarded(arguments: &[&OsStr], on_report: impl FnMut(GuardReport)) -> GuardEnded {
     let containment = Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap();
     guard(arguments.iter().map(Into::into).collect(), &[], containment, on_report).unwrap()
-}
-
-fn note_and_die() {
-    let guardian = Supervisor::accept().unwrap().guardian;
-    let name = fs::read_to_string("/proc/self/comm").unwrap();
-    assert!(name.starts_with("guarding-"), "{name}");
-    guardian.note(Note { kind: 7, words: [1, 2, 3, u64::MAX] });
-    kill_process(getpid(), Signal::KILL).unwrap();
-}
-
-fn notes_of_a_killed_supervisor_arrive_and_its_end_is_proven() {
-    let mut notes = Vec::new();
-    let ended = guarded(&["stage-killed".as_ref()], |report| match report {
-        GuardReport::Note(note) => notes.push(note),
-        GuardReport::Event(event) => panic!("{event:?}"),
-    });
-    assert_eq!(ended.supervisor, Some(Ended::Signalled(Signal::KILL.as_raw())));
-    assert!(ended.proven && !ended.deadline_passed);
-    assert_eq!(notes, [Note { kind: 7, words: [1, 2, 3, u64::MAX] }]);
-    println!("notes of a killed supervisor arrive and its end is proven");
 }
 
 /// A trigger that kills nothing: the process hangs, and its own timers with it.
@@ -93,7 +71,10 @@ impl Trigger for NoTrigger {
 }
 
 fn outlive_a_deadline() {
-    let trigger = GuardedTrigger::over(Arc::new(NoTrigger), Supervisor::accept().unwrap().guardian);
+    let supervisor = Supervisor::accept().unwrap();
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    assert!(name.starts_with("guarding-"), "{name}");
+    let trigger = GuardedTrigger::over(Arc::new(NoTrigger), supervisor.guardian);
     let subject = Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 };
     let deadline = trigger.now().after(Duration::from_millis(50));
     trigger.set_earliest(Some((deadline, &subject))).unwrap();
@@ -162,7 +143,6 @@ fn supervisor_that_hangs_in_the_kernel_is_left_behind() {
 
 /// The supervisor takes the end of the maker without `Ready` for the proof that nothing runs. Shows I6.
 fn process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing() {
-    /// Of a frame between the stages.
     const VERSION: u8 = 4;
     const BEGIN: u8 = 48;
     const READY: u8 = 64;
@@ -203,7 +183,6 @@ fn process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing() {
         let (link, mut frame) = (UnixDatagram::from(near), [0; 40]);
         let mut was_ready = false;
         link.set_nonblocking(false).unwrap();
-        // Until process 1 has ended.
         while link.recv(&mut frame).is_ok_and(|length| length > 0) {
             was_ready |= frame[1] == READY;
         }

@@ -35,7 +35,6 @@ struct Ended {
     status: ExitStatus,
     /// Its standard output after the line with the deadline.
     stdout: String,
-    /// Its standard error.
     last_words: String,
     deadline: Instant,
     armed_at: Instant,
@@ -57,7 +56,6 @@ fn start(scenario: &str, last_words: Stdio) -> Started {
 }
 
 impl Started {
-    /// Waits for the end of the process.
     fn end(mut self) -> Ended {
         let deadline = self.deadline;
         let pidfd = pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()).unwrap();

@@ -72,9 +72,6 @@ impl<S: Service> ServiceHandle<S> {
     }
 
     /// Returns the instance of this id, if there is one. Waits while the service is being rebuilt.
-    ///
-    /// # Errors
-    /// [`Unavailable`].
     pub async fn lookup(&self, id: &S::Id) -> Result<Option<Handle<S>>, Unavailable> {
         let list = self.running().await?;
         match list.instances.get(id) {
@@ -84,9 +81,6 @@ impl<S: Service> ServiceHandle<S> {
     }
 
     /// Returns all instances, in the order of their ids. Waits while the service is being rebuilt.
-    ///
-    /// # Errors
-    /// [`Unavailable`].
     pub async fn get_all(&self) -> Result<Vec<Handle<S>>, Unavailable> {
         let list = self.running().await?;
         Ok(list.instances.values().cloned().map(Handle::new).collect())
@@ -97,9 +91,6 @@ impl<S: Service> ServiceHandle<S> {
     ///
     /// A new instance is lost with this process until its run has written its document, which
     /// [`Handle::persisted`] waits for.
-    ///
-    /// # Errors
-    /// [`GetOrCreateError`].
     ///
     /// # Panics
     /// If the service's own code panics.

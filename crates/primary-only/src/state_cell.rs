@@ -118,9 +118,6 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
 
     /// Writes the instance's first document, from [`doc`](Self::doc). Returns at once if a document exists,
     /// so that every run can begin with this call.
-    ///
-    /// # Errors
-    /// [`StateError`].
     pub async fn insert(&mut self) -> Result<(), StateError> {
         self.settle().await?;
         if self.is_persisted() {
@@ -146,9 +143,6 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
     /// Deletes the document, so that no later term runs the instance. The service no longer lists it.
     ///
     /// The run continues. Another instance of this id runs only after this run has ended.
-    ///
-    /// # Errors
-    /// [`StateError`].
     pub async fn delete(&mut self) -> Result<(), StateError> {
         self.settle().await?;
         let only_if = self.unchanged()?;

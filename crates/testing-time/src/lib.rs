@@ -287,7 +287,6 @@ mod tests {
         task::{Context, Wake, Waker},
     };
 
-    /// Records its name and the time when it is woken.
     struct Note {
         name: &'static str,
         clock: MockClock,

@@ -76,9 +76,6 @@ impl Host {
     /// From here on TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
     /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them.
     ///
-    /// # Errors
-    /// [`HostError`].
-    ///
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
     ///

@@ -99,7 +99,6 @@ impl HttpServer {
             open.insert(number, handle);
             let connection = Abortable::new(connection(stream, answers, clock), registration);
             connections.push(async move {
-                // Aborted or not.
                 let _ = connection.await;
                 number
             });
@@ -221,7 +220,6 @@ impl Answers {
 
     fn metrics(&self) -> Answer {
         let mut out = String::new();
-        // Writing to a String does not fail.
         let _ = encode(&mut out, &self.metrics);
         answer(StatusCode::OK, OPEN_METRICS, out.into())
     }

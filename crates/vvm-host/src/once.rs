@@ -233,9 +233,6 @@ pub enum PeriodError {
 
 /// Reads the periods of a name; `key` is its slot.
 ///
-/// # Errors
-/// [`PeriodError`].
-///
 /// # Cancel safety
 /// May be dropped at will.
 pub async fn read(

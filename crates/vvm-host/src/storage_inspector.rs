@@ -88,9 +88,6 @@ impl InspectError {
 impl StorageInspector {
     /// Opens the storage at `url` for `name`.
     ///
-    /// # Errors
-    /// [`InspectError`].
-    ///
     /// # Cancel safety
     /// May be dropped at will.
     pub async fn open(url: &str, name: &str, purpose: Purpose) -> Result<Self, InspectError> {

@@ -127,7 +127,6 @@ async fn slot_that_is_won_while_not_ready_is_released_before_a_service_starts() 
     assert_eq!(seen.recv().await, None, "no service has started");
 }
 
-/// A service that is not ready.
 struct Cold;
 
 #[async_trait::async_trait]

@@ -367,9 +367,6 @@ impl Helpers {
     /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits
     /// first for an earlier run that was killed and has not ended yet.
     ///
-    /// # Errors
-    /// [`HelperError`].
-    ///
     /// # Cancel safety
     /// Dropped, it kills the helper.
     pub async fn run(

@@ -24,7 +24,6 @@ impl Bench {
         self.deadman.arm(subject(epoch), at(millis)).unwrap()
     }
 
-    /// Returns the deadline that the trigger has.
     fn triggered(&self) -> Option<(Instant, u64)> {
         self.trigger.earliest().map(|(at, subject)| (at, subject.epoch))
     }
@@ -144,7 +143,6 @@ struct ModelDeadline {
 #[derive(Default)]
 struct Model {
     now: u64,
-    /// Oldest first.
     armed: Vec<ModelDeadline>,
     failing: bool,
     triggered: Option<(u64, u64)>,
@@ -252,41 +250,11 @@ proptest! {
     }
 }
 
-fn place(nanos: u64) -> Place {
-    Place { at: Instant::from_nanos(nanos), generation: 0, id: 0 }
-}
-
-proptest! {
-    #[test]
-    fn first_is_the_earliest_for_every_order_of_insertion(
-        steps in vec(prop_oneof![3 => (0..50_u64).prop_map(Some), 2 => Just(None)], 0..60),
-        begins_with in vec(0..50_u64, 0..10),
-    ) {
-        let mut order: Order = begins_with.iter().copied().map(place).collect();
-        let mut model = begins_with;
-        for step in steps {
-            match step {
-                Some(nanos) => {
-                    order.insert(place(nanos));
-                    model.push(nanos);
-                }
-                None => {
-                    order.drop_first();
-                    model.sort_unstable();
-                    model.drain(..model.len().min(1));
-                }
-            }
-            prop_assert_eq!(order.first(), model.iter().copied().min().map(place));
-            prop_assert_eq!(order.len(), model.len());
-        }
-    }
-}
-
 #[test]
 fn places_in_ascending_order_need_no_heap() {
     let mut order = Order::default();
     for nanos in 0..1_000 {
-        order.insert(place(nanos));
+        order.insert(Place { at: Instant::from_nanos(nanos), generation: 0, id: 0 });
     }
     assert!(order.others.is_empty());
 }

@@ -196,7 +196,6 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Ends a test that hangs.
     const AT_MOST: Duration = Duration::from_secs(5);
 
     fn subject() -> Subject {
@@ -207,7 +206,6 @@ mod tests {
         SystemClock::read().after(span)
     }
 
-    /// Returns a thread, and its acts: the deadline and the time.
     fn thread() -> (DeadlineThread, mpsc::Receiver<(Instant, Instant)>) {
         let (acts, acted) = mpsc::channel();
         let act = move |at, _: &Subject| acts.send((at, SystemClock::read())).unwrap();

@@ -191,7 +191,6 @@ fn update_of_a_document_with_another_writer_is_a_conflict() {
     });
 }
 
-/// A service with the collection of the probe.
 struct Renamed;
 
 impl Service for Renamed {

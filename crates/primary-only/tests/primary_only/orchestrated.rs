@@ -10,7 +10,6 @@ use vvm_clock::Clock;
 use vvm_orch::{AcquireTimeout, Problem, RunningVvm, Vvm, VvmConfig, service_fn};
 use vvm_storage::ElectionKey;
 
-/// Launches a VVM that runs the process's registry.
 fn launch(process: &Process) -> RunningVvm<ElectionKey> {
     let registry = process.registry.clone();
     let service = service_fn("primary-only", async move |cx| Ok(registry.lead(cx.standing, cx.stop).await?));

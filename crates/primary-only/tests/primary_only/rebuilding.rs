@@ -273,7 +273,6 @@ fn unusable_document_is_quarantined_and_the_others_run() {
     });
 }
 
-/// The next version of the probe.
 struct Upgraded(Arc<Mutex<Vec<u64>>>);
 struct UpgradedTask(u64, Arc<Mutex<Vec<u64>>>);
 

@@ -127,7 +127,6 @@ impl Process {
         self.service.get_or_create(id.into(), Steps::new()).await.unwrap().handle
     }
 
-    /// Returns the instance of this id, whose document exists.
     pub(crate) async fn persisted(&self, id: &str) -> Handle<Probe> {
         let instance = self.new_instance(id).await;
         instance.persisted().await.unwrap();
@@ -142,7 +141,6 @@ impl Process {
         self.called.until(|| self.documents.count(Verb::ScanDocuments) >= scans).await;
     }
 
-    /// Returns the number of tasks of instances.
     pub(crate) fn runners(&self) -> usize {
         self.tasks.alive().get("primary-only runner").copied().unwrap_or_default()
     }
@@ -169,7 +167,6 @@ impl Process {
         LedTerm { leadership, stop, led }
     }
 
-    /// Writes a document past its instance, as this leader.
     pub(crate) async fn put(&self, standing: &Standing, id: &[u8], body: &[u8]) -> DocumentVersion {
         standing.documents().unwrap().write(vec![put(id, body)]).await.unwrap()
     }
@@ -210,7 +207,6 @@ pub(crate) struct Steps {
 type Act = Arc<dyn Fn(RunContext<Steps>, Probe) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 type Prepare = Arc<dyn Fn(PrepareContext) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// The service. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Probe {
     pub(crate) journal: Journal,

@@ -36,7 +36,6 @@ fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
         process.documents.fail_always(ScanDocuments, Hang);
         let term = process.lead().await;
         process.wait_for_scans(1).await;
-        // Each call is dropped while it waits.
         let x = "x".to_owned();
         let ask = || process.service.get_or_create(x.clone(), Steps::new());
         assert!(process.service.lookup(&x).now_or_never().is_none());

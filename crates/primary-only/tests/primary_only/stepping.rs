@@ -47,7 +47,6 @@ fn step_down_before_persisted() {
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Interrupted))));
         assert!(matches!(instance.completed().await, Outcome::Interrupted));
 
-        // No instance is left.
         let second = process.lead().await;
         assert!(process.found("x").await.is_none());
         second.end().await.unwrap();

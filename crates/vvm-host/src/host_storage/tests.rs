@@ -4,23 +4,21 @@ use super::*;
 use crate::{
     LocalDir,
     requests::{Demand, may_work},
-    status::tests::{host_storage, in_steps, key, record, status},
+    status::tests::{Scene as Process, host_storage, in_steps, key, record},
 };
 use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
 use vvm_clock::Clock;
-use vvm_storage::{Advanced, Ask, Stage, mem::MemDatabase, testing::FaultyStorage};
+use vvm_storage::{Advanced, Ask, Stage, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
 struct Scene {
     clock: MockClock,
-    /// The operator's connection.
     storage: ElectionsTtlStorage,
     host: HostStorage,
-    /// The host's connection.
     faulty: Arc<FaultyStorage>,
 }
 
@@ -31,13 +29,9 @@ fn ask() -> Ask {
 impl Scene {
     /// Returns a candidate of this name, for a slot that was released after epoch 1.
     async fn of(holder: &str) -> Self {
-        let clock = MockClock::new();
-        let time: Arc<dyn Clock> = Arc::new(clock.clone());
-        let database = MemDatabase::new(Arc::clone(&time));
-        let status = status("payroll", holder, &time);
-        let faulty = FaultyStorage::over(database.open());
+        let Process { clock, status, faulty, other: storage } = Process::of(holder);
         let host = host_storage(&faulty, &status);
-        let scene = Self { clock, storage: ElectionsTtlStorage::new(database.open()), host, faulty };
+        let scene = Self { clock, storage, host, faulty };
         let first = record(1);
         scene.storage.insert_if_not_exist(&key(), Vacant::default(), &first).await.unwrap();
         scene.storage.compare_and_delete(&key(), first.incarnation(), first.epoch).await.unwrap();

@@ -30,7 +30,6 @@ fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostS
     });
 }
 
-/// Sends `request`, and returns the answer. Empty if the server closes the connection before.
 async fn sent(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let _ = stream.write_all(request.as_bytes()).await;

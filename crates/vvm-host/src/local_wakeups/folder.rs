@@ -84,9 +84,6 @@ impl LocalDir {
     }
 
     /// Checks whether the folder could be used, and creates nothing.
-    ///
-    /// # Errors
-    /// [`UnfitFolder`].
     pub fn check(&self) -> Result<(), UnfitFolder> {
         let Some(path) = self.path() else { return Ok(()) };
         if exists(&path)? {
@@ -98,9 +95,6 @@ impl LocalDir {
     }
 
     /// Creates the folder if it does not exist, and returns its path. `None` for [`LocalDir::None`].
-    ///
-    /// # Errors
-    /// [`UnfitFolder`].
     pub fn make(&self) -> Result<Option<PathBuf>, UnfitFolder> {
         let Some(path) = self.path() else { return Ok(None) };
         if path.as_os_str().len() > Self::MAX_BYTES {

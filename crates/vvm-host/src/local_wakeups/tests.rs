@@ -55,7 +55,6 @@ fn own(candidate: &LocalWakeups) -> PathBuf {
     candidate.receiver.as_ref().unwrap().path.clone()
 }
 
-/// Sets the times of a file to long ago.
 fn age(path: &Path) {
     let long_ago = SystemWallClock.since_unix_epoch() - ABANDONED * 2;
     let stamp = rustix::fs::Timespec { tv_sec: long_ago.as_secs() as i64, tv_nsec: 0 };

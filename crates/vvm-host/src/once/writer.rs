@@ -293,7 +293,6 @@ mod tests {
         clock: &'a MockClock,
     }
 
-    /// How long the leader waits for the mark.
     const LEFT: Duration = Duration::from_secs(10);
 
     impl OnceWork for Refused<'_> {

@@ -16,7 +16,6 @@ use vvm_storage::{
 
 const TTL: Ttl = Ttl::DEFAULT;
 
-/// Returns the status of a candidate for one slot.
 pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<HostStatus> {
     let holder = Holder::new(holder).unwrap();
     let candidate = Candidate { name: name.into(), holder, slots: NonZeroU32::MIN, ttl: TTL };
@@ -40,7 +39,6 @@ pub(crate) fn host_storage(storage: &Arc<FaultyStorage>, status: &Arc<HostStatus
     HostStorage::new(storage, LocalWakeups::disabled(), Arc::clone(status), CancellationToken::new())
 }
 
-/// Runs `task`, whose time passes in steps.
 pub(crate) async fn in_steps<T>(clock: &MockClock, step: Duration, task: impl Future<Output = T>) -> T {
     let mut task = Box::pin(task);
     loop {
@@ -52,36 +50,24 @@ pub(crate) async fn in_steps<T>(clock: &MockClock, step: Duration, task: impl Fu
     }
 }
 
-/// One process of a cluster in memory.
-struct Scene {
-    clock: MockClock,
-    /// The connection of other processes.
-    database: ElectionsTtlStorage,
+pub(crate) struct Scene {
+    pub(crate) clock: MockClock,
+    pub(crate) status: Arc<HostStatus>,
     /// The connection of this process.
-    storage: Arc<FaultyStorage>,
-    status: Arc<HostStatus>,
+    pub(crate) faulty: Arc<FaultyStorage>,
+    /// The connection of other processes.
+    pub(crate) other: ElectionsTtlStorage,
 }
 
 fn run<Test: Future<Output = ()>>(test: impl FnOnce(Scene) -> Test) {
-    let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
-    let time: Arc<dyn Clock> = Arc::new(clock.clone());
-    let database = MemDatabase::new(Arc::clone(&time));
-    let open = || ElectionsTtlStorage::new(database.open());
-    let scene = Scene {
-        clock: clock.clone(),
-        database: open(),
-        storage: FaultyStorage::over(database.open()),
-        status: status("payroll", "here", &time),
-    };
-    in_mock_time(&clock, test(scene));
+    let scene = Scene::of("here");
+    in_mock_time(&scene.clock.clone(), test(scene));
 }
 
-/// Returns the only slot.
 pub(crate) fn key() -> ElectionKey {
     ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST }
 }
 
-/// Returns a record of another process.
 pub(crate) fn record(epoch: u64) -> Entry {
     let incarnation = Incarnation::from_bytes([epoch as u8; 16]);
     let (holder, version) = (Holder::new("there").unwrap(), Version { incarnation, write: 1 });
@@ -89,8 +75,22 @@ pub(crate) fn record(epoch: u64) -> Entry {
 }
 
 impl Scene {
+    /// Returns a process with this holder, before its first campaign.
+    pub(crate) fn of(holder: &str) -> Self {
+        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+        let time: Arc<dyn Clock> = Arc::new(clock.clone());
+        let database = MemDatabase::new(Arc::clone(&time));
+        let other = ElectionsTtlStorage::new(database.open());
+        Self {
+            clock,
+            status: status("payroll", holder, &time),
+            faulty: FaultyStorage::over(database.open()),
+            other,
+        }
+    }
+
     async fn acquire(&self) -> Leadership {
-        let storage = host_storage(&self.storage, &self.status);
+        let storage = host_storage(&self.faulty, &self.status);
         self.status.campaigns();
         let terms = Terms::new(self.status.candidate.holder.clone(), TTL);
         let elections = Elections::new(Arc::new(storage), env(&self.clock));
@@ -127,7 +127,7 @@ fn standby_that_reaches_its_storage_is_ready_and_names_the_leader() {
         status.storage_not_opened(&"the disk is full");
         assert_eq!(reason(status.readiness()), "opening the storage: the disk is full");
 
-        scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
+        scene.other.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
         let look = async {
             scene.clock.sleep(TTL.get() / 2).await;
             assert_eq!(reason(status.readiness()), "ready");
@@ -180,7 +180,7 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
     run(async |scene| {
         let status = &scene.status;
         let see = async || {
-            let found = scene.database.get(&key()).await.unwrap();
+            let found = scene.other.get(&key()).await.unwrap();
             status.storage_answered(Call::Read);
             status.saw(&key(), &found);
         };
@@ -192,14 +192,14 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
         assert_eq!(status.readiness(), Ok(()));
 
         // Another process leads, so this one sends no further claim.
-        scene.database.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
+        scene.other.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
         status.storage_failed(Call::Write, "unknown", &"no quorum");
         see().await;
         see().await;
         assert_eq!(reason(status.readiness()), "the last claim or renewal failed: no quorum");
         let mut renewed = record(3);
         renewed.version.write += 1;
-        scene.database.compare_and_swap(&key(), &record(3), &renewed).await.unwrap();
+        scene.other.compare_and_swap(&key(), &record(3), &renewed).await.unwrap();
         see().await;
         assert_eq!(status.readiness(), Ok(()));
     });
@@ -209,7 +209,7 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
 fn leader_whose_last_renewal_failed_is_not_ready_until_one_is_confirmed() {
     run(async |scene| {
         let leadership = scene.lead().await;
-        scene.storage.fail_next(Fault::Refused);
+        scene.faulty.fail_next(Fault::Refused);
         scene.clock.sleep(Duration::from_millis(5_100)).await;
         let is_refused = "the last claim or renewal failed: not applied: the disk is full";
         assert_eq!(reason(scene.status.readiness()), is_refused);
@@ -252,9 +252,9 @@ fn loss_is_counted_once_and_its_reason_stays() {
     run(async |scene| {
         let leadership = scene.lead().await;
         let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
-        scene.database.compare_and_delete(&key(), incarnation, epoch).await.unwrap();
+        scene.other.compare_and_delete(&key(), incarnation, epoch).await.unwrap();
         let vacant = Vacant { last_epoch: Some(epoch) };
-        scene.database.insert_if_not_exist(&key(), vacant, &record(epoch.get() + 1)).await.unwrap();
+        scene.other.insert_if_not_exist(&key(), vacant, &record(epoch.get() + 1)).await.unwrap();
         leadership.lost().await;
         assert!(scene.status.leads().is_none(), "a lost leadership has no time left in any role");
         for why in [WhyStopping::Asked, WhyStopping::WorkEnded] {
@@ -283,12 +283,12 @@ fn loss_is_counted_once_and_its_reason_stays() {
 fn unanswered_call_is_a_failure() {
     run(async |scene| {
         let leadership = scene.lead().await;
-        scene.storage.fail_next(Fault::Hang);
+        scene.faulty.fail_next(Fault::Hang);
         // An attempt has a tenth of the TTL.
         scene.clock.sleep(Duration::from_millis(7_500)).await;
         assert_eq!(scene.failures(), [("write", "no_answer", 1)]);
         // A renewal without an answer is read back.
-        let found = scene.database.get(&key()).await.unwrap();
+        let found = scene.other.get(&key()).await.unwrap();
         scene.status.saw(&key(), &found);
         assert!(scene.status.others().is_empty(), "its own record is no other's");
         leadership.release().await;

@@ -1,6 +1,6 @@
 //! Failures of the runtime and the clock.
 
-use crate::rig::{Process, run};
+use crate::rig::{Process, run_one};
 use ielections::{Spawn, env::Task};
 use std::sync::Arc;
 use testing_time::MockClock;
@@ -75,8 +75,7 @@ fn at_once() -> Harm {
 /// Shows I10.
 #[test]
 fn waits_end_on_a_runtime_that_drops_all_tasks() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |_, process| {
         let spawn = harmful(&process, None, at_once());
         let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a"]));
         let broken = |problem| matches!(problem, Problem::Broken { panic: None });
@@ -88,8 +87,7 @@ fn waits_end_on_a_runtime_that_drops_all_tasks() {
 
 #[test]
 fn dropped_service_is_not_proven_to_have_stopped() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let spawn = harmful(&process, Some("vvm service"), at_once());
         let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a", "b"]));
         let refused = running.leading().await.unwrap_err();
@@ -102,8 +100,7 @@ fn dropped_service_is_not_proven_to_have_stopped() {
 
 #[test]
 fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let at = CancellationToken::new();
         let spawn = harmful(&process, Some("vvm"), Harm::DropAt(at.clone()));
         let running = process.launch_by(|config| config.spawn = spawn, process.probes(&["a", "b"]));
@@ -145,8 +142,7 @@ fn panic_in_the_vvm_is_a_problem_and_shutdown_returns() {
         (|config, _, clock| config.clock = Arc::new(NeverSleeps(clock)), "planted in the clock"),
     ];
     for (change, text) in cases {
-        run(async |cluster| {
-            let process = cluster.process("leader");
+        run_one(async |cluster, process| {
             let change = |config: &mut _| change(config, &process, cluster.clock.clone());
             let running = process.launch_by(change, process.probes(&["a"]));
             drop(running.leading().await);

@@ -2,7 +2,7 @@
 
 use crate::{
     environment::{Harm, HarmfulSpawn},
-    rig::{Act, Cluster, Process, TTL, run},
+    rig::{Act, Cluster, Process, TTL, run, run_one},
 };
 use ielections::{
     Elections, Env, Loss, Slot, Swap, Timing, Vacant,
@@ -29,8 +29,7 @@ fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
 
 #[test]
 fn loss_stops_the_services_at_once() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(process.probes(&["a", "b"]));
         let led = running.leading().await.unwrap();
         process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
@@ -102,8 +101,7 @@ fn work_returned_by_a_cancelled_start_is_driven_to_its_end() {
 
 #[test]
 fn closed_elections_end_the_vvm_and_release_after_the_work() {
-    run(async |cluster| {
-        let mut process = cluster.process("leader");
+    run_one(async |cluster, mut process| {
         process.stop_timeout = TTL.get() * 10;
         let slow = Act::EndSlowly(cluster.clock.clone(), TTL.get() * 5);
         let running = process.launch(vec![process.probe("a").work(slow).boxed()]);

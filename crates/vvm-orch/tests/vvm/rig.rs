@@ -24,19 +24,24 @@ pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test)
     in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
 }
 
-/// Slots in one storage.
+/// Runs a test of the only process of a cluster.
+pub(crate) fn run_one<Test: Future<Output = ()>>(test: impl FnOnce(Cluster, Process) -> Test) {
+    run(async |cluster| {
+        let process = cluster.process("leader");
+        test(cluster, process).await;
+    });
+}
+
 pub(crate) struct Cluster {
     pub(crate) clock: MockClock,
     database: Arc<MemDatabase>,
 }
 
 impl Cluster {
-    /// Returns the key of the first slot.
     pub(crate) fn key() -> ElectionKey {
         ElectionKey { cluster: "tests".into(), slot: SlotNumber::FIRST }
     }
 
-    /// Returns the record of the first slot.
     pub(crate) async fn record(&self) -> Option<Entry> {
         match ElectionsTtlStorage::new(self.database.open()).get(&Self::key()).await.unwrap() {
             Slot::Held { entry, .. } => Some(entry),
@@ -48,7 +53,6 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds))
     }
 
-    /// Waits until this instant.
     pub(crate) fn reach(&self, instant: Instant) -> Sleep {
         self.clock.sleep_until(instant)
     }
@@ -57,7 +61,6 @@ impl Cluster {
         self.clock.now().since(earlier).as_secs_f64()
     }
 
-    /// Returns a process of the cluster.
     pub(crate) fn process(&self, name: &str) -> Process {
         let storage: Arc<dyn TtlStorage<_>> = Arc::new(ElectionsTtlStorage::new(self.database.open()));
         self.process_on(name, FaultyStorage::new(storage, Arc::new(self.clock.clone())))
@@ -79,7 +82,6 @@ impl Cluster {
     }
 }
 
-/// One process.
 pub(crate) struct Process<S = FaultyStorage<ElectionKey>> {
     pub(crate) holder: Holder,
     pub(crate) stop_timeout: Duration,
@@ -88,7 +90,6 @@ pub(crate) struct Process<S = FaultyStorage<ElectionKey>> {
     pub(crate) elections: Arc<Elections<ElectionKey>>,
     pub(crate) killer: Arc<RecordingTrigger>,
     pub(crate) tasks: Arc<CountingSpawn>,
-    /// Of its services.
     pub(crate) journal: Journal,
 }
 
@@ -97,7 +98,6 @@ impl<S> Process<S> {
         self.launch_by(|_| {}, services)
     }
 
-    /// Launches a VVM with a changed configuration.
     pub(crate) fn launch_by(
         &self,
         change: impl FnOnce(&mut VvmConfig<ElectionKey>),
@@ -123,7 +123,6 @@ impl<S> Process<S> {
         names.iter().map(|name| self.probe(name).boxed()).collect()
     }
 
-    /// Returns the deadlines that have passed.
     pub(crate) fn fired(&self) -> Vec<(Instant, Subject)> {
         self.killer.check();
         self.killer.fired()
@@ -148,11 +147,8 @@ pub(crate) struct Probe {
     work: Act,
 }
 
-/// The behaviour of a probe's start or work.
 pub(crate) enum Act {
-    /// Ends at once.
     End(Result<(), &'static str>),
-    /// Ends on cancellation.
     EndOnStop(Result<(), &'static str>),
     /// Ends when the test cancels the token, and ignores `stop`.
     EndAt(CancellationToken, Result<(), &'static str>),
@@ -160,9 +156,7 @@ pub(crate) enum Act {
     EndSlowly(MockClock, Duration),
     /// Panics when the test cancels the token.
     PanicAt(CancellationToken),
-    /// Panics on cancellation.
     PanicOnStop,
-    /// Never ends.
     Refuse,
 }
 

@@ -1,6 +1,6 @@
 //! Services: the order of start and stop, failures, and starts that never end.
 
-use crate::rig::{Act, Cluster, TTL, run};
+use crate::rig::{Act, Cluster, TTL, run, run_one};
 use ielections::testing::mock::{Fault, Verb};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
@@ -31,8 +31,7 @@ fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_las
 
 #[test]
 fn failed_start_stops_earlier_services_in_reverse_and_starts_no_other() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(vec![
             process.probe("a").boxed(),
             process.probe("b").boxed(),
@@ -84,8 +83,7 @@ fn service_that_ends_by_itself_shuts_the_vvm_down() {
 
 #[test]
 fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(vec![
             process.probe("a").boxed(),
             process.probe("b").work(Act::EndOnStop(Err("can't flush"))).boxed(),
@@ -170,8 +168,7 @@ fn all_readers_receive_the_first_problem() {
 /// Shows I10.
 #[test]
 fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
-    run(async |cluster| {
-        let mut process = cluster.process("leader");
+    run_one(async |cluster, mut process| {
         process.stop_timeout = TTL.get() * 10;
         let running =
             process.launch(vec![process.probe("a").boxed(), process.probe("b").start(Act::Refuse).boxed()]);

@@ -1,6 +1,6 @@
 //! Services that stop slowly or not at all.
 
-use crate::rig::{Act, TTL, run};
+use crate::rig::{Act, TTL, run, run_one};
 use futures_util::{FutureExt, future::join_all};
 use ielections::{
     Timing,
@@ -13,8 +13,7 @@ use vvm_orch::{NotLeading, Problem};
 /// Shows I6.
 #[test]
 fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
-    run(async |cluster| {
-        let mut process = cluster.process("leader");
+    run_one(async |cluster, mut process| {
         process.stop_timeout = TTL.get() * 10;
         let slow = Act::EndSlowly(cluster.clock.clone(), TTL.get() * 9);
         let running = process.launch(vec![process.probe("a").work(slow).boxed()]);
@@ -37,8 +36,7 @@ fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
 /// Shows I6.
 #[test]
 fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(vec![
             process.probe("a").boxed(),
             process.probe("b").work(Act::Refuse).boxed(),
@@ -67,8 +65,7 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
 /// Shows I6.
 #[test]
 fn start_that_does_not_stop_keeps_the_record() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running =
             process.launch(vec![process.probe("a").boxed(), process.probe("b").start(Act::Refuse).boxed()]);
         process.journal.shows("b starts", 1).await;
@@ -85,8 +82,7 @@ fn start_that_does_not_stop_keeps_the_record() {
 
 #[test]
 fn stop_timeout_applies_to_all_services_together() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let slow = || Act::EndSlowly(cluster.clock.clone(), Duration::from_secs(5));
         let running = process
             .launch(vec![process.probe("a").work(slow()).boxed(), process.probe("b").work(slow()).boxed()]);
@@ -100,8 +96,7 @@ fn stop_timeout_applies_to_all_services_together() {
 
 #[test]
 fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(vec![
             process.probe("a").work(Act::Refuse).boxed(),
             process.probe("b").work(Act::EndSlowly(cluster.clock.clone(), Duration::from_secs(1))).boxed(),
@@ -119,8 +114,7 @@ fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
 
 #[test]
 fn shutdown_before_the_campaign_calls_no_storage() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(vec![]);
         // No task of the VVM was polled yet.
         running.shutdown().await.unwrap();
@@ -152,8 +146,7 @@ fn shutdown_while_campaigning_is_immediate_and_does_not_affect_the_leader() {
 /// Shows I9.
 #[test]
 fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(process.probes(&["a"]));
         running.leading().await.unwrap();
         let alive = [("elections", 1), ("vvm service", 1), ("vvm", 1)];
@@ -169,8 +162,7 @@ fn shutdown_while_leading_leaves_no_task_and_no_deadline() {
 /// Shows I10.
 #[test]
 fn concurrent_shutdowns_all_wait_for_the_end() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let slow = Act::EndSlowly(cluster.clock.clone(), process.stop_timeout / 2);
         let running = process.launch(vec![process.probe("a").work(slow).boxed()]);
         running.leading().await.unwrap();
@@ -189,8 +181,7 @@ fn concurrent_shutdowns_all_wait_for_the_end() {
 #[test]
 fn dropped_shutdown_call_and_dropped_handle_shut_down() {
     for drops_handle in [false, true] {
-        run(async |cluster| {
-            let process = cluster.process("leader");
+        run_one(async |cluster, process| {
             let running = process.launch(process.probes(&["a"]));
             running.leading().await.unwrap();
             assert!(drops_handle || running.shutdown().now_or_never().is_none());
@@ -207,8 +198,7 @@ fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
     for (verb, bound) in
         [(Verb::Scan, Duration::ZERO), (Verb::InsertIfNotExist, Timing::of(TTL).attempt_timeout())]
     {
-        run(async |cluster| {
-            let process = cluster.process("leader");
+        run_one(async |cluster, process| {
             process.storage.fail_always(verb, Fault::Hang);
             let running = process.launch(vec![]);
             cluster.sleep(1).await;
@@ -225,8 +215,7 @@ fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
 /// Shows I10.
 #[test]
 fn shutdown_gives_up_the_release_if_the_storage_hangs() {
-    run(async |cluster| {
-        let process = cluster.process("leader");
+    run_one(async |cluster, process| {
         let running = process.launch(process.probes(&["a"]));
         running.leading().await.unwrap();
         Verb::RECORDS.into_iter().for_each(|verb| process.storage.fail_always(verb, Fault::Hang));

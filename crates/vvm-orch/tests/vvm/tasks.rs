@@ -24,7 +24,6 @@ impl CountingSpawn {
         self.only_these_are_left(&[]).await;
     }
 
-    /// Waits until exactly these numbers of tasks are left.
     pub(crate) async fn only_these_are_left(&self, tasks: &[(&'static str, usize)]) {
         self.change.until(|| self.alive() == tasks.iter().copied().collect()).await;
     }

@@ -3,28 +3,13 @@
 use super::*;
 use crate::{
     history,
-    status::tests::{host_storage, in_steps, key, record, status},
+    status::tests::{Scene, host_storage, in_steps, key, record},
 };
 use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version, testing::env};
 use std::time::Duration;
-use testing_time::MockClock;
-use vvm_clock::{Clock, Instant};
+use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
-use vvm_storage::{
-    ElectionsTtlStorage,
-    mem::MemDatabase,
-    testing::{FaultyStorage, Outage},
-};
-
-/// A host that campaigns again after a loss.
-struct Scene {
-    clock: MockClock,
-    status: Arc<HostStatus>,
-    /// The host's connection.
-    faulty: Arc<FaultyStorage>,
-    /// Another process's.
-    other: ElectionsTtlStorage,
-}
+use vvm_storage::testing::Outage;
 
 const OUTAGES: [Outage; 3] = [Outage::Full, Outage::Away, Outage::Silent];
 
@@ -32,22 +17,16 @@ const OUTAGES: [Outage; 3] = [Outage::Full, Outage::Away, Outage::Silent];
 const ONE_LOOK: Duration = Duration::from_secs(3);
 
 impl Scene {
-    /// Runs the host while `test` runs.
     async fn run(test: impl AsyncFnOnce(&Self)) {
-        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
-        let time: Arc<dyn Clock> = Arc::new(clock.clone());
-        let database = MemDatabase::new(Arc::clone(&time));
-        let (faulty, status) = (FaultyStorage::over(database.open()), status("payroll", "here", &time));
-        let other = ElectionsTtlStorage::new(database.open());
+        let scene = Self::of("here");
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
-            env: env(&clock),
-            status: Arc::clone(&status),
+            env: env(&scene.clock),
+            status: Arc::clone(&scene.status),
             stop: CancellationToken::new(),
             condition: Condition::default(),
         };
-        let storage = Arc::new(host_storage(&faulty, &status));
-        let scene = Self { clock, status, faulty, other };
+        let storage = Arc::new(host_storage(&scene.faulty, &scene.status));
         let work = || {
             vec![service_fn("work", async |cx: ServiceContext<_>| {
                 cx.stop.cancelled().await;
@@ -62,7 +41,6 @@ impl Scene {
         in_steps(&scene.clock, Duration::from_millis(50), async { tokio::join!(running, testing) }).await;
     }
 
-    /// Waits for this role. Returns how long it took.
     async fn becomes(&self, role: &str) -> Duration {
         let began = self.clock.now();
         let mut roles = self.status.roles();
