@@ -8,7 +8,7 @@ use rustix::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
         sendmsg, socketpair,
     },
-    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, wait},
 };
 use std::{
     env,
