@@ -10,7 +10,6 @@ use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
-use vvm_clock::Clock;
 use vvm_storage::{Advanced, Ask, Stage, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
