@@ -217,7 +217,7 @@ impl Run<'_> {
         let from = SystemClock::read();
         let deletion = fault.deletion(rng);
         deletion.map_or(Ok(()), |what| self.delete(what))?;
-        self.servers.inject(fault, rng)?.into_iter().for_each(|event| self.counts.add(event));
+        self.servers.inject(fault, rng)?;
         let at = self.began.until(from).as_secs_f64();
         println!("{at:7.2} s  {fault} for {:.2} s", lasts.as_secs_f64());
         self.watch(lasts)?;

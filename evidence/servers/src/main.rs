@@ -101,10 +101,6 @@ const RACY: &str = "VVM_TEST_S3_RACY";
 /// Another one, which is recognized by its answers.
 const S3MOCK: &str = "VVM_TEST_S3_MOCK";
 
-/// DynamoDB Local accepts any, and keeps separate tables for each access key.
-const LOCAL_CREDENTIALS: [(&str, &str); 2] =
-    [("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")];
-
 /// Runs the drivers in `only`, or all. Returns whether every case of every one passed. `all_servers` adds those that
 /// take long to build or to fetch.
 fn run_drivers(only: &[Driver], nodes: u8, all_servers: bool) -> bool {
@@ -234,11 +230,11 @@ fn on_dynamodb() -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_DYNAMODB=http://host:port");
     let local = DynamoDbLocal::start(&target()).map_err(way_out)?;
     let (endpoint, at) = (local.endpoint(), local.address().to_string());
-    let [id, secret] = LOCAL_CREDENTIALS;
-    let suites = suites(&["dynamodb"], &[(DYNAMODB, &endpoint), id, secret])?;
+    // It accepts any.
+    let suites = suites(&["dynamodb"], &[&[(DYNAMODB, &*endpoint)], &CREDENTIALS[..]].concat())?;
     let url = format!("dynamodb://eu-west-1/{}?endpoint={endpoint}", cases::STORAGE);
-    let processes = cases::on_server(&url, &at, &LOCAL_CREDENTIALS)?;
-    let end_to_end = Some(processes + cases::credentials(&url, &at, &LOCAL_CREDENTIALS)?);
+    let processes = cases::on_server(&url, &at, &CREDENTIALS)?;
+    let end_to_end = Some(processes + cases::credentials(&url, &at, &CREDENTIALS)?);
     Ok(Outcome { end_to_end, ..Outcome::of_suites(suites, "DynamoDB Local 2.6.1".into()) })
 }
 

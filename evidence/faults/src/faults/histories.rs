@@ -22,6 +22,7 @@ use clients::{Client, NAME, Open, SLOTS};
 use history::{History, Recorder};
 use rusqlite::Connection;
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -82,9 +83,12 @@ pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(),
     fs::create_dir_all(&folder).map_err(text)?;
     let path = folder.join(format!("{}.jsonl", storage.name()));
     history.write(&path).map_err(text)?;
-    println!("{}: {injected} faults; {}", storage.name(), path.display());
+    println!("{}: {} faults; {}", storage.name(), injected.values().sum::<usize>(), path.display());
     for ((call, answer), count) in history.answers() {
         println!("  {call:8} {answer:11} {count:8}");
+    }
+    for (fault, count) in injected {
+        println!("  {count:6} {fault}");
     }
     for (what, count) in place.counts.all() {
         println!("  {count:6} {what}");
@@ -197,20 +201,20 @@ impl Place {
         }
     }
 
-    /// Alternates faults and pauses. Returns how many faults there were.
+    /// Alternates faults and pauses. Returns how many faults of each kind there were.
     fn inject_all(
         &mut self,
         history: &History,
         interruption: &Interruption,
         duration: Duration,
         rng: &mut fastrand::Rng,
-    ) -> Result<usize, String> {
+    ) -> Result<BTreeMap<String, usize>, String> {
         let until = SystemClock::read().after(duration);
         let passes = |from: f64, to: f64, rng: &mut fastrand::Rng| {
             let span = Duration::from_secs_f64(from + (to - from) * rng.f64());
             interruption.pass(span, || Ok(()))
         };
-        let mut injected = 0;
+        let mut injected = BTreeMap::<String, usize>::new();
         let mut ahead: Vec<Option<Fault>> = Vec::new();
         while SystemClock::read() < until {
             passes(0.2, 1.2, rng)?;
@@ -222,7 +226,7 @@ impl Place {
                     let locked = lock.execute_batch("BEGIN IMMEDIATE");
                     // Longer than the driver waits, now and then.
                     passes(0.05, 2.5, rng)?;
-                    injected += usize::from(locked.is_ok());
+                    *injected.entry("file locked".into()).or_default() += usize::from(locked.is_ok());
                 }
                 What::Servers(servers, network) => {
                     if ahead.is_empty() {
@@ -248,9 +252,7 @@ impl Place {
                                 Some((conditions, false)) => network.set_all(conditions),
                                 None => {
                                     let from = SystemClock::read();
-                                    for event in servers.inject(fault, rng)? {
-                                        self.counts.add(event);
-                                    }
+                                    servers.inject(fault, rng)?;
                                     if fault == Fault::FailOver {
                                         history.failed_over(from);
                                     }
@@ -261,7 +263,8 @@ impl Place {
                     }
                     network.set_all(Conditions::NORMAL);
                     servers.repair()?;
-                    injected += 1;
+                    let kind = fault.map_or("messages repeated".into(), |fault| fault.to_string());
+                    *injected.entry(kind).or_default() += 1;
                 }
             }
         }

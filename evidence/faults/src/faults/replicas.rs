@@ -3,7 +3,6 @@
 
 use super::{
     TTL,
-    event::Event,
     fault::{Deletion, Fault},
     network::Protocol,
     servers::{FaultyServers, Site, listed, text},
@@ -154,43 +153,27 @@ impl<S: Faulty> Replicas<S> {
         self.fail_over()
     }
 
-    fn begin(&mut self, fault: Fault) -> Result<Vec<Event>, StartError> {
+    fn begin(&mut self, fault: Fault) -> Result<(), StartError> {
         self.to_repair = Some(fault);
-        Ok(match fault {
+        match fault {
             // Without it the primary waits before it answers.
-            Fault::StopOne if S::WAITS_FOR_STANDBY => {
-                self.standby()?.stop()?;
-                vec![Event::ServerStopped]
-            }
+            Fault::StopOne if S::WAITS_FOR_STANDBY => self.standby()?.stop()?,
             Fault::StopMost => {
                 self.primary.stop()?;
                 self.standby()?.stop()?;
-                vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost]
             }
-            Fault::KillOne => {
-                self.primary.kill()?;
-                vec![Event::ServerRestarted]
-            }
-            Fault::FailOver => {
-                self.fail_over_complete()?;
-                vec![Event::FailedOver]
-            }
+            Fault::KillOne => self.primary.kill()?,
+            Fault::FailOver => drop(self.fail_over_complete()?),
             // From now on the standby lags.
             Fault::FailOverLagging => {
                 self.primary.wait_for_standby(false)?;
                 self.standby()?.kill()?;
-                vec![Event::FailedOverLagging]
             }
-            Fault::SwitchBack => {
-                self.former = self.fail_over_complete()?;
-                vec![Event::SwitchedBack]
-            }
-            Fault::Restore => {
-                self.copy = Some(self.primary.copy()?);
-                vec![Event::Restored]
-            }
-            _ => Vec::new(),
-        })
+            Fault::SwitchBack => self.former = self.fail_over_complete()?,
+            Fault::Restore => self.copy = Some(self.primary.copy()?),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<(), StartError> {
@@ -232,7 +215,7 @@ impl<S: Faulty> FaultyServers for Replicas<S> {
         &self.site
     }
 
-    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+    fn inject(&mut self, fault: Fault, _: &mut fastrand::Rng) -> Result<(), String> {
         self.begin(fault).map_err(text)
     }
 

@@ -3,7 +3,6 @@
 
 use super::{
     NAME,
-    event::Event,
     fault::{Deletion, Fault},
     network::{Protocol, Tls},
 };
@@ -89,8 +88,8 @@ impl Site {
 pub(super) trait FaultyServers {
     fn site(&self) -> &Site;
 
-    /// Injects the fault into a random server. Returns what was done.
-    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String>;
+    /// Injects the fault into a random server.
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String>;
 
     /// Deletes what the candidates stored, by the means of an operator.
     ///
@@ -258,24 +257,19 @@ impl FaultyServers for Servers {
         &self.site
     }
 
-    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<Vec<Event>, String> {
+    fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String> {
         let chosen = rng.usize(..self.site.addresses.len());
         match fault {
-            Fault::StopOne => {
-                self.stop(chosen)?;
-                Ok(vec![Event::ServerStopped])
-            }
+            Fault::StopOne => self.stop(chosen),
             Fault::StopMost => {
                 self.stop(chosen)?;
-                self.stop((chosen + 1) % self.site.addresses.len())?;
-                Ok(vec![Event::ServerStopped, Event::ServerStopped, Event::QuorumLost])
+                self.stop((chosen + 1) % self.site.addresses.len())
             }
             Fault::KillOne => {
                 self.killed.push(chosen);
-                (self.act)(chosen, |server| server.kill().map_err(text))?;
-                Ok(vec![Event::ServerRestarted])
+                (self.act)(chosen, |server| server.kill().map_err(text))
             }
-            _ => Ok(Vec::new()),
+            _ => Ok(()),
         }
     }
 
