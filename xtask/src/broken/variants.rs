@@ -108,16 +108,13 @@ mod tests {
 
     #[test]
     fn changes_of_several_lines_are_read_whole() {
-        let list = "package a\n# note\nbug one\ncases x y\ncheck z\n-1\n-2\n+3\n+ 4\n-5\n+6\n\nbug two\ntest p f\nsimulation\n";
-        let variants = parse(list).unwrap();
-        let changes = &variants[0].changes;
-        assert_eq!((&*changes[0].good, &*changes[0].broken, changes[0].package), ("1\n2", "3\n 4", "a"));
-        assert_eq!((&*changes[1].good, &*changes[1].broken, changes.len()), ("5", "6", 2));
-        assert_eq!((variants[0].by_check, &*variants[0].by_cases), (Some("z"), &["x", "y"][..]));
-        let test = Test { package: "p", file: "f", features: None, module: None };
-        assert_eq!((variants[1].by_test, variants[1].in_simulation), (Some(test), true));
-        let chosen = Test { features: Some("a,b"), module: Some("m"), ..test };
-        assert_eq!(Test::parse("p f a,b m"), Some(chosen));
+        let list = "package a\n# note\nbug one\ncases x y\ncheck z\n-1\n-2\n+3\n-5\n+6\n\nbug two\ntest p f a,b m\nsimulation";
+        let [one, two] = &parse(list).unwrap()[..] else { panic!("not two bugs") };
+        let changes: Vec<_> = one.changes.iter().map(|change| (&*change.good, &*change.broken)).collect();
+        assert_eq!(changes, [("1\n2", "3"), ("5", "6")]);
+        assert_eq!((one.by_check, &*one.by_cases, one.changes[0].package), (Some("z"), &["x", "y"][..], "a"));
+        let test = Test { package: "p", file: "f", features: Some("a,b"), module: Some("m") };
+        assert_eq!((two.by_test, two.in_simulation), (Some(test), true));
         assert_eq!(parse("bug one\n\n+3\n").unwrap_err().number, 3);
     }
 }

@@ -157,9 +157,7 @@ impl HostileStorage {
             (ForgetsEpochs, OfVacant(Vacant { last_epoch: Some(_) }, _)) if stands.entry().is_none() => {
                 Some(Err(vacant(None)))
             }
-            (LetsRecordsExpire | LetsEpochsExpire, TakeOver(..) | Renewal(..)) if shown.entry().is_none() => {
-                Some(Err(shown))
-            }
+            (LetsRecordsExpire, TakeOver(..) | Renewal(..)) if shown.entry().is_none() => Some(Err(shown)),
             (AppliesToTheFirstVersionOnly, TakeOver(..) | Renewal(..) | Release(..)) if written > 0 => {
                 Some(Err(stands.clone()))
             }
@@ -218,18 +216,16 @@ impl HostileStorage {
             entry.holder = held.holder.clone();
         }
         let (OfVacant(_, entry) | TakeOver(_, entry) | Renewal(_, entry)) = write else { return };
-        let holder = entry.holder.as_str();
+        let (ttl, holder) = (entry.ttl.get(), entry.holder.as_str().to_owned());
+        let set_ttl = |ttl: Duration| Ttl::new(ttl.max(Ttl::MIN)).unwrap();
+        let set_holder = |name: &str| Holder::new(name).unwrap();
         match self.fault {
-            HalvesTheTtl => entry.ttl = Ttl::new((entry.ttl.get() / 2).max(Ttl::MIN)).unwrap(),
-            RoundsTheTtl => {
-                entry.ttl = Ttl::new(Duration::from_secs(entry.ttl.get().as_secs().max(1))).unwrap()
-            }
+            HalvesTheTtl => entry.ttl = set_ttl(ttl / 2),
+            RoundsTheTtl => entry.ttl = set_ttl(Duration::from_millis(ttl.as_millis() as u64)),
             CutsTheNumberOfWrites => entry.version.write = entry.version.write.min(i32::MAX as u64),
             CutsTheEpoch => entry.epoch = Epoch::new(u64::from(entry.epoch.get() as u32).max(1)).unwrap(),
-            EndsAHolderAtZero => entry.holder = Holder::new(holder.split('\0').next().unwrap()).unwrap(),
-            CutsTheHolder => {
-                entry.holder = Holder::new(holder.chars().take(254).collect::<String>()).unwrap()
-            }
+            EndsAHolderAtZero => entry.holder = set_holder(holder.split('\0').next().unwrap()),
+            CutsTheHolder => entry.holder = set_holder(&holder[..holder.floor_char_boundary(254)]),
             _ => {}
         }
     }
@@ -265,12 +261,10 @@ impl HostileStorage {
         };
         let now = SystemClock::read();
         let age = self.shared.memory().since.entry(entry.epoch).or_insert(now).until(now);
-        let is_over = age >= entry.ttl.get();
         match self.fault {
             GuessesAges => aged(entry.clone(), Duration::from_secs(3600)),
             CountsAgesFromTheClaim => aged(entry.clone(), age),
-            LetsRecordsExpire if is_over => vacant(Some(entry.epoch)),
-            LetsEpochsExpire if is_over => vacant(None),
+            LetsRecordsExpire if age >= entry.ttl.get() => vacant(Some(entry.epoch)),
             _ => slot,
         }
     }

@@ -219,15 +219,13 @@ impl DocumentStorage<Name> for HostileStorage {
         if let Some(outcome) = self.answered_wrongly(&state, fence, batch) {
             return Ok(outcome);
         }
-        let (mut fence, mut stored, mut held) = (self.compared(&state, fence), Vec::new(), 0);
+        let (mut fence, mut stored) = (self.compared(&state, fence), Vec::new());
         for (at, write) in batch.iter().enumerate() {
             let document = self.good.document(key, write.id()).await;
             let version = document.ok().flatten().map(|document| document.version);
-            held += usize::from(held == at && write.only_if().holds(version));
             stored.push(self.stored(write, at + 1 == batch.len(), version));
         }
-        let is_admitted = state.admits(&fence);
-        if self.fault == ChecksBeforeItWritesABatch && is_admitted {
+        if self.fault == ChecksBeforeItWritesABatch && state.admits(&fence) {
             yield_now().await;
             state = self.good.fence_state(key).await.unwrap();
             fence = state.slot.entry().map_or(fence, |entry| fence_of(entry, state.last));
@@ -242,9 +240,6 @@ impl DocumentStorage<Name> for HostileStorage {
             }
             (BatchOutcome::Refused, _) if self.fault == RefusedBatchCounts => {
                 self.force_batch(key, &[]).await
-            }
-            (BatchOutcome::Refused, _) if self.fault == RefusedBatchIsHalfWritten && is_admitted => {
-                self.force_batch(key, &batch[..held]).await;
             }
             _ => {}
         }
