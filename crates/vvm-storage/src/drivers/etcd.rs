@@ -35,12 +35,12 @@
 //! | a value that makes no sense | `Fatal` | `Fatal` | another program writes below the prefix |
 
 mod address;
+mod channel;
 mod connections;
 mod errors;
 mod messages;
 mod open;
 mod rows;
-mod session;
 
 use crate::{
     drivers::{

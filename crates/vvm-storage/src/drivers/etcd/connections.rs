@@ -1,13 +1,14 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. A watch has one of its own.
+//! [`Connections`]: one [`Channel`] at a time, to the member that answers. Also connecting to a member, and the login.
 
 use super::{
     address::Address,
+    channel::{Answers, Channel, LoginToken, Path},
     errors::{CallError, DriverError},
     messages::{
-        AuthenticateRequest, AuthenticateResponse, ResponseHeader, TxnRequest, TxnResponse,
-        WatchCreateRequest, WatchRequest, WatchResponse,
+        AuthenticateRequest, AuthenticateResponse, ResponseHeader, StatusRequest, StatusResponse, TxnRequest,
+        TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
     },
-    session::{Path, Session, Streaming, described},
+    open::STATUS,
 };
 use crate::{
     drivers::{
@@ -18,7 +19,6 @@ use crate::{
     },
     opening::OpenError,
 };
-use http::HeaderValue;
 use prost::Message;
 use rustls::pki_types::ServerName;
 use std::{
@@ -28,42 +28,45 @@ use std::{
 use tokio_rustls::TlsConnector;
 use vvm_clock::SystemClock;
 
-/// Requests under way at once; further ones wait.
+/// How many requests may be under way at once; further ones wait.
 const MOST: usize = 32;
 
 const TXN: Path = "/etcdserverpb.KV/Txn";
 
-/// A connection that a request uses. Dropped, it is closed, and the next request tries another member: this
-/// one did not answer. Given back, it is kept.
-struct Lent<'a> {
-    /// `Some` until it is given back.
-    session: Option<Session>,
+/// A request's hold on the channel. Dropped before the answer, the next request tries another member: a member that is
+/// cut off from the others accepts connections and answers nothing.
+struct PendingCall<'a> {
+    channel: Arc<Channel>,
     of: &'a Connections,
+    is_answered: bool,
 }
 
 /// What the cluster has shown of itself. It never goes back.
 #[derive(Clone, Copy, Default)]
-struct History {
+struct ClusterRevision {
     cluster: Option<u64>,
     revision: i64,
 }
 
+/// The connections of one handle.
 pub(super) struct Connections {
     address: Address,
     room: Room,
-    idle: Mutex<Vec<Session>>,
+    /// The channel of the next request.
+    channel: Mutex<Option<Arc<Channel>>>,
     next: Next,
     tokens: Vec<Token>,
-    history: Mutex<History>,
+    shown: Mutex<ClusterRevision>,
 }
 
 impl Connections {
+    /// Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
         let room = Room::new(address.request_timeout, MOST)
             .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
-        let (idle, next, history) = (Mutex::default(), Next::default(), Mutex::default());
-        Ok(Self { address, room, idle, next, tokens, history })
+        let (channel, next, shown) = (Mutex::default(), Next::default(), Mutex::default());
+        Ok(Self { address, room, channel, next, tokens, shown })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -76,7 +79,7 @@ impl Connections {
     /// # Cancel safety
     /// Dropped, the transaction may be applied, now or later.
     pub(super) async fn transaction(&self, request: &TxnRequest) -> Result<TxnResponse, DriverError> {
-        let mut before = *self.history();
+        let mut before = *self.shown();
         let answer: TxnResponse = self.call(TXN, request).await?;
         // A write makes a revision. A read has no condition.
         let wrote = answer.succeeded && !request.compare.is_empty();
@@ -87,7 +90,7 @@ impl Connections {
 
     /// [`transaction`](Self::transaction) of reads that may be stale: its revision may be an earlier one.
     pub(super) async fn stale(&self, request: &TxnRequest) -> Result<TxnResponse, DriverError> {
-        let before = History { revision: 0, ..*self.history() };
+        let before = ClusterRevision { revision: 0, ..*self.shown() };
         let answer: TxnResponse = self.call(TXN, request).await?;
         self.compare(answer.header, before)?;
         Ok(answer)
@@ -95,7 +98,7 @@ impl Connections {
 
     /// Notes what an answer shows. Linearizable answers to requests that follow each other never go back, so
     /// an earlier revision is that of a cluster that was restored from a backup.
-    fn compare(&self, header: Option<ResponseHeader>, before: History) -> Result<(), DriverError> {
+    fn compare(&self, header: Option<ResponseHeader>, before: ClusterRevision) -> Result<(), DriverError> {
         let header = header.unwrap_or_default();
         if before.cluster.is_some_and(|cluster| cluster != header.cluster_id) {
             return Err(DriverError::Replaced("another etcd cluster answers"));
@@ -103,9 +106,9 @@ impl Connections {
         if header.revision < before.revision {
             return Err(DriverError::Replaced("etcd has gone back to an earlier revision"));
         }
-        let mut history = self.history();
-        history.cluster = Some(header.cluster_id);
-        history.revision = history.revision.max(header.revision);
+        let mut shown = self.shown();
+        shown.cluster = Some(header.cluster_id);
+        shown.revision = shown.revision.max(header.revision);
         Ok(())
     }
 
@@ -113,57 +116,62 @@ impl Connections {
     ///
     /// # Cancel safety
     /// Dropped, the request may be applied, now or later.
-    pub(super) async fn call<A: Message, B: Message + Default>(
+    pub(super) async fn call<A: Message + Clone + 'static, B: Message + Default + 'static>(
         &self,
         path: Path,
         message: &A,
     ) -> Result<B, DriverError> {
         let _room = self.room.enter().await?;
-        let mut lent = self.session().await?;
-        let Some(session) = &mut lent.session else { return Err(Closed.into()) };
-        let within = self.address.request_timeout;
+        let mut pending = PendingCall { channel: self.channel().await?, of: self, is_answered: false };
+        let channel = &pending.channel;
         let call = async {
-            let token = self.token(session).await?;
-            let answer = session.call(path, token.as_ref(), within, message).await;
+            let token = self.token(channel).await?;
+            let answer = channel.call(path, token.as_ref(), self.address.request_timeout, message).await;
             let answer = answer.map_err(DriverError::from);
             if let Err(DriverError::LoginExpired(_)) = &answer {
-                self.tokens[session.endpoint].forget(token.as_ref()).await;
+                self.tokens[channel.endpoint].forget(token.as_ref()).await;
             }
             answer
         };
         let answer = self.room.in_time(call).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)));
-        if answer.as_ref().err().is_none_or(DriverError::leaves_connection_usable) {
-            lent.give_back();
-        }
+        pending.is_answered = answer.as_ref().err().is_none_or(DriverError::leaves_connection_usable);
         answer
     }
 
-    pub(super) async fn token(&self, session: &mut Session) -> Result<Option<HeaderValue>, DriverError> {
-        self.tokens[session.endpoint].get(session, &self.address).await
+    /// What requests on this channel have to show of the login.
+    async fn token(&self, channel: &Channel) -> Result<Option<LoginToken>, DriverError> {
+        self.tokens[channel.endpoint].get(channel, &self.address).await
     }
 
-    async fn session(&self) -> Result<Lent<'_>, DriverError> {
-        loop {
-            let Some(mut session) = self.idle().pop() else { break };
-            if session.is_open().await {
-                return Ok(Lent { session: Some(session), of: self });
-            }
+    /// A channel that is open as far as this side knows. Requests that find none connect at the same time: a wait for
+    /// another's attempt would take of their own time.
+    async fn channel(&self) -> Result<Arc<Channel>, DriverError> {
+        if let Some(channel) = self.current().as_ref().filter(|channel| channel.is_open()) {
+            return Ok(channel.clone());
         }
-        let session = self.connected().await?;
-        Ok(Lent { session: Some(session), of: self })
+        let connected = Arc::new(self.connected().await?);
+        let mut current = self.current();
+        if self.room.is_closed() {
+            return Err(Closed.into());
+        }
+        match current.as_ref().filter(|channel| channel.is_open()) {
+            Some(earlier) => Ok(earlier.clone()),
+            None => Ok(current.insert(connected).clone()),
+        }
     }
 
-    pub(super) async fn connected(&self) -> Result<Session, DriverError> {
+    /// A new connection, to the first member that accepts one.
+    async fn connected(&self) -> Result<Channel, DriverError> {
         if self.room.is_closed() {
             return Err(Closed.into());
         }
         let mut refusal = None;
         for endpoint in self.next.attempts(self.address.hosts.len()) {
             match self.connect(endpoint).await {
-                Ok(session) => {
+                Ok(channel) => {
                     self.next.works(endpoint);
-                    return Ok(session);
+                    return Ok(channel);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "member left out");
@@ -174,12 +182,12 @@ impl Connections {
         Err(refusal.map_or(Closed.into(), DriverError::from))
     }
 
-    /// A request that runs ends its own connection.
+    /// Ends the connection, and with it the requests that run.
     pub(super) async fn close(&self) {
         self.room.close();
-        let sessions = std::mem::take(&mut *self.idle());
-        for session in sessions {
-            session.end().await;
+        let channel = self.current().take();
+        if let Some(channel) = channel {
+            channel.close().await;
         }
     }
 
@@ -187,34 +195,22 @@ impl Connections {
         &self.room.clock
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Option<Arc<Channel>>> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Lent<'_> {
-    /// Keeps the connection for another request.
-    fn give_back(mut self) {
-        if let Some(session) = self.session.take() {
-            let mut idle = self.of.idle();
-            if !self.of.room.is_closed() {
-                idle.push(session);
-            }
-        }
+    fn shown(&self) -> MutexGuard<'_, ClusterRevision> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Lent<'_> {
-    /// A member that is cut off from the others accepts connections and answers nothing.
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        let Some(session) = self.session.take() else { return };
-        let (silent, of) = (session.endpoint, self.of);
-        of.next.is_silent(silent, of.address.hosts.len());
-        of.idle().retain(|idle| idle.endpoint != silent);
+        let (silent, of) = (&self.channel, self.of);
+        if !self.is_answered {
+            of.next.is_silent(silent.endpoint, of.address.hosts.len());
+            of.current().take_if(|current| Arc::ptr_eq(current, silent));
+        }
     }
 }
 
@@ -226,10 +222,11 @@ impl fmt::Debug for Connections {
 
 const WATCH: Path = "/etcdserverpb.Watch/Watch";
 
+/// Ranges of keys that a member watches for us.
 #[derive(Debug)]
 pub(in crate::drivers) struct Watch {
-    session: Session,
-    call: Streaming,
+    answers: Answers<WatchResponse>,
+    _channel: Arc<Channel>,
 }
 
 impl Connections {
@@ -238,25 +235,25 @@ impl Connections {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub(super) async fn watch(&self, ranges: Vec<WatchCreateRequest>) -> Result<Watch, DriverError> {
-        let mut session = self.connected().await?;
+        let channel = self.channel().await?;
         let beginning = async {
-            let token = self.token(&mut session).await?;
+            let token = self.token(&channel).await?;
             let requests: Vec<_> =
                 ranges.into_iter().map(|create| WatchRequest { create: Some(create) }).collect();
-            let mut call = session.stream(WATCH, token.as_ref(), &requests).await?;
-            let mut created = 0;
-            while created < requests.len() {
-                let answer: WatchResponse = session.next(&mut call).await?;
+            let mut missing = requests.len();
+            let mut answers = channel.stream(WATCH, token.as_ref(), requests).await?;
+            while missing > 0 {
+                let answer: WatchResponse = next(&mut answers).await?;
                 if answer.canceled {
                     return Err(DriverError::Refused(format!("a watch: {}", answer.cancel_reason)));
                 }
-                created += usize::from(answer.created);
+                missing -= usize::from(answer.created);
             }
-            Ok(call)
+            Ok(answers)
         };
-        let call = self.room.in_time(beginning).await;
-        let call = call.unwrap_or_else(|silence| Err(DriverError::NotBegun(silence)))?;
-        Ok(Watch { session, call })
+        let answers = self.room.in_time(beginning).await;
+        let answers = answers.unwrap_or_else(|silence| Err(DriverError::NotBegun(silence)))?;
+        Ok(Watch { answers, _channel: channel })
     }
 }
 
@@ -266,8 +263,12 @@ impl Watch {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn next(&mut self) -> Result<WatchResponse, DriverError> {
-        Ok(self.session.next(&mut self.call).await?)
+        Ok(next(&mut self.answers).await?)
     }
+}
+
+async fn next<B>(answers: &mut Answers<B>) -> Result<B, CallError> {
+    answers.message().await?.ok_or_else(|| CallError::Broken("the member ended the call".into()))
 }
 
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
@@ -275,29 +276,25 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// The token of one member: members forget the tokens that they are not shown, each by itself. While one
 /// request logs in, the others wait: a login is costly for the member.
 #[derive(Default)]
-struct Token(tokio::sync::Mutex<Option<HeaderValue>>);
+struct Token(tokio::sync::Mutex<Option<LoginToken>>);
 
 impl Token {
-    /// Logs in if there is no token.
+    /// Returns the token for the next request; `None` if the URL has no user. Logs in if there is none.
     ///
     /// # Cancel safety
-    /// Dropped, the session has to be dropped with it.
-    pub(super) async fn get(
-        &self,
-        session: &mut Session,
-        address: &Address,
-    ) -> Result<Option<HeaderValue>, DriverError> {
+    /// Dropped, the login is cancelled, and the next request logs in.
+    async fn get(&self, channel: &Channel, address: &Address) -> Result<Option<LoginToken>, DriverError> {
         let Some(user) = &address.user else { return Ok(None) };
         let mut token = self.0.lock().await;
         if token.is_none() {
-            *token = Some(log_in(session, address, user).await?);
+            *token = Some(log_in(channel, address, user).await?);
         }
         Ok(token.clone())
     }
 
     /// Forgets a token that the member does not accept any more. A request that it has answered so is not
     /// sent again.
-    pub(super) async fn forget(&self, used: Option<&HeaderValue>) {
+    async fn forget(&self, used: Option<&LoginToken>) {
         let mut token = self.0.lock().await;
         if token.as_ref() == used {
             *token = None;
@@ -305,44 +302,53 @@ impl Token {
     }
 }
 
-/// The password is read anew, so that it can be changed.
-async fn log_in(session: &mut Session, address: &Address, user: &str) -> Result<HeaderValue, DriverError> {
+/// The password is read anew for each login, so that it can be changed.
+async fn log_in(channel: &Channel, address: &Address, user: &str) -> Result<LoginToken, DriverError> {
     let password = password(address.password_file.as_deref(), None)?;
     let password = password.ok_or_else(missing_password)?;
     let request = AuthenticateRequest { name: user.to_owned(), password };
-    let answer = session.call(AUTHENTICATE, None, address.request_timeout, &request).await;
+    let answer = channel.call(AUTHENTICATE, None, address.request_timeout, &request).await;
     let AuthenticateResponse { token } = answer.map_err(|error| match error {
         CallError::Status { code: 3 | 9, message } => OpenError::refused(format!(
             "etcd refuses the login of `{user}`: {message}. Correct the user, or {PASSWORD} or \
                  password_file"
         )),
         // Nothing but the login was sent.
-        CallError::Status { message: why, .. } | CallError::NotSent(why) | CallError::Broken(why) => {
-            OpenError::passing(format!("the login was not answered: {why}"))
-        }
+        CallError::Status { message: why, .. }
+        | CallError::NotSent(why)
+        | CallError::Disconnected(why)
+        | CallError::Broken(why) => OpenError::passing(format!("the login was not answered: {why}")),
     })?;
-    let mut token = HeaderValue::try_from(token)
+    let mut token = LoginToken::try_from(token)
         .map_err(|_| OpenError::passing("the login was answered with a token that is no header"))?;
     token.set_sensitive(true);
     Ok(token)
 }
 
 impl Connections {
-    /// Takes a part of a request's time, so that a silent member leaves time for the others.
-    async fn connect(&self, endpoint: usize) -> Result<Session, OpenError> {
-        let Address { hosts, request_timeout, .. } = &self.address;
+    /// Connects to a member, in a part of a request's time, so that a silent one leaves time for the others.
+    async fn connect(&self, endpoint: usize) -> Result<Channel, OpenError> {
+        let Address { hosts, request_timeout, tls, .. } = &self.address;
         // There are a few members, and this is one of them.
         let parts = u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX);
-        let host = &hosts[endpoint];
-        let started = start(endpoint, host, self.address.tls.as_ref());
-        let started = self.room.within(*request_timeout / parts, started).await;
+        let (host, within) = (&hosts[endpoint], *request_timeout / parts);
+        let started = async {
+            let channel = start(endpoint, host, tls.as_ref()).await?;
+            // A peer shows that it speaks gRPC by any status. TLS 1.3 refuses a certificate with the first answer.
+            match channel.call(STATUS, None, within, &StatusRequest {}).await {
+                Ok(StatusResponse { .. }) | Err(CallError::Status { .. }) => Ok(channel),
+                Err(error) => Err(no_answer(host, error)),
+            }
+        };
+        let started = self.room.within(within, started).await;
         started.unwrap_or_else(|silence| Err(unreachable(ETCD, host, &silence)))
     }
 }
 
+/// The name of what does not answer.
 const ETCD: &str = "etcd";
 
-async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Session, OpenError> {
+async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Channel, OpenError> {
     let tls = tls.map(connector).transpose()?;
     let stream = tcp(&host.name, host.port).await.map_err(|cause| unreachable(ETCD, host, &cause))?;
     let (stream, scheme): (Box<dyn Stream>, _) = match tls {
@@ -350,44 +356,50 @@ async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Sessio
         Some(tls) => {
             let name = ServerName::try_from(host.name.clone());
             let name = name.map_err(|cause| unreachable(ETCD, host, &cause))?;
-            let stream = tls.connect(name, stream).await.map_err(|cause| of_stream(host, &cause))?;
+            let stream = tls.connect(name, stream).await.map_err(|cause| of_handshake(host, &cause))?;
             (Box::new(stream), "https")
         }
     };
-    let started = Session::start(stream, endpoint, format!("{scheme}://{host}")).await;
-    started.map_err(|error| match error.get_io() {
-        // In TLS 1.3 a server refuses a certificate after the handshake.
-        Some(cause) => of_stream(host, cause),
-        None => OpenError::refused(format!(
-            "what answers at {host} does not speak etcd's protocol: name the port for clients (2379); if it \
-             requires TLS, add tls_ca=PATH, and if it does without, remove the options of TLS ({})",
-            described(&error)
-        )),
-    })
+    let origin = format!("{scheme}://{host}").parse().map_err(|cause| unreachable(ETCD, host, &cause))?;
+    Channel::start(stream, endpoint, origin).await.map_err(|error| no_answer(host, error))
 }
 
-/// The files are read anew, so that certificates can be replaced.
+/// Reads the files anew for each connection, so that certificates can be replaced.
 fn connector(tls: &Tls) -> Result<TlsConnector, OpenError> {
     let mut tls = tls.read()?;
     tls.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsConnector::from(Arc::new(tls)))
 }
 
-/// Nothing was sent but a greeting.
-fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
-    let why = cause.to_string();
+/// A connection that brought no first answer: nothing else was sent.
+fn no_answer(host: &Host, error: CallError) -> OpenError {
+    match error {
+        CallError::Disconnected(why) | CallError::NotSent(why) => of_stream(host, alert(&why), &why),
+        CallError::Broken(why) | CallError::Status { message: why, .. } => OpenError::refused(format!(
+            "what answers at {host} does not speak etcd's protocol: name the port for clients (2379); if it \
+             requires TLS, add tls_ca=PATH, and if it does without, remove the options of TLS ({why})"
+        )),
+    }
+}
+
+fn of_handshake(host: &Host, cause: &io::Error) -> OpenError {
     let error = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned();
-    match error.or_else(|| alert(&why)) {
+    of_stream(host, error, &cause.to_string())
+}
+
+fn of_stream(host: &Host, error: Option<rustls::Error>, why: &str) -> OpenError {
+    match error {
         Some(error) => {
             let way_out = tls::way_out(&error);
             OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"))
         }
-        None if cause.kind() == io::ErrorKind::ConnectionRefused => unreachable(ETCD, host, &why),
         // A server that expects TLS, or a certificate, may close the connection without a word.
         None => unreachable(
             ETCD,
             host,
-            &(why + "; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH"),
+            &format!(
+                "{why}; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH"
+            ),
         ),
     }
 }

@@ -1,8 +1,10 @@
-//! Which error of etcd is which error of the contract, by the driver's table.
+//! Which error of etcd or of the connection is which error of the contract: the table in the driver's
+//! documentation, as code.
 
 use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, WriteError};
 
+/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made, or no login: the request was not sent.
@@ -11,24 +13,30 @@ pub(super) enum DriverError {
     /// The member refused the request before it proposed it, and may accept another one.
     #[error("etcd did not begin: {0}")]
     NotBegun(String),
+    /// The login is no longer valid. Nothing was applied, and the next request logs in.
     #[error("etcd did not begin: {0}; the next request logs in again")]
     LoginExpired(String),
     /// The member refused the request, and so it will until an operator acts.
     #[error("etcd refuses it: {0}")]
     Refused(String),
+    /// It may have been applied, or may still be.
     #[error("etcd did not answer whether it was applied: {0}")]
     Unanswered(String),
+    /// The storage is another one than when it was opened.
     #[error(
         "{0}: another leader may be at work. Find out what replaced the storage, run `vvm init-storage` if \
          it is empty, and start this process again"
     )]
     Replaced(&'static str),
+    /// A value makes no sense.
     #[error(transparent)]
     Damaged(#[from] Damaged),
+    /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] errors::Closed),
 }
 
+/// A value that this driver never wrote.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "below the prefix is a value that no election wrote: {0}. Stop all candidates, and find out what writes \
@@ -41,19 +49,26 @@ impl Damaged {
         Self(what.to_string())
     }
 
+    /// A refusal although what stands is what was expected.
     pub(super) fn not_shown() -> Self {
         Self::of("a write was refused, and no value is in its way")
     }
 }
 
+/// How a call ended that brought no message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum CallError {
     /// The connection had ended before: nothing was sent.
     NotSent(String),
-    /// The connection ended, or the answer was none of gRPC.
+    /// The connection ended.
+    Disconnected(String),
+    /// The answer was none of gRPC.
     Broken(String),
+    /// A status of gRPC other than 0.
     Status {
-        code: u32,
+        /// Its number.
+        code: i32,
+        /// The member's words.
         message: String,
     },
 }
@@ -63,7 +78,7 @@ impl From<CallError> for DriverError {
     fn from(error: CallError) -> Self {
         let (code, message) = match error {
             CallError::NotSent(why) => return Self::NotBegun(why),
-            CallError::Broken(why) => return Self::Unanswered(why),
+            CallError::Disconnected(why) | CallError::Broken(why) => return Self::Unanswered(why),
             CallError::Status { code, message } => (code, message),
         };
         let says = |part| message.contains(part);
@@ -93,6 +108,7 @@ impl DriverError {
         matches!(self, Self::Refused(_) | Self::LoginExpired(_))
     }
 
+    /// Of a request while a storage is opened or created.
     pub(super) fn of_opening(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,

@@ -2,11 +2,11 @@
 
 use super::{
     address::Address,
+    channel::Path,
     connections::Connections,
     errors::DriverError,
     messages::{StatusRequest, StatusResponse, TxnRequest},
     rows::{FORMAT, Keyspace, PROGRAM},
-    session::Path,
 };
 use crate::{opening::OpenError, sysvvm::Description};
 use bytes::Bytes;
@@ -79,7 +79,7 @@ async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<B
     Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
 }
 
-const STATUS: Path = "/etcdserverpb.Maintenance/Status";
+pub(super) const STATUS: Path = "/etcdserverpb.Maintenance/Status";
 
 /// The quota of a server that is not configured otherwise.
 const QUOTA: i64 = 2 << 30;
