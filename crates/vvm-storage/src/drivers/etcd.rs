@@ -1,8 +1,8 @@
 //! Driver `etcd`: keys below a prefix of an etcd cluster. docs/storages/etcd.md has rights, costs and traps, and
 //! docs/storage.md the options.
 //!
-//! The driver talks gRPC by itself, on HTTP/2: no task runs between requests, and nothing sends a request a second
-//! time.
+//! tonic speaks gRPC, on one connection for all requests of a handle. Its tasks end with the handle, and nothing sends a
+//! request a second time.
 //!
 //! **How the contract is kept.** Each verb is one transaction. A slot has three keys: `l` with epoch and incarnation,
 //! which stays when the slot is released; `w` with the number of the last write, TTL and holder; `b` with the count of
