@@ -137,7 +137,11 @@ impl Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    if run(&Args::parse()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns whether all that is asked for holds.
+fn run(args: &Args) -> bool {
     let mut holds = true;
     for check in Check::value_variants() {
         let is_left_out = args.only_check.is_some_and(|only| only != *check)
@@ -148,16 +152,16 @@ fn main() -> ExitCode {
         let began = SystemClock::read();
         println!("{check:?}:");
         holds &= match check {
-            Check::Election => election::check(&args),
-            Check::Cells => election::check_cells(&args),
-            Check::Adoption => election::check_adoption(&args),
-            Check::Warm => warm::check(&args),
-            Check::Containment => containment::check(&args),
+            Check::Election => election::check(args),
+            Check::Cells => election::check_cells(args),
+            Check::Adoption => election::check_adoption(args),
+            Check::Warm => warm::check(args),
+            Check::Containment => containment::check(args),
         };
         let took = SystemClock::read().since(began).as_secs_f64();
         println!("{check:?}: {took:.1} s, at most {} MB so far\n", most_memory());
     }
-    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    holds
 }
 
 /// Prints the length of the story that each dropped assumption of a check gives. Returns whether each gives one.
@@ -182,4 +186,66 @@ fn most_memory() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.unwrap_or_default() / 1024
+}
+
+/// Short searches, which judge the mutants of protocol and rules (`cargo xtask mutants`).
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(check: &str, scenario: &str, faults: u8, depth: usize, more: &[&str]) -> bool {
+        let (faults, depth) = (faults.to_string(), depth.to_string());
+        let bounds = ["check", "--only-check", check, "--scenario", scenario, "--faults", &faults, "--depth"];
+        run(&Args::parse_from(bounds.iter().copied().chain([&*depth]).chain(more.iter().copied())))
+    }
+
+    #[test]
+    fn two_candidates_never_lead_at_once() {
+        assert!(holds("election", "two candidates", 1, 20, &[]));
+    }
+
+    #[test]
+    fn false_and_doubled_answers_make_no_second_leader() {
+        assert!(holds("election", "answers that are false or doubled", 1, 18, &[]));
+    }
+
+    #[test]
+    fn release_meets_no_take_over() {
+        assert!(holds("election", "releases", 1, 16, &[]));
+    }
+
+    #[test]
+    fn records_that_others_change_make_no_second_leader() {
+        assert!(holds("election", "records changed by another program", 1, 16, &[]));
+    }
+
+    #[test]
+    fn late_kill_gives_a_story_of_two_leaders() {
+        assert!(!holds("election", "two candidates", 1, 20, &["--kill-share", "819"]));
+    }
+
+    #[test]
+    fn deleted_cell_makes_no_second_leader() {
+        assert!(holds("cells", "cells that are deleted", 1, 12, &[]));
+    }
+
+    #[test]
+    fn lagging_server_makes_no_second_leader() {
+        assert!(holds("adoption", "a fail-over while a leader is stopped", 1, 14, &[]));
+    }
+
+    #[test]
+    fn warm_app_works_only_within_its_leadership() {
+        assert!(holds("warm", "a warm app", 1, 12, &[]));
+    }
+
+    #[test]
+    fn record_is_released_only_after_the_command() {
+        assert!(holds("containment", "a command", 2, 20, &[]));
+    }
+
+    #[test]
+    fn group_that_no_process_kills_gives_a_story_of_a_survivor() {
+        assert!(!holds("containment", "a command at level guardian", 2, 20, &["--drop", "acts"]));
+    }
 }
