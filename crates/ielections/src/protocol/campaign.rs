@@ -318,7 +318,10 @@ impl Campaign {
         let is_vacant = |opening: &Opening| matches!(opening, Opening::Vacant(_));
         let vacant = openings().filter(|(_, opening)| is_vacant(opening)).count();
         let candidates = if vacant > 0 { vacant } else { openings().count() };
-        let chosen = if candidates > 1 { self.sources.entropy.next_u64() as usize % candidates } else { 0 };
+        let chosen = match candidates {
+            0 | 1 => 0,
+            _ => self.sources.entropy.next_u64() as usize % candidates,
+        };
         openings().filter(|(_, opening)| vacant == 0 || is_vacant(opening)).nth(chosen)
     }
 
