@@ -55,7 +55,7 @@ enum Command {
     Check(Passed),
     /// Small changes of trusted code, and whether tests notice
     ///
-    /// `--group second`, `--shard 0/4`, `--only TEXT`, or files.
+    /// `--package NAME`, `--shard 0/8`, `--diff FILE`. It needs cargo-mutants and root.
     Mutants(mutants::Options),
     /// Damaged bytes in front of everything that decodes bytes
     ///

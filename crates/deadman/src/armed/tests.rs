@@ -53,6 +53,15 @@ fn panicking_batch_disarms_nothing() {
 }
 
 #[test]
+fn confirmation_at_the_deadline_is_too_late() {
+    let bench = Bench::new();
+    let armed = bench.arm(10, 1);
+    bench.clock.advance(Duration::from_millis(10));
+    bench.deadman.confirm([(&armed, at(20))]);
+    assert_eq!(bench.triggered(), Some((at(10), 1)));
+}
+
+#[test]
 fn value_of_another_set_moves_nothing() {
     let (ours, theirs) = (Bench::new(), Bench::new());
     let (armed, foreign) = (ours.arm(10, 1), theirs.arm(10, 1));
