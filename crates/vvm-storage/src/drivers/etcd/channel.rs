@@ -247,25 +247,6 @@ impl CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, duplex};
-
-    /// (I9) The peer takes a byte, so that hyper can't even send its first frame.
-    #[tokio::test]
-    async fn silent_peer_holds_up_no_end_of_a_channel() {
-        for is_closed in [true, false] {
-            let (ours, mut theirs) = duplex(1);
-            let origin = http::Uri::from_static("http://silent");
-            let channel = Channel::start(Box::new(ours), 0, origin).await.unwrap();
-            let tasks = Arc::downgrade(&channel.tasks.0);
-            if is_closed {
-                channel.close().await;
-                assert!(tasks.upgrade().unwrap().lock().unwrap().is_empty());
-            }
-            drop(channel);
-            theirs.read_to_end(&mut Vec::new()).await.unwrap();
-        }
-    }
-
     #[test]
     fn status_is_of_the_member_only_if_this_side_did_not_make_it() {
         let shown = |status| CallError::from(status);
