@@ -80,19 +80,15 @@ fn command_is_suspended_by_ctrl_z_and_goes_on_with_fg() {
     let script = format!("{traps}; echo up; while :; do read word; done");
     let mut terminal = in_the_foreground(&trial, &script, &["--stop-timeout", "1h"]);
     let worker = trial.process("sh -c");
-    for while_it in ["works", "stops"] {
-        if while_it == "stops" {
-            terminal.press(CTRL_C);
-            terminal.screen.wait_for("interrupted");
-            // A stop request also continues the command. That must not undo the Ctrl-Z.
-            terminal.screen.wait_for("continued");
-        }
-        terminal.press(CTRL_Z);
-        terminal.screen.wait_for("Stopped");
-        eventually("the command is stopped", || state(worker) == Some('T'));
-        terminal.type_line("fg");
-        terminal.screen.wait_for("continued");
-    }
+    terminal.press(CTRL_C);
+    terminal.screen.wait_for("interrupted");
+    // A stop request also continues the command. That must not undo the Ctrl-Z.
+    terminal.screen.wait_for("continued");
+    terminal.press(CTRL_Z);
+    terminal.screen.wait_for("Stopped");
+    eventually("the command is stopped", || state(worker) == Some('T'));
+    terminal.type_line("fg");
+    terminal.screen.wait_for("continued");
     // Repeated until it has an effect, because signals within a tenth of a second count as one.
     eventually("the command is killed", || {
         terminal.press(CTRL_C);
