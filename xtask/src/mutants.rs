@@ -42,10 +42,10 @@ const JUDGED: [Judged; 4] = [
 const MEMORY: &[&str] = &["--no-default-features", "--features=mem,cells,testing"];
 
 /// A change of it may kill any process that it sees. So each test program has a PID namespace of its own, which takes the
-/// rights of root.
+/// rights of root. `unshare` ignores TERM, by which cargo-mutants ends a test that hangs, so it dies with cargo.
 const CONTAINMENT: &str = "vvm-containment";
-const ALONE: &str =
-    "target.'cfg(unix)'.runner=['unshare','--pid','--fork','--mount-proc','--kill-child','--']";
+const ALONE: &str = "target.'cfg(unix)'.runner=['setpriv','--pdeathsig','KILL',\
+    'unshare','--pid','--fork','--mount-proc','--kill-child','--']";
 
 /// The status of cargo-mutants if changes were noticed by tests that hung, and all others by tests that failed.
 const SOME_HUNG: i32 = 3;
