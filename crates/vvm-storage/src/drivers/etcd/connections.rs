@@ -8,7 +8,6 @@ use super::{
         AuthenticateRequest, AuthenticateResponse, ResponseHeader, StatusRequest, StatusResponse, TxnRequest,
         TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
     },
-    open::STATUS,
 };
 use crate::{
     drivers::{
@@ -32,6 +31,8 @@ use vvm_clock::SystemClock;
 const MOST: usize = 32;
 
 const TXN: Path = "/etcdserverpb.KV/Txn";
+
+pub(super) const STATUS: Path = "/etcdserverpb.Maintenance/Status";
 
 /// A request's hold on the channel. Dropped before the answer, the next request tries another member: a member that is
 /// cut off from the others accepts connections and answers nothing.

@@ -2,8 +2,7 @@
 
 use super::{
     address::Address,
-    channel::Path,
-    connections::Connections,
+    connections::{Connections, STATUS},
     errors::DriverError,
     messages::{StatusRequest, StatusResponse, TxnRequest},
     rows::{FORMAT, Keyspace, PROGRAM},
@@ -78,8 +77,6 @@ async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<B
     let range = answer.responses.into_iter().find_map(|response| response.range);
     Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
 }
-
-pub(super) const STATUS: Path = "/etcdserverpb.Maintenance/Status";
 
 /// The quota of a server that is not configured otherwise.
 const QUOTA: i64 = 2 << 30;
