@@ -247,6 +247,31 @@ impl CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    /// What a client says first in HTTP/2, before its first frame.
+    const PREFACE: usize = 24;
+
+    /// (I9) The peer has taken the preface, and then nothing.
+    #[tokio::test]
+    async fn silent_peer_holds_up_no_end_of_a_channel() {
+        for is_closed in [true, false] {
+            let (ours, mut theirs) = duplex(PREFACE);
+            let origin = http::Uri::from_static("http://silent");
+            let channel = Channel::start(Box::new(ours), 0, origin).await.unwrap();
+            let tasks = channel.tasks.clone();
+            if is_closed {
+                channel.close().await;
+            }
+            drop(channel);
+            let mut left = std::mem::take(&mut *tasks.0.lock().unwrap());
+            assert!(!is_closed || left.is_empty());
+            while left.join_next().await.is_some() {}
+            // Only now does the peer read on.
+            theirs.read_to_end(&mut Vec::new()).await.unwrap();
+        }
+    }
+
     #[test]
     fn status_is_of_the_member_only_if_this_side_did_not_make_it() {
         let shown = |status| CallError::from(status);
