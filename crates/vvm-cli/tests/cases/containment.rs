@@ -68,9 +68,11 @@ fn in_time(
 #[test]
 fn background_processes_of_a_command_end_before_vvm() {
     let trial = VVM.trial();
-    let script = "(setsid sh -c \"trap 'echo told; exit' TERM; echo up; while :; do sleep 0.01; done\" &)
+    let script = "up=$(mktemp -u)
                   (trap '' TERM; setsid sleep 1000 &)
-                  sleep 0.2; exit 5";
+                  (setsid sh -c \"trap 'echo told; exit' TERM; echo up; : >$up; while :; do sleep 0.01; done\" &)
+                  until [ -e $up ]; do sleep 0.2; done
+                  rm $up; exit 5";
     let finished = trial.run_script(script).with(["--stop-timeout", "300ms"]).finish();
     assert_eq!(finished.code(), 5);
     assert_eq!(finished.stdout, ["up", "told"]);
