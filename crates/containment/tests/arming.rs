@@ -1,10 +1,10 @@
-//! A supervision and its keeper: a deadline is in force once the keeper has confirmed it, and a stop is heeded from the
-//! start on.
+//! A supervision and its keeper: a deadline is in force once the keeper has confirmed it, a stop is heeded from the start
+//! on, and the supervision lasts until the keeper has proof.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests, but not their helpers")]
 
 use rustix::process::Signal;
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 use testing_time::MockClock;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -156,4 +156,21 @@ fn execution_that_hangs_delays_neither_a_stop_nor_the_deadline() {
         keeper.ends_without_processes();
     });
     assert_eq!(killed.unwrap().killed, Some(Killed::Deadline));
+}
+
+/// Shows I6.
+#[test]
+fn supervision_of_a_command_that_has_ended_lasts_until_nothing_of_it_is_left() {
+    let scene = Scene::of_a_standby();
+    let is_proven = Cell::new(false);
+    let ended = scene.supervised(async |mut keeper, _, _| {
+        keeper.command_ended(Ended::Exited(0));
+        assert_eq!(keeper.order().await, Some(Order::TellRest));
+        assert_eq!(keeper.order().await, Some(Order::Kill), "the rest has the stop timeout");
+        keeper.kills();
+        is_proven.set(true);
+        keeper.ends_without_processes();
+    });
+    assert!(is_proven.get(), "it has not waited");
+    assert!(ended.unwrap().by_itself);
 }

@@ -118,6 +118,135 @@ impl HostEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        history::HistoryWriter,
+        status::tests::{in_steps, key, record},
+    };
+    use async_trait::async_trait;
+    use ielections::{Candidacy, Elections, Entry, Holder, Terms, Vacant, Version, testing::env};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+    use testing_time::MockClock;
+    use vvm_clock::Clock;
+    use vvm_storage::{
+        Done, ElectionsTtlStorage, Partition, Step, SysVvmStorage, mem::MemDatabase, testing::Layer,
+    };
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Lost {
+        Request,
+        Answer,
+    }
+
+    /// A storage that loses one message of a release.
+    #[derive(Debug)]
+    struct LossyStorage {
+        storage: Arc<dyn SysVvmStorage>,
+        next: Mutex<Option<Lost>>,
+    }
+
+    #[async_trait]
+    impl Layer for LossyStorage {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.storage
+        }
+
+        async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+            let is_release = matches!(step, Step::Release { .. });
+            let lost = if is_release { self.next.lock().take() } else { None };
+            if lost != Some(Lost::Request) {
+                let done = self.storage.commit(at, step).await;
+                if lost.is_none() {
+                    return done;
+                }
+            }
+            Err(WriteError::Unknown("no answer".into()))
+        }
+    }
+
+    struct Scene {
+        clock: MockClock,
+        lossy: Arc<LossyStorage>,
+        /// The connection of the guardian's process.
+        storage: StorageInspector,
+        /// Another process's.
+        other: Arc<ElectionsTtlStorage>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let clock = MockClock::new();
+            let time: Arc<dyn Clock> = Arc::new(clock.clone());
+            let database = MemDatabase::new(Arc::clone(&time));
+            let lossy = Arc::new(LossyStorage { storage: database.open(), next: Mutex::new(None) });
+            let own = ElectionsTtlStorage::new(Arc::clone(&lossy).into_storage());
+            let storage = StorageInspector::on_storage(own, "payroll", time);
+            Self { clock, lossy, storage, other: Arc::new(ElectionsTtlStorage::new(database.open())) }
+        }
+
+        /// Releases by the ticket of `entry`.
+        async fn release(&self, entry: &Entry) -> bool {
+            let (slot, epoch, incarnation, ttl) = (key().slot, entry.epoch, entry.incarnation(), entry.ttl);
+            let ticket = LeftBehind { slot, epoch, incarnation, ttl };
+            let release = ticket.release(&self.storage, "its host was killed", self.clock.now());
+            in_steps(&self.clock, Duration::from_millis(100), release).await.unwrap()
+        }
+
+        async fn slot(&self) -> Slot {
+            self.other.get(&key()).await.unwrap()
+        }
+    }
+
+    /// The fence refuses the end after the release.
+    #[tokio::test]
+    async fn end_is_in_the_history_before_the_record_is_released() {
+        let scene = Scene::new();
+        let time: Arc<dyn Clock> = Arc::new(scene.clock.clone());
+        let elections = Elections::new(Arc::clone(&scene.other) as _, env(&scene.clock));
+        let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
+        let (key, led) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
+        let at = (&scene.other, &key);
+        HistoryWriter::new(at, led.standing(), "here", &time, &Arc::default()).write_start().await;
+        let Slot::Held { entry, .. } = scene.slot().await else { panic!("it leads") };
+        assert!(scene.release(&entry).await);
+        assert_eq!(scene.slot().await, Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) }));
+        let history = history::read(&scene.other, &key).await.unwrap();
+        assert_eq!(history[0].end.as_deref(), Some("its host was killed"));
+    }
+
+    /// A note of the host may come late, and a guardian may release twice. Shows I2.
+    #[tokio::test]
+    async fn record_of_another_leadership_is_not_released() {
+        let own = record(2);
+        let other = record(3);
+        let of_another = Version { incarnation: other.incarnation(), ..own.version };
+        let others = [
+            other.clone(),
+            Entry { epoch: other.epoch, ..own.clone() },
+            // In a storage that went back.
+            Entry { version: of_another, ..own.clone() },
+        ];
+        for entry in others {
+            let scene = Scene::new();
+            scene.other.insert_if_not_exist(&key(), Vacant::default(), &entry).await.unwrap();
+            assert!(!scene.release(&own).await, "{entry:?}");
+            assert_eq!(scene.slot().await.entry(), Some(&entry));
+        }
+    }
+
+    /// Shows I7.
+    #[tokio::test]
+    async fn release_with_unknown_outcome_is_repeated_until_the_slot_is_seen_vacant() {
+        for lost in [Lost::Request, Lost::Answer] {
+            let scene = Scene::new();
+            let own = record(2);
+            scene.other.insert_if_not_exist(&key(), Vacant::default(), &own).await.unwrap();
+            *scene.lossy.next.lock() = Some(lost);
+            assert!(scene.release(&own).await);
+            assert_eq!(scene.slot().await, Slot::Vacant(Vacant { last_epoch: Some(own.epoch) }));
+            assert!(!scene.release(&own).await, "it was released before");
+        }
+    }
 
     const NOW: Instant = Instant::from_nanos(100_000_000_000);
 

@@ -276,74 +276,142 @@ mod tests {
         status::tests::{in_steps, key},
     };
     use ielections::{
-        Candidacy, Elections, Holder, Terms, TtlStorage as _,
+        Candidacy, Elections, Holder, Leadership, Terms, TtlStorage as _,
         testing::{
             env,
             mock::{Fault, FaultyStorage, Verb},
         },
     };
+    use parking_lot::Mutex;
     use std::num::NonZeroU32;
     use testing_time::MockClock;
     use vvm_storage::{ElectionKey, ElectionsTtlStorage, mem::MemDatabase};
 
-    /// Work that succeeds, after which the storage refuses so many batches, or all.
-    struct Refused<'a> {
-        storage: &'a FaultyStorage<ElectionKey>,
-        refusals: Option<usize>,
-        clock: &'a MockClock,
+    /// A leader, and what it is to do.
+    struct Scene {
+        mock: MockClock,
+        storage: Arc<ElectionsTtlStorage>,
+        faulty: Arc<FaultyStorage<ElectionKey>>,
+        leadership: Leadership,
+        writer: PeriodWriter,
     }
 
+    const TTL: Ttl = Ttl::DEFAULT;
+    const STEP: Duration = Duration::from_millis(100);
+    /// How long the leader waits for the mark.
     const LEFT: Duration = Duration::from_secs(10);
 
-    impl OnceWork for Refused<'_> {
+    impl Scene {
+        async fn new() -> Self {
+            let mock = MockClock::new();
+            let clock: Arc<dyn Clock> = Arc::new(mock.clone());
+            let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
+            let faulty = Arc::new(FaultyStorage::new(Arc::clone(&storage) as _, Arc::clone(&clock)));
+            let terms = Terms::new(Holder::new("web1").unwrap(), TTL);
+            let process = Elections::new(Arc::clone(&faulty) as _, env(&mock));
+            let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
+            let (_, leadership) = in_steps(&mock, STEP, campaign).await.unwrap();
+            let (attempts, keep) = (NonZeroU32::new(2).unwrap(), LEAST_KEPT.try_into().unwrap());
+            let once = Once { period: "p".into(), attempts, keep, skip_if_newer_done: false };
+            let writer = PeriodWriter::new(leadership.standing(), "web1", &clock, TTL, &once).unwrap();
+            Self { mock, storage, faulty, leadership, writer }
+        }
+
+        async fn run(&self, work: &impl OnceWork) -> Settled {
+            let stop = CancellationToken::new();
+            in_steps(&self.mock, STEP, self.writer.run(work, &stop)).await.unwrap()
+        }
+
+        /// The period, as it is stored.
+        async fn stored(&self) -> Option<PastPeriod> {
+            read(self.storage.documents(), &key()).await.unwrap().list().first().cloned()
+        }
+    }
+
+    /// Work that ends so, after which the storage refuses so many batches, or all.
+    struct Played<'a> {
+        scene: &'a Scene,
+        by_itself: bool,
+        succeeded: bool,
+        refusals: Option<usize>,
+        /// The number of each attempt, and the period as it was stored while the work ran.
+        attempts: Mutex<Vec<(u32, PastPeriod)>>,
+    }
+
+    impl<'a> Played<'a> {
+        fn of(scene: &'a Scene, by_itself: bool, succeeded: bool) -> Self {
+            Self { scene, by_itself, succeeded, refusals: Some(0), attempts: Mutex::default() }
+        }
+    }
+
+    impl OnceWork for Played<'_> {
         async fn pause_after(&self, _last: &PastPeriod) {}
 
-        async fn attempt(&self, _number: u32) -> Result<AttemptEnd, BoxError> {
+        async fn attempt(&self, number: u32) -> Result<AttemptEnd, BoxError> {
+            let stored = self.scene.stored().await.ok_or("no attempt is counted")?;
+            self.attempts.lock().push((number, stored));
+            let faulty = &self.scene.faulty;
             match self.refusals {
                 Some(refusals) => {
-                    (0..refusals).for_each(|_| self.storage.fail_next(Verb::WriteDocuments, Fault::Fatal));
+                    (0..refusals).for_each(|_| faulty.fail_next(Verb::WriteDocuments, Fault::Fatal));
                 }
-                None => self.storage.fail_always(Verb::WriteDocuments, Fault::Fatal),
+                None => faulty.fail_always(Verb::WriteDocuments, Fault::Fatal),
             }
-            Ok(AttemptEnd { by_itself: true, succeeded: true, how: None })
+            let Self { by_itself, succeeded, .. } = *self;
+            Ok(AttemptEnd { by_itself, succeeded, how: Some("it has not succeeded".into()) })
         }
 
         async fn no_time_is_left(&self) {
-            self.clock.sleep(LEFT).await;
+            self.scene.mock.sleep(LEFT).await;
+        }
+    }
+
+    /// The last row is work that reports success because it was stopped.
+    #[tokio::test]
+    async fn attempt_is_counted_before_the_work_and_marked_only_after_its_own_success() {
+        for (by_itself, succeeded) in [(true, true), (true, false), (false, true)] {
+            let scene = Scene::new().await;
+            let is_done = by_itself && succeeded;
+            for number in 1..=2 {
+                let work = Played::of(&scene, by_itself, succeeded);
+                let settled = scene.run(&work).await;
+                let stored = scene.stored().await.unwrap();
+                assert_eq!(stored.done, is_done, "{settled:?}");
+                let attempts = work.attempts.into_inner();
+                if is_done && number == 2 {
+                    assert!(matches!(settled, Settled::Nothing(Decision::Done(_))), "{settled:?}");
+                    assert!(attempts.is_empty() && stored.attempts == 1, "{attempts:?}");
+                    continue;
+                }
+                let [(attempt, during)] = &attempts[..] else { panic!("{attempts:?}") };
+                assert_eq!((*attempt, during.attempts, stored.attempts), (number, number, number));
+                assert!(!during.done && during.end.is_none(), "{during:?}");
+                assert_eq!(during.epoch, scene.leadership.standing().epoch().get());
+            }
+            let work = Played::of(&scene, true, true);
+            let settled = scene.run(&work).await;
+            assert!(work.attempts.lock().is_empty(), "no attempt is left: {settled:?}");
         }
     }
 
     #[tokio::test]
     async fn mark_of_a_success_is_tried_again_after_refusals_while_time_is_left() {
-        let ttl = Ttl::DEFAULT;
         // Pauses lie between the attempts.
-        let many = (LEFT.as_nanos() / Timing::of(ttl).retry_pause().as_nanos()) as usize / 2;
+        let many = (LEFT.as_nanos() / Timing::of(TTL).retry_pause().as_nanos()) as usize / 2;
         for (refusals, is_marked) in [(Some(0), true), (Some(1), true), (Some(many), true), (None, false)] {
-            let mock = MockClock::new();
-            let clock: Arc<dyn Clock> = Arc::new(mock.clone());
-            let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
-            let faulty = Arc::new(FaultyStorage::new(Arc::clone(&storage) as _, Arc::clone(&clock)));
-            let terms = Terms::new(Holder::new("web1").unwrap(), ttl);
-            let process = Elections::new(Arc::clone(&faulty) as _, env(&mock));
-            let campaign = process.acquire(Candidacy { slots: vec![key()], terms });
-            let step = Duration::from_millis(100);
-            let (_, leadership) = in_steps(&mock, step, campaign).await.unwrap();
-            let (attempts, keep) = (NonZeroU32::MIN, LEAST_KEPT.try_into().unwrap());
-            let once = Once { period: "p".into(), attempts, keep, skip_if_newer_done: false };
-            let writer = PeriodWriter::new(leadership.standing(), "web1", &clock, ttl, &once).unwrap();
-            let work = Refused { storage: &faulty, refusals, clock: &mock };
-            let settled = in_steps(&mock, step, writer.run(&work, &CancellationToken::new())).await.unwrap();
+            let scene = Scene::new().await;
+            let work = Played { refusals, ..Played::of(&scene, true, true) };
+            let settled = scene.run(&work).await;
             let is_right = match &settled {
                 Settled::Marked => is_marked,
                 Settled::NotMarked { .. } => !is_marked,
                 _ => false,
             };
             assert!(is_right, "{refusals:?}: {settled:?}");
-            let kept = read(storage.documents(), &key()).await.unwrap();
-            assert_eq!(kept.list()[0].done, is_marked, "{refusals:?}");
+            assert!(scene.stored().await.is_some_and(|stored| stored.done == is_marked), "{refusals:?}");
             // A mark needs the entry of its attempt.
-            let nothing = CountedAttempt { periods: Periods::default(), number: 1, began: mock.now() };
-            assert_eq!(writer.mark(&nothing).await, Err(PeriodError::NoEntry));
+            let nothing = CountedAttempt { periods: Periods::default(), number: 1, began: scene.mock.now() };
+            assert_eq!(scene.writer.mark(&nothing).await, Err(PeriodError::NoEntry));
         }
     }
 }

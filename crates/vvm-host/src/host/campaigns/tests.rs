@@ -3,13 +3,18 @@
 use super::*;
 use crate::{
     history,
+    left_behind::OnClaim,
     status::tests::{Scene, host_storage, in_steps, key, record},
 };
 use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version, testing::env};
+use parking_lot::Mutex;
 use std::time::Duration;
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
-use vvm_storage::testing::Outage;
+use vvm_storage::{
+    Done, Partition, Step, SysVvmStorage,
+    testing::{FaultyStorage, Layer, Outage},
+};
 
 const OUTAGES: [Outage; 3] = [Outage::Full, Outage::Away, Outage::Silent];
 
@@ -18,7 +23,12 @@ const ONE_LOOK: Duration = Duration::from_secs(3);
 
 impl Scene {
     async fn run(test: impl AsyncFnOnce(&Self)) {
-        let scene = Self::of("here");
+        Self::of("here").run_host(None, test).await;
+    }
+
+    /// Runs the host while `test` runs. It reports its claims to `on_claim`.
+    async fn run_host(self, on_claim: Option<OnClaim>, test: impl AsyncFnOnce(&Self)) {
+        let scene = self;
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
             env: env(&scene.clock),
@@ -26,7 +36,7 @@ impl Scene {
             stop: CancellationToken::new(),
             condition: Condition::default(),
         };
-        let storage = Arc::new(host_storage(&scene.faulty, &scene.status));
+        let storage = Arc::new(host_storage(&scene.faulty, &scene.status).reporting_claims(on_claim));
         let work = || {
             vec![service_fn("work", async |cx: ServiceContext<_>| {
                 cx.stop.cancelled().await;
@@ -180,4 +190,60 @@ async fn end_of_a_leadership_that_was_lost_in_an_outage_is_recorded_under_the_ne
         assert!(lasted < scene.status.candidate.ttl.get(), "{past:?}");
     })
     .await;
+}
+
+/// The first claim arrives with the second one, and before it.
+#[derive(Debug)]
+struct LateClaim {
+    storage: Arc<dyn SysVvmStorage>,
+    first: Mutex<Option<(Partition, Step)>>,
+    claims: Mutex<Vec<Incarnation>>,
+}
+
+#[async_trait]
+impl Layer for LateClaim {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        if let Step::Claim { to, .. } = &step {
+            self.claims.lock().push(to.incarnation());
+            if self.claims.lock().len() == 1 {
+                *self.first.lock() = Some((at, step));
+                return Err(WriteError::Unknown("no answer".into()));
+            }
+            let first = self.first.lock().take();
+            if let Some((at, first)) = first {
+                self.storage.commit(at, first).await?;
+            }
+        }
+        self.storage.commit(at, step).await
+    }
+}
+
+/// Not always that of the last claim: otherwise its guardian could not release the record, and a fail-over would take
+/// a TTL.
+#[tokio::test]
+async fn guardian_knows_the_claim_that_won_when_the_work_starts() {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&reports);
+    let on_claim: OnClaim = Box::new(move |claim| reported.lock().push(claim.map(|claim| claim.incarnation)));
+    let mut scene = Scene::of("here");
+    let late = LateClaim {
+        storage: Arc::clone(&scene.faulty).into_storage(),
+        first: Mutex::new(None),
+        claims: Mutex::new(Vec::new()),
+    };
+    scene.faulty = FaultyStorage::over(Arc::new(late).into_storage());
+    let test = async |scene: &Scene| {
+        scene.becomes("leading").await;
+        let led = scene.status.leads().unwrap().0.standing.incarnation();
+        let reports = reports.lock().clone();
+        let [first, second, rest @ ..] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!(*first, Some(led), "the first claim has won");
+        assert_ne!(second, first);
+        assert_eq!(rest.last(), Some(first), "{reports:?}");
+    };
+    scene.run_host(Some(on_claim), test).await;
 }
