@@ -151,27 +151,11 @@ impl Process {
     pub(crate) const WORLD: Self = Self(0);
     /// An operator's commands.
     pub(crate) const OPERATOR: Self = Self(1);
-
-    /// The release by the guardian of this process: the first, or a repeated one.
-    pub(crate) fn release(self, repeated: bool) -> Self {
-        Self(self.0 + RELEASES * (1 + u32::from(repeated)))
-    }
-
-    /// The process whose guardian this release is of, if it is one.
-    pub(crate) fn host(self) -> Option<Self> {
-        (self.0 > RELEASES).then_some(Self(self.0 % RELEASES))
-    }
 }
-
-/// Above the processes of any world.
-const RELEASES: u32 = 1_000_000;
 
 impl fmt::Display for Process {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host() {
-            Some(host) => write!(out, "release of {host}"),
-            None => write!(out, "p{}", self.0),
-        }
+        write!(out, "p{}", self.0)
     }
 }
 
@@ -343,16 +327,5 @@ mod tests {
                 last = clock.peek();
             }
         }
-    }
-
-    #[test]
-    fn held_reading_is_returned_once() {
-        let beneath = MockClock::starting_at(Instant::from_nanos(1));
-        let clock = SimClock::draw(&beneath, Drift::Within, &mut Rng::with_seed(1));
-        let before = clock.now();
-        beneath.advance(Duration::from_secs(1));
-        clock.hold(before);
-        assert_eq!(clock.now(), before);
-        assert!(clock.now() > before);
     }
 }

@@ -1,8 +1,6 @@
-//! One simulated process on its own clock: a VVM, a host, or a program with several leaderships.
+//! One simulated process on its own clock: a host, or a program with several leaderships.
 
-mod command;
-mod guardian;
-mod once;
+mod deadman;
 mod service;
 
 use crate::{
@@ -10,23 +8,21 @@ use crate::{
     storage::RemoteStorage,
     world::{Signal, World},
 };
-use command::Command;
 use fastrand::Rng;
-use guardian::send_ticket;
-use ielections::{Elections, Entropy, Env, Holder, Loss, Spawn, Ttl};
+use ielections::{Entropy, Env, Holder, Loss, Spawn, Ttl};
 use service::Worker;
 use std::{
     convert::Infallible,
+    future::pending,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use testing_time::MockClock;
-use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant, WallClock};
+use tokio::sync::Notify;
+use vvm_clock::{Clock as _, Instant, WallClock};
 use vvm_host::{Ended, Host, HostSettings, Next};
-use vvm_orch::{AcquireTimeout, Problem, RunningVvm, Service, Vvm, VvmConfig};
+use vvm_orch::{Problem, Service};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The name for which all processes campaign.
@@ -40,8 +36,6 @@ struct Started {
     env: Env,
     storage: Arc<ElectionsTtlStorage>,
     stop: Arc<Notify>,
-    /// The deadline of its deadman, as it moves.
-    deadline: watch::Receiver<Option<Instant>>,
 }
 
 /// Returns the storage as `process` reaches it.
@@ -62,9 +56,10 @@ pub(crate) fn slots(count: NonZeroU32) -> Vec<ElectionKey> {
 /// Starts `process`. It lives until it crashes, its deadman kills it, or it has shut down after `stop`.
 pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfile, stop: Arc<Notify>) {
     let clock = profile.clock.clone();
-    world.born(process, clock.clone(), profile.kind != Kind::Vvm);
+    let campaigns_again = profile.kind != Kind::Host { campaigns_again: false };
+    world.born(process, clock.clone(), campaigns_again);
     let wall = SimWall { began: profile.wall, since: world.clock.now(), time: world.clock.clone() };
-    let (deadman, deadline) = command::start(world, process, &clock);
+    let deadman = deadman::start(world, process, &clock);
     let env = Env {
         clock: Arc::new(clock.clone()),
         wall: Arc::new(wall),
@@ -73,13 +68,12 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
         spawn: Arc::new(SimSpawn { world: Arc::clone(world), process }),
     };
     let storage = Arc::new(storage_of(world, process));
-    let started = Started { world: Arc::clone(world), process, profile, env, storage, stop, deadline };
-    guardian::start(&started);
+    let started = Started { world: Arc::clone(world), process, profile, env, storage, stop };
     let main: Task = match started.profile.kind {
-        Kind::Vvm => Box::pin(started.run_to_exit(run)),
-        Kind::Host => Box::pin(started.run_to_exit(run_host)),
+        Kind::Host { campaigns_again } => {
+            Box::pin(started.run_to_exit(async move |started| run_host(started, campaigns_again).await))
+        }
         Kind::Many => Box::pin(started.run_to_exit(service::run)),
-        Kind::Once => Box::pin(started.run_to_exit(once::run)),
     };
     world.spawn(process, "main", main);
 }
@@ -89,7 +83,6 @@ impl Started {
     async fn run_to_exit(self, main: impl AsyncFn(&Self)) {
         main(&self).await;
         let Self { world, process, .. } = self;
-        world.farewell(process);
         world.note(format_args!("{process} has shut down"));
         if world.is_working(process) || world.deadline(process).is_some() {
             // A service panicked or did not stop in time, so the leadership was not handed back. This process
@@ -136,93 +129,31 @@ impl Entropy for SeededEntropy {
     }
 }
 
-async fn run(started: &Started) {
-    let Started { world, process, profile, env, storage, stop, .. } = started;
-    let elections = Elections::new(Arc::clone(storage) as _, env.clone());
-    let Ok(holder) = Holder::new("10.0.0.7") else { return };
-    let config = VvmConfig::new(slots(profile.slots), holder, env);
-    let worker = Worker::of(started).that_tells_its_guardian();
-    let vvm = Vvm::provide(config, elections, vec![Box::new(worker)]);
-    let running = vvm.launch(profile.ttl, AcquireTimeout::Forever);
-    tokio::select! {
-        biased;
-        () = stop.notified() => world.count(|counts| counts.stops += 1),
-        problem = running.problem() => {
-            world.note(format_args!("{process} has a problem: {problem:?}"));
-            world.count(|counts| counts.problems += 1);
-            if let Some(Problem::Lost(Loss::Stolen { by })) = problem {
-                world.lost_to(*process, by.incarnation());
-            }
-        }
-        never = hints(world, &running, &*env.clock, Rng::with_seed(profile.seed)) => match never {},
-    }
-    let outcome = running.shutdown().await;
-    world.note(format_args!("{process}: {outcome:?}"));
-}
-
-/// Sends hints, true or false, now and then many at once.
-async fn hints(
-    world: &World,
-    running: &RunningVvm<ElectionKey>,
-    clock: &dyn Clock,
-    mut rng: Rng,
-) -> Infallible {
-    loop {
-        clock.sleep(Duration::from_secs(10).mul_f64(rng.f64())).await;
-        for _ in 0..if rng.u32(..4) == 0 { 30 } else { 1 } {
-            world.count(|counts| counts.hints += 1);
-            running.look_now();
-            clock.sleep(Duration::from_millis(40).mul_f64(rng.f64())).await;
-        }
-    }
-}
-
-/// Returns the host of a process, which reports its claims to its guardian.
-fn host_of(started: &Started) -> Option<Host> {
-    let Started { world, process, profile, env, .. } = started;
+/// Runs a host, which heeds pauses.
+async fn run_host(started: &Started, campaigns_again: bool) {
+    let Started { world, process, profile, env, stop, .. } = started;
     let mut settings = HostSettings::new("simulated", NAME);
     settings.slots = profile.slots;
     settings.ttl = profile.ttl;
     settings.holder = Holder::new("10.0.0.9").ok();
-    let mut host = Host::on_storage(settings, env.clone(), remote_storage(world, *process)).ok()?;
-    let (told, claimant) = (Arc::clone(world), *process);
-    host.report_claims(move |claim| send_ticket(&told, claimant, claim));
-    Some(host)
-}
-
-/// Stops the host when the process is asked to stop.
-async fn stops(started: &Started, host: CancellationToken) -> Infallible {
-    started.stop.notified().await;
-    started.world.count(|counts| counts.stops += 1);
-    host.cancel();
-    std::future::pending().await
-}
-
-/// Runs a host, which campaigns again after a loss and heeds pauses.
-async fn run_host(started: &Started) {
-    let Started { world, process, .. } = started;
-    let Some(host) = host_of(started) else { return };
-    let stops = stops(started, host.stop());
-    let services = || {
-        let work: Box<dyn Service<_>> = match started.profile.service.is_command {
-            true => Box::new(Command::of(started)),
-            false => Box::new(Worker::of(started)),
-        };
-        vec![work]
+    let Ok(host) = Host::on_storage(settings, env.clone(), remote_storage(world, *process)) else { return };
+    let stopped = host.stop();
+    let stops = async {
+        stop.notified().await;
+        world.count(|counts| counts.stops += 1);
+        stopped.cancel();
+        pending::<Infallible>().await
     };
+    let services = || vec![Box::new(Worker::of(started)) as Box<dyn Service<_>>];
     let runs = host.run_then(services, |ended| {
-        let problem = match ended {
-            Ended::Problem(problem) => problem,
-            _ => return Next::Stop,
-        };
+        let Ended::Problem(problem) = ended else { return Next::Stop };
         world.note(format_args!("{process} has a problem: {problem:?}"));
         world.count(|counts| counts.problems += 1);
+        if let Problem::Lost(Loss::Stolen { by }) = problem {
+            world.lost_to(*process, by.incarnation());
+        }
         match problem {
-            Problem::Lost(Loss::Stolen { by }) => {
-                world.lost_to(*process, by.incarnation());
-                Next::CampaignAfter(Duration::ZERO)
-            }
-            Problem::Lost(_) => Next::CampaignAfter(Duration::ZERO),
+            Problem::Lost(_) if campaigns_again => Next::CampaignAfter(Duration::ZERO),
             _ => Next::Stop,
         }
     });
@@ -243,23 +174,15 @@ pub(crate) struct ProcessProfile {
     pub(crate) wall: Option<Duration>,
     pub(crate) service: ServiceProfile,
     pub(crate) seed: u64,
-    /// For [`Kind::Once`]: the number of the period.
-    pub(crate) period: u32,
-    /// For [`Kind::Once`]: how often its job may be started.
-    pub(crate) attempts: NonZeroU32,
 }
 
 /// Which program a process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// One VVM, which ends with its leadership.
-    Vvm,
-    /// A host, which campaigns again, and heeds pauses.
-    Host,
+    /// A host, which ends with a lost leadership, or campaigns again.
+    Host { campaigns_again: bool },
     /// Several leaderships on one engine.
     Many,
-    /// A host that does a job once per period, as `vvm once`.
-    Once,
 }
 
 /// How its service behaves.
@@ -272,8 +195,6 @@ pub(crate) struct ServiceProfile {
     pub(crate) ends_after: Option<Duration>,
     pub(crate) panics_after: Option<Duration>,
     pub(crate) writes_documents: bool,
-    /// The work of a host is a command under supervision.
-    pub(crate) is_command: bool,
 }
 
 /// What the world decides about a process.
@@ -281,8 +202,6 @@ pub(crate) struct ServiceProfile {
 pub(crate) struct Surroundings {
     pub(crate) slots: NonZeroU32,
     pub(crate) only_hosts: bool,
-    /// All processes do a job once per period, which may be started so often.
-    pub(crate) once: Option<NonZeroU32>,
     pub(crate) drift: Drift,
     pub(crate) walls: Walls,
 }
@@ -311,14 +230,11 @@ impl ProcessProfile {
             ends_after: one_in(rng, 10).then(|| up_to(rng, 60_000)),
             panics_after: one_in(rng, 20).then(|| up_to(rng, 60_000)),
             writes_documents: !one_in(rng, 3),
-            is_command: rng.bool(),
         };
         let kind = match rng.u32(..4) {
-            _ if world.once.is_some() => Kind::Once,
-            _ if world.only_hosts => Kind::Host,
-            0 => Kind::Host,
-            1 => Kind::Many,
-            _ => Kind::Vvm,
+            0 if !world.only_hosts => Kind::Many,
+            0 | 1 => Kind::Host { campaigns_again: true },
+            _ => Kind::Host { campaigns_again: false },
         };
         let wall = match world.walls {
             Walls::Anything => Some(Duration::from_secs(rng.u64(..2_000_000_000))),
@@ -326,13 +242,7 @@ impl ProcessProfile {
             Walls::Unset => None,
         };
         let clock = SimClock::draw(time, world.drift, rng);
-        let (period, attempts) = (0, world.once.unwrap_or(NonZeroU32::MIN));
-        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..), period, attempts }
-    }
-
-    /// Whether a guardian may start it: as every host that leads for one command, it leads once at a time.
-    pub(crate) fn may_be_guarded(&self) -> bool {
-        self.kind != Kind::Many
+        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
     }
 
     /// The same process with a service that starts, stops and runs as it should.

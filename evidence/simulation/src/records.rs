@@ -102,14 +102,6 @@ struct Cell {
 /// A copy of all records and documents.
 pub(crate) struct Backup(BTreeMap<u32, Cell>);
 
-impl Backup {
-    /// Whether the slot is held by this leadership.
-    pub(crate) fn is_held_by(&self, key: u32, incarnation: Incarnation) -> bool {
-        let record = self.0.get(&key).and_then(|cell| cell.record.as_ref());
-        record.is_some_and(|record| record.entry.incarnation() == incarnation)
-    }
-}
-
 /// How many earlier states a stale read may show.
 const PAST: usize = 8;
 
@@ -143,12 +135,9 @@ impl Records {
         self.cells.get(&key)?.documents.get(id).cloned()
     }
 
-    pub(crate) fn documents(&self, key: u32) -> impl Iterator<Item = &Document> {
-        self.cells.get(&key).into_iter().flat_map(|cell| cell.documents.values())
-    }
-
     pub(crate) fn page(&self, key: u32, scan: &Scan) -> Page {
-        let mut left = self.documents(key).filter(|document| scan.takes(&document.id)).cloned();
+        let all = self.cells.get(&key).into_iter().flat_map(|cell| cell.documents.values());
+        let mut left = all.filter(|document| scan.takes(&document.id)).cloned();
         let documents: Vec<Document> = left.by_ref().take(scan.limit.max(1)).collect();
         let next = left.next().and_then(|_| Some(documents.last()?.id.clone()));
         Page { documents, next }
@@ -228,11 +217,6 @@ impl Records {
     pub(crate) fn is_of_last_claim(&self, key: u32, fence: &Fence) -> bool {
         let claim = self.cells.get(&key).and_then(|cell| cell.claim);
         claim == Some((fence.epoch, fence.incarnation))
-    }
-
-    /// Whether the slot is held by this leadership.
-    pub(crate) fn is_held_by(&self, key: u32, incarnation: Incarnation) -> bool {
-        self.record(key).is_some_and(|record| record.entry.incarnation() == incarnation)
     }
 
     /// Whether the last claim raised the epoch of its slot above all that it has had.

@@ -31,12 +31,6 @@ const WATCH: Duration = Duration::from_millis(500);
 /// A run takes more steps only if a task spins (I10).
 const MOST_STEPS: u64 = 5_000_000;
 
-/// One in so many worlds does jobs once per period.
-const ONCE_EVERY: u64 = 8;
-/// When one period follows the other, until the last fault.
-const PERIOD: Duration = Duration::from_secs(50);
-const PERIODS: u32 = 7;
-
 pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     let mut rng = Rng::with_seed(seed);
     let rates = FaultRates::draw(&mut rng);
@@ -44,12 +38,7 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     let vvms = rng.u32(2..=6);
     let mut executor = Executor::default();
     let clock = MockClock::starting_at(Instant::from_nanos(1));
-    let (mut surroundings, promises) = surroundings(&mut rng, slots);
-    if seed.is_multiple_of(ONCE_EVERY) && promises.clocks && promises.storage {
-        let attempts = [1, 3, 30][rng.usize(..3)];
-        surroundings.once = NonZeroU32::new(attempts);
-        (surroundings.slots, surroundings.only_hosts) = (NonZeroU32::MIN, false);
-    }
+    let (surroundings, promises) = surroundings(&mut rng, slots);
     let trace = Trace::new(print);
     let world = World::new(clock, executor.inbox.clone(), rng.fork(), rates.clone(), trace, promises);
     let proves_age = rng.bool();
@@ -65,8 +54,6 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     }
     if !promises.storage {
         let goes_back = goes_back(Arc::clone(&world), rng.fork());
-        world.spawn(Process::WORLD, "backup", Box::pin(goes_back));
-        let goes_back = goes_back_between(Arc::clone(&world), rng.fork());
         world.spawn(Process::WORLD, "backup", Box::pin(goes_back));
     }
     let end_of_faults = end_faults(Arc::clone(&world));
@@ -88,16 +75,6 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
         if world.clock.now() >= END || world.clock.advance_to_next().is_none() {
             break;
         }
-    }
-    if surroundings.once.is_some() {
-        let ready = world.state().periods.machines_ready;
-        if ready < vvms {
-            let idle = format!(
-                "liveness: {ready} of {vvms} machines have done all periods long after the last fault"
-            );
-            world.state().violation.get_or_insert(idle);
-        }
-        return result(seed, &world, steps);
     }
     let led = world.working();
     if led < slots.get().min(vvms) as usize {
@@ -121,7 +98,7 @@ fn surroundings(rng: &mut Rng, slots: NonZeroU32) -> (Surroundings, Promises) {
         (false, false) => Walls::Unset,
     };
     let drift = if clocks { Drift::Within } else { Drift::Beyond };
-    let surroundings = Surroundings { slots, only_hosts: rng.u32(..4) == 0, once: None, drift, walls };
+    let surroundings = Surroundings { slots, only_hosts: rng.u32(..4) == 0, drift, walls };
     (surroundings, Promises { clocks, storage, wall: walls == Walls::Right })
 }
 
@@ -174,18 +151,9 @@ async fn end_faults(world: Arc<World>) {
 
 /// Starts one VVM, injects faults until it ends, and starts it again.
 async fn lives(world: Arc<World>, lineage: u32, surroundings: Surroundings, mut rng: Rng) {
-    let mut period = 0;
     for life in 0.. {
         let process = Process(lineage * 1000 + life);
-        if surroundings.once.is_some() {
-            if period == PERIODS {
-                world.state().periods.machines_ready += 1;
-                return;
-            }
-            world.clock.sleep_until(Instant::ORIGIN.after(PERIOD * period)).await;
-        }
         let mut profile = ProcessProfile::draw(&mut rng, &surroundings, &world.clock);
-        profile.period = period;
         if world.clock.now() >= FAULTS_END {
             profile = profile.sound();
         }
@@ -203,7 +171,6 @@ async fn lives(world: Arc<World>, lineage: u32, surroundings: Surroundings, mut 
                 fault_at = next_fault(&world, &mut rng);
             }
         }
-        period += u32::from(world.state().periods.has_answer(process));
         world.clock.sleep(Duration::from_secs(5).mul_f64(rng.f64())).await;
     }
 }
@@ -259,41 +226,5 @@ async fn goes_back(world: Arc<World>, mut rng: Rng) {
         }
         world.clock.sleep(Duration::from_secs(1).mul_f64(rng.f64())).await;
         stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
-    }
-}
-
-/// Brings the storage back between a renewal and a read that it has overtaken. The leader gets both answers
-/// in one round: it is confirmed, and deposed.
-async fn goes_back_between(world: Arc<World>, mut rng: Rng) {
-    while world.clock.now() < FAULTS_END {
-        world.clock.sleep(Duration::from_secs(40).mul_f64(rng.f64())).await;
-        world.state().back_up();
-        tokio::select! {
-            biased;
-            () = world.read_overtaken.notified() => {}
-            () = world.clock.sleep(Duration::from_secs(60)) => continue,
-        }
-        let stalled = world.living();
-        stalled.iter().for_each(|process| world.state().signals.push(Signal::Pause(*process)));
-        let backup = world.state().backup.take();
-        if let Some(backup) = backup.filter(|_| world.clock.now() < FAULTS_END) {
-            world.count(|counts| counts.restores_between += 1);
-            world.restore(backup);
-        }
-        let until_answered = world.state().rates.latency * 2;
-        world.clock.sleep(until_answered).await;
-        stalled.iter().for_each(|process| world.state().signals.push(Signal::Resume(*process)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
-        let hashes: Vec<u64> = [7, 7, 8].map(|seed| run(seed, false).hash).into();
-        assert_eq!(hashes[0], hashes[1]);
-        assert_ne!(hashes[0], hashes[2]);
     }
 }

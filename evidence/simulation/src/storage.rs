@@ -234,20 +234,11 @@ impl SysVvmStorage for RemoteStorage {
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let key = key(at);
-        let process = self.process;
-        self.world.fence_read_begins(process, key);
-        self.world.asks_documents(process);
-        let _reading = AtEnd(|| self.world.fence_read_ends(process, key));
-        let look = move |world: &World| {
-            world.fence_read_ends(process, key);
-            world.look(|records, now| records.fence_state(key, now))
-        };
-        self.ask(look).await
+        self.ask(move |world| world.look(|records, now| records.fence_state(key, now))).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
         let (key, id) = (key(at), id.clone());
-        self.world.asks_documents(self.process);
         self.ask(move |world| world.look(|records, _| records.document(key, &id))).await
     }
 

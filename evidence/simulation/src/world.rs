@@ -4,23 +4,19 @@
 //! [`storage`]. [`World::check`] has those that must hold all the time; it runs between any two steps of
 //! tasks.
 
-mod once;
 mod storage;
 mod work;
 
-pub(crate) use once::OnceAnswer;
-use once::Periods;
 pub(crate) use storage::{LAST_SLOT, Sent};
-use work::{Guarding, ReleaseRun, Work};
-pub(crate) use work::{Told, end_of};
+use work::Work;
 
 use crate::{
     clock::{Inbox, Process, SimClock, Task},
     faults::{Counts, FaultRates},
-    records::{Backup, Ledger, Records},
+    records::{Ledger, Records},
 };
 use fastrand::Rng;
-use ielections::{Epoch, Incarnation, Ttl};
+use ielections::{Incarnation, Ttl};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
@@ -28,15 +24,12 @@ use std::{
     time::Duration,
 };
 use testing_time::MockClock;
-use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
 
 pub(crate) struct World {
     /// True time.
     pub(crate) clock: MockClock,
     pub(crate) promises: Promises,
-    /// Notified when a renewal overtakes a read of its fence, and the backup does not know its leadership.
-    pub(crate) read_overtaken: Notify,
     inbox: Inbox,
     state: Mutex<State>,
 }
@@ -82,26 +75,15 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     records: Records,
     ledger: Ledger,
-    /// For each slot, the largest epoch that an external system has seen.
-    fences: BTreeMap<u32, Epoch>,
     processes: BTreeMap<Process, Alive>,
-    /// By the process that each guards.
-    guardians: BTreeMap<Process, Guarding>,
-    releases: BTreeMap<Process, ReleaseRun>,
     /// The processes that may campaign again for a slot that they have led.
     campaigning_again: BTreeSet<Process>,
     /// The process of each incarnation that was claimed with.
     claimants: BTreeMap<Incarnation, Process>,
     /// The leaderships of the writes in flight.
     in_flight: Vec<Incarnation>,
-    /// The reads of fences that are on their way to the storage.
-    fence_reads: BTreeSet<(Process, u32)>,
-    /// The state to which the storage may go back between a renewal and a read of its fence.
-    pub(crate) backup: Option<Backup>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.
     paused: bool,
-    /// The periods of jobs that are done once.
-    pub(crate) periods: Periods,
     /// When the storage went back last.
     went_back_at: Option<Instant>,
     /// For the executor.
@@ -134,16 +116,10 @@ struct Alive {
 }
 
 impl State {
-    pub(crate) fn back_up(&mut self) {
-        self.backup = Some(self.records.back_up());
-    }
-
-    /// Everything that is at work: of living processes, and what dead ones have left.
+    /// Everything that is at work.
     fn at_work(&self) -> impl Iterator<Item = (Process, Incarnation, Work)> {
-        let living = self.processes.iter().map(|(process, alive)| (process, &alive.work));
-        let left = self.guardians.iter().map(|(host, guarding)| (host, &guarding.left));
-        let at_work = living.chain(left);
-        at_work.flat_map(|(process, work)| work.iter().map(|(of, work)| (*process, *of, *work)))
+        let alive = self.processes.iter();
+        alive.flat_map(|(process, alive)| alive.work.iter().map(|(of, work)| (*process, *of, *work)))
     }
 }
 
@@ -157,8 +133,7 @@ impl World {
         promises: Promises,
     ) -> Arc<Self> {
         let state = State { rng, rates, trace, ..State::default() };
-        let read_overtaken = Notify::new();
-        Arc::new(Self { clock, promises, read_overtaken, inbox, state: Mutex::new(state) })
+        Arc::new(Self { clock, promises, inbox, state: Mutex::new(state) })
     }
 
     pub(crate) fn spawn(&self, process: Process, name: &'static str, task: Task) {
@@ -195,7 +170,7 @@ impl World {
         self.note(format_args!("{process} starts"));
     }
 
-    /// Ends the process, and its work at once if it has no guardian.
+    /// Ends the process, and its work at once.
     pub(crate) fn died(&self, process: Process, how: &str) {
         let dead = self.state().processes.remove(&process);
         if let Some(dead) = dead {
@@ -204,12 +179,7 @@ impl World {
                 true => self.note(format_args!("{process} {how}")),
                 false => self.note(format_args!("{process} {how}, at work on slots {slots:?}")),
             }
-            let mut state = self.state();
-            if let Some(guarding) = state.guardians.get_mut(&process) {
-                guarding.left = dead.work;
-                guarding.host_died.notify_one();
-            }
-            state.signals.push(Signal::Crash(process));
+            self.state().signals.push(Signal::Crash(process));
         }
     }
 

@@ -1,6 +1,6 @@
-//! [`Worker`]: the work under a leadership. It writes documents, calls an external system, and ends somehow.
+//! [`Worker`]: the work under a leadership. It writes documents, and ends somehow.
 
-use super::{ServiceProfile, Started, guardian::send_ticket, slots};
+use super::{ServiceProfile, Started, slots};
 use crate::{
     clock::Process,
     faults::FAULTS_END,
@@ -9,7 +9,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use fastrand::Rng;
-use futures_util::future::{join_all, join3};
+use futures_util::future::{join, join_all};
 use ielections::{
     Candidacy, DocumentVersion, DocumentWrite, Documents, Elections, Holder, Leadership, OnlyIf, Scan,
     Standing, Terms, Timing, Ttl,
@@ -18,7 +18,6 @@ use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_host::operate::LeftBehind;
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
@@ -33,7 +32,6 @@ pub(super) struct Worker {
     ttl: Ttl,
     service: ServiceProfile,
     seed: u64,
-    tells_guardian: bool,
 }
 
 impl Worker {
@@ -46,19 +44,12 @@ impl Worker {
             ttl: profile.ttl,
             service: profile.service,
             seed: profile.seed,
-            tells_guardian: false,
         }
     }
 
     /// For work that no VVM surrounds, which would catch the panic.
     pub(super) fn that_never_panics(mut self) -> Self {
         self.service.panics_after = None;
-        self
-    }
-
-    /// For work in a process that does not report its claims.
-    pub(super) fn that_tells_its_guardian(mut self) -> Self {
-        self.tells_guardian = true;
         self
     }
 
@@ -80,16 +71,12 @@ impl Worker {
             pending::<()>().await;
         };
         let (one, two) = (rng.fork(), rng.fork());
-        let works = join3(
-            self.ends(stop, &ending),
-            self.calls_external_system(slot, standing, &ending, rng),
-            async {
-                if let Some(documents) = standing.documents().filter(|_| self.service.writes_documents) {
-                    let write = |writer, rng| self.writes(slot, standing, &documents, &ending, writer, rng);
-                    futures_util::future::join(write(1, one), write(2, two)).await;
-                }
-            },
-        );
+        let works = join(self.ends(stop, &ending), async {
+            if let Some(documents) = standing.documents().filter(|_| self.service.writes_documents) {
+                let write = |writer, rng| self.writes(slot, standing, &documents, &ending, writer, rng);
+                join(write(1, one), write(2, two)).await;
+            }
+        });
         tokio::select! {
             biased;
             _ = works => {}
@@ -121,29 +108,6 @@ impl Worker {
             pending::<()>().await;
         }
         self.clock.sleep(self.service.stop_takes).await;
-    }
-
-    /// Calls an external system that compares epochs. A call may arrive long after it was sent.
-    async fn calls_external_system(
-        &self,
-        slot: u32,
-        standing: &Standing,
-        ending: &CancellationToken,
-        mut rng: Rng,
-    ) {
-        while self.pauses(Duration::from_secs(6).mul_f64(rng.f64()), ending).await {
-            if standing.ensure(Duration::ZERO).is_err() {
-                continue;
-            }
-            let (epoch, incarnation) = (standing.epoch(), standing.incarnation());
-            let delay = Duration::from_secs(if rng.u32(..4) == 0 { 30 } else { 1 }).mul_f64(rng.f64());
-            let world = Arc::clone(&self.world);
-            let call = async move {
-                world.clock.sleep(delay).await;
-                world.external_call(slot, epoch, incarnation);
-            };
-            self.world.spawn(Process::WORLD, "external call", Box::pin(call));
-        }
     }
 
     /// Writes one batch after the other.
@@ -224,11 +188,6 @@ impl Service<ElectionKey> for Worker {
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
         let slot = cx.slot.slot.get().get();
-        if self.tells_guardian {
-            let (slot, ttl) = (cx.slot.slot, self.ttl);
-            let (epoch, incarnation) = (cx.standing.epoch(), cx.standing.incarnation());
-            send_ticket(&self.world, self.process, Some(LeftBehind { slot, epoch, incarnation, ttl }));
-        }
         self.begins(slot, &cx.standing);
         self.clock.sleep(self.service.start_takes).await;
         if self.service.fails_to_start {

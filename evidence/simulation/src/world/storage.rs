@@ -1,7 +1,7 @@
 //! The storage of the world: faults of calls, and the checks of I2, I5, I6, I7 and rising epochs where a
 //! write is applied.
 
-use super::{World, work::history};
+use super::World;
 use crate::{
     clock::Process,
     faults::{Fate, Journey, Landing},
@@ -67,14 +67,11 @@ impl World {
             Write::Insert(_, _, entry) | Write::TakeOver(_, _, entry) => {
                 self.state().claimants.insert(entry.incarnation(), process);
             }
-            Write::Delete(_, incarnation, _)
-                if process.host().is_none() && self.state().in_flight.contains(incarnation) =>
-            {
+            Write::Delete(_, incarnation, _) if self.state().in_flight.contains(incarnation) => {
                 self.violated("I6", format_args!("{process} releases while a write of it is in flight"));
             }
             Write::Swap(..) | Write::Delete(..) | Write::Batch(..) => {}
         }
-        self.check_guardian_sends(process, write);
         Sent { process, at, at_sender }
     }
 
@@ -90,31 +87,16 @@ impl World {
         }
     }
 
-    /// A read of the fence of a slot is on its way until [`Self::fence_read_ends`].
-    pub(crate) fn fence_read_begins(&self, process: Process, key: u32) {
-        self.state().fence_reads.insert((process, key));
-    }
-
-    pub(crate) fn fence_read_ends(&self, process: Process, key: u32) {
-        self.state().fence_reads.remove(&(process, key));
-    }
-
     /// Applies a write now, and checks its effect on the other processes.
     pub(crate) fn apply(&self, sent: &Sent, write: &Write) -> Outcome {
         let now = self.clock.now();
         let mut state = self.state();
         let replaced = state.records.record(write.key()).cloned();
-        let is_guardian = sent.process.host().is_some();
-        let before = match write {
-            Write::Batch(key, ..) if is_guardian => history(&state.records, *key),
-            _ => Vec::new(),
-        };
         let refused = state.records.apply(now, sent.at, write);
-        let alive = is_guardian || state.processes.contains_key(&sent.process);
         if refused.is_some() {
             return refused;
         }
-        if !alive {
+        if !state.processes.contains_key(&sent.process) {
             state.counts.landed_dead += 1;
         }
         match write {
@@ -134,18 +116,10 @@ impl World {
         if matches!(write, Write::TakeOver(..)) {
             state.counts.takeovers += 1;
         }
-        if let Write::Swap(key, held, _) = write
-            && state.fence_reads.contains(&(sent.process, *key))
-            && state.backup.as_ref().is_some_and(|backup| !backup.is_held_by(*key, held.incarnation()))
-        {
-            self.read_overtaken.notify_waiters();
-        }
         drop(state);
         self.note(format_args!("applied for {}: {write:?}", sent.process));
         if write.key() <= LAST_SLOT {
             self.check_applied(now, sent, write, replaced.as_ref());
-            self.check_guardian(sent.process, write, &before);
-            self.check_marks(sent.process, write);
         }
         None
     }
