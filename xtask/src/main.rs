@@ -68,11 +68,11 @@ enum Command {
     Safety(Passed),
     /// Real processes that copy a folder, their leader killed
     ///
-    /// Whether every step counted exactly once: `--kills N`, `--cassandra NODES`, `--seed S`.
+    /// Whether every step counted exactly once: `--kills N`, `--seed S`.
     Resume(Passed),
     /// `vvm once` on three machines, the one that runs it killed
     ///
-    /// Whether each period was done, and not run again after that: `--periods N`, `--postgres`, `--seed S`.
+    /// Whether each period was done, and not run again after that: `--periods N`, `--seed S`.
     Once(Passed),
     /// Suites of drivers, and `vvm`, on servers that it starts
     ///
@@ -162,7 +162,7 @@ impl Passed {
             text.split(':').next() == Some(scheme)
         };
         let asked_for = |scheme| self.texts().any(|text| is_url_of(text, scheme));
-        let scylla = asked_for("scylla") || self.names("--cassandra");
+        let scylla = asked_for("scylla");
         let drivers = [
             ("sled", asked_for("sled")),
             ("scylla", scylla),

@@ -2,19 +2,14 @@
 //! moments. The result must be the same as that of a copy without kills: each step counted exactly once.
 
 use fastrand::Rng;
-use ielections::{ReadError, Slot, TtlStorage as _};
+use ielections::{ReadError, TtlStorage as _};
 use resumable_copy::{Plan, Progress, step};
 use std::{
-    collections::BTreeMap,
     env,
     error::Error,
-    ffi::OsString,
     fs, io,
-    num::NonZeroU32,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    slice,
     sync::Arc,
     time::Duration,
 };
@@ -30,72 +25,48 @@ pub(crate) struct Args {
     /// The seed of the files and of the moments of the kills; random if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// Start a cluster of so many nodes of Apache Cassandra, and use it as the storage instead of SQLite files.
-    #[arg(long, value_name = "NODES")]
-    cassandra: Option<std::num::NonZeroU8>,
-    /// The TTL of the leaderships, in milliseconds; 500 if not given, 3000 with `--cassandra`.
-    #[arg(long)]
-    ttl_ms: Option<u64>,
+    /// The TTL of the leaderships, in milliseconds: the shortest that SQLite takes if not given.
+    #[arg(long, default_value_t = 500)]
+    ttl_ms: u64,
 }
 
+/// How many processes share a copy.
+const COUNT: usize = 3;
+const NAME: &str = "copy";
 /// How many bytes a step copies, and the pause after it. A leadership has many steps, so that kills hit all
 /// parts of a step.
 const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 /// A leader is killed within this time.
 const LONGEST_LEADERSHIP: Duration = Duration::from_millis(400);
-/// The shortest TTL that SQLite takes.
-const TTL_MS: u64 = 500;
-/// Longer, because three nodes and three processes share a machine.
-const TTL_ON_CASSANDRA_MS: u64 = 3000;
 /// How long a copy may take after its last kill.
 const LONGEST_COPY: Duration = Duration::from_secs(300);
+/// Between two looks at processes and storage.
+const PACE: Duration = Duration::from_millis(5);
+/// How many files, and the longest in bytes: about four thousand steps, and files of one piece and of many.
+const FILES: usize = 200;
+const LONGEST: usize = 160 << 10;
 
 /// Kills until the promised number is reached.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some(nodes) = args.cassandra {
-        let cluster = servers::cassandra::Cassandra::start(nodes.get(), &servers::target())?;
-        let url = cluster.url("resumption");
-        runtime.block_on(vvm_storage::init_storage(&url))?;
-        return runtime.block_on(kill_leaders(args, Some(&url), TTL_ON_CASSANDRA_MS));
-    }
-    runtime.block_on(kill_leaders(args, None, TTL_MS))
+    runtime.block_on(kill_leaders(args))
 }
 
-/// On a storage, or on a file for each copy.
-async fn kill_leaders(args: &Args, storage: Option<&str>, ttl_ms: u64) -> Result<(), Box<dyn Error>> {
+async fn kill_leaders(args: &Args) -> Result<(), Box<dyn Error>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    let ttl_ms = args.ttl_ms.unwrap_or(ttl_ms);
-    println!("seed {seed}: three processes, TTL {ttl_ms} ms; kills {} leaders", args.kills);
+    println!("seed {seed}: {COUNT} processes, TTL {} ms; kills {} leaders", args.ttl_ms, args.kills);
     let mut rng = Rng::with_seed(seed);
     let (mut kills, mut copies, mut steps) = (0, 0, 0);
-    let began = SystemClock::read();
     while kills < args.kills {
         let place = tempfile::tempdir()?;
         let (from, to) = (place.path().join("from"), place.path().join("to"));
         fill(&from, &mut rng)?;
-        let own = || format!("sqlite:{}?allow=overlay", place.path().join("copy.db").display());
-        let url = storage.map_or_else(own, str::to_owned);
-        let name = format!("copy-{seed}-{copies}");
         let plan = Plan::of(&from)?;
-        let mut copiers = Copiers::start(url, ttl_ms, &name, &from, &to).await?;
-        // If a leader is killed between the rename of a file and its document, its successor makes that one
-        // file again.
-        let (mut before, mut again) = (BTreeMap::new(), 0);
-        let done = copiers
-            .kill_until_done(args.kills - kills, &mut rng, || {
-                let made = complete(&plan, &to);
-                again += before.iter().filter(|(file, inode)| made.get(file) != Some(inode)).count() as u64;
-                before = made;
-            })
-            .await;
-        let killed = copiers.kills;
+        let mut copiers = Copiers::start(place.path(), args.ttl_ms).await?;
+        let done = copiers.kill_until_done(args.kills - kills, &mut rng).await;
         copiers.stop();
         let done = done?;
-        if again > killed {
-            return Err(format!("{again} files were made again after {killed} kills").into());
-        }
         let begin = Progress::begin(from.canonicalize()?, to.clone(), &plan);
         let expected = step::undisturbed(&plan, begin, PIECE)?;
         if (done.steps, done.bytes, &done.digest) != (expected.steps, expected.bytes, &expected.digest) {
@@ -106,29 +77,26 @@ async fn kill_leaders(args: &Args, storage: Option<&str>, ttl_ms: u64) -> Result
             )
             .into());
         }
-        check_equal(&plan, &from, &to)?;
-        kills += killed;
+        for file in &plan.files {
+            if fs::read(from.join(&file.name))? != fs::read(to.join(&file.name))? {
+                return Err(format!("the copy of {} differs", file.name.display()).into());
+            }
+        }
+        kills += copiers.kills;
         copies += 1;
         steps += done.steps;
-        let took = SystemClock::read().since(began).as_secs();
-        println!("copy {copies}: {} steps, each once; {kills} leaders killed; {took} s", done.steps);
+        println!("copy {copies}: {} steps, each once; {kills} leaders killed", done.steps);
     }
     println!("{copies} copies, {steps} steps, {kills} leaders killed: each step counted exactly once");
     Ok(())
 }
 
-/// How many processes share a copy.
-const COUNT: usize = 3;
-/// Between two looks at processes and storage.
-const PACE: Duration = Duration::from_millis(5);
-
 /// The processes, and a connection of our own to their storage.
 struct Copiers {
     storage: ElectionsTtlStorage,
     clock: Arc<dyn Clock>,
-    key: ElectionKey,
-    program: PathBuf,
-    arguments: Vec<OsString>,
+    folder: PathBuf,
+    ttl_ms: u64,
     processes: Vec<Child>,
     /// How many leaders were killed.
     kills: u64,
@@ -137,49 +105,31 @@ struct Copiers {
 }
 
 impl Copiers {
-    /// Starts them.
-    async fn start(
-        url: String,
-        ttl_ms: u64,
-        name: &str,
-        from: &Path,
-        to: &Path,
-    ) -> Result<Self, Box<dyn Error>> {
+    async fn start(folder: &Path, ttl_ms: u64) -> Result<Self, Box<dyn Error>> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
-        let storage = ElectionsTtlStorage::new(vvm_storage::open(&url, Arc::clone(&clock)).await?);
-        let arguments = [
-            ["--storage".into(), url.into()],
-            ["--from".into(), from.into()],
-            ["--to".into(), to.into()],
-            ["--name".into(), name.into()],
-            ["--piece".into(), PIECE.to_string().into()],
-            ["--pause-ms".into(), PAUSE.as_millis().to_string().into()],
-            ["--ttl-ms".into(), ttl_ms.to_string().into()],
-        ];
-        let mut copiers = Self {
-            storage,
-            clock,
-            key: ElectionKey { cluster: name.into(), slot: SlotNumber::new(NonZeroU32::MIN) },
-            program: env::current_exe()?.with_file_name("resumable-copy"),
-            arguments: arguments.concat(),
-            processes: Vec::new(),
-            kills: 0,
-            epoch: 0,
-        };
+        let storage = vvm_storage::open(&url(folder), Arc::clone(&clock)).await?;
+        let (storage, folder) = (ElectionsTtlStorage::new(storage), folder.to_owned());
+        let mut copiers = Self { storage, clock, folder, ttl_ms, processes: Vec::new(), kills: 0, epoch: 0 };
         for _ in 0..COUNT {
             copiers.start_one()?;
         }
         Ok(copiers)
     }
 
+    fn start_one(&mut self) -> io::Result<()> {
+        let mut process = Command::new(env::current_exe()?.with_file_name("resumable-copy"));
+        process.args(["--storage", &url(&self.folder), "--name", NAME]);
+        process.arg("--from").arg(self.folder.join("from")).arg("--to").arg(self.folder.join("to"));
+        process.args(["--piece", &PIECE.to_string(), "--pause-ms", &PAUSE.as_millis().to_string()]);
+        process.args(["--ttl-ms", &self.ttl_ms.to_string()]);
+        process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.processes.push(process.spawn()?);
+        Ok(())
+    }
+
     /// Kills at most `most` leaders, one after the other, until a process has finished the copy. Returns what
-    /// that process printed. Calls `after_each` after each kill.
-    async fn kill_until_done(
-        &mut self,
-        most: u64,
-        rng: &mut Rng,
-        mut after_each: impl FnMut(),
-    ) -> Result<Progress, Box<dyn Error>> {
+    /// that process printed.
+    async fn kill_until_done(&mut self, most: u64, rng: &mut Rng) -> Result<Progress, Box<dyn Error>> {
         let mut give_up_at = SystemClock::read().after(LONGEST_COPY);
         loop {
             let life = LONGEST_LEADERSHIP.mul_f64(rng.f64());
@@ -197,7 +147,6 @@ impl Copiers {
             };
             self.clock.sleep(life).await;
             if self.kill(leader)? {
-                after_each();
                 self.start_one()?;
                 give_up_at = SystemClock::read().after(LONGEST_COPY);
             }
@@ -205,23 +154,19 @@ impl Copiers {
     }
 
     /// Returns the process id of a leader whose epoch was not seen before.
-    ///
-    /// Reads as a waiting candidate does, which may be stale: on a cluster, a linearizable read would be a
-    /// transaction that delays the leader's own.
     async fn new_leader(&mut self) -> Result<Option<u32>, Box<dyn Error>> {
-        let slots = match self.storage.scan(slice::from_ref(&self.key)).await {
-            Ok(slots) => slots,
-            Err(ReadError::Unavailable(_)) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let Some(entry) = slots.first().and_then(Slot::entry) else { return Ok(None) };
-        let (epoch, holder) = (entry.epoch.get(), entry.holder.as_str());
-        // A stale look may show a smaller one.
-        if epoch <= self.epoch {
+        let slot =
+            match self.storage.get(&ElectionKey { cluster: NAME.into(), slot: SlotNumber::FIRST }).await {
+                Ok(slot) => slot,
+                Err(ReadError::Unavailable(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+        let Some(entry) = slot.entry().filter(|entry| entry.epoch.get() > self.epoch) else {
             return Ok(None);
-        }
-        self.epoch = epoch;
+        };
+        self.epoch = entry.epoch.get();
         // The default holder of a `Host` is HOSTNAME:PID.
+        let holder = entry.holder.as_str();
         let process = holder.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
         process.map(Some).ok_or_else(|| format!("the holder {holder} does not end with a process id").into())
     }
@@ -241,17 +186,6 @@ impl Copiers {
         Ok(true)
     }
 
-    fn start_one(&mut self) -> io::Result<()> {
-        let process = Command::new(&self.program)
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        self.processes.push(process);
-        Ok(())
-    }
-
     /// Returns what a process printed that has finished the copy. A process that ended before, because it
     /// lost its leadership on a slow machine, is replaced.
     fn ended(&mut self) -> Result<Option<Progress>, Box<dyn Error>> {
@@ -269,7 +203,7 @@ impl Copiers {
     }
 
     /// Kills all that still run.
-    fn stop(mut self) {
+    fn stop(&mut self) {
         for process in &mut self.processes {
             // It may have ended already.
             let _ = process.kill();
@@ -278,9 +212,9 @@ impl Copiers {
     }
 }
 
-/// How many files, and the longest in bytes: about four thousand steps, and files of one piece and of many.
-const FILES: usize = 200;
-const LONGEST: usize = 160 << 10;
+fn url(folder: &Path) -> String {
+    format!("sqlite:{}?allow=overlay", folder.join("copy.db").display())
+}
 
 /// Writes the files.
 fn fill(folder: &Path, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
@@ -292,20 +226,4 @@ fn fill(folder: &Path, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
         fs::write(inside.join(format!("file-{number}")), bytes)?;
     }
     Ok(())
-}
-
-/// Fails unless every file of the plan has the same contents in both folders.
-fn check_equal(plan: &Plan, from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
-    for file in &plan.files {
-        if fs::read(from.join(&file.name))? != fs::read(to.join(&file.name))? {
-            return Err(format!("the copy of {} differs", file.name.display()).into());
-        }
-    }
-    Ok(())
-}
-
-/// Returns the complete files of the plan, each with its inode: a file that is made again has another.
-fn complete(plan: &Plan, to: &Path) -> BTreeMap<usize, u64> {
-    let inode = |at: usize| fs::metadata(to.join(&plan.files[at].name)).map(|found| found.ino());
-    (0..plan.files.len()).filter_map(|at| Some((at, inode(at).ok()?))).collect()
 }

@@ -12,7 +12,7 @@
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between
 //! `lead` and `stop` without a fence. With `--client python`, `go` or `node` these apps are written with that client
-//! ([`clients`]): their logs alone show overlaps, and their writes with a fence are counted.
+//! ([`clients`]): their logs alone show overlaps.
 
 mod candidates;
 mod clients;
@@ -23,7 +23,7 @@ mod verdict;
 mod warm;
 
 use candidates::{Instance, Setup, Worker};
-use clients::{Client, Receiver};
+use clients::Client;
 use fastrand::Rng;
 use faults::Faults;
 use processes::Target;
@@ -120,10 +120,9 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let ends = args.kills.map_or_else(|| format!("{} s", args.duration), |kills| format!("{kills} kills"));
     println!("seed {seed}; {INSTANCES} candidates, TTL {ttl_ms} ms, {ends}");
-    let receiver = args.client.map(|_| Receiver::start()).transpose()?;
-    let worker = match (args.client, &receiver) {
-        (Some(client), Some(receiver)) => client.worker(folder.path(), receiver.address()?)?,
-        _ => Worker::own(folder.path())?,
+    let worker = match args.client {
+        Some(client) => client.worker(folder.path())?,
+        None => Worker::own(folder.path())?,
     };
     let setup = Setup {
         worker,
@@ -140,7 +139,7 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         duration: Duration::from_secs(args.duration),
         kills: args.kills,
     };
-    let violations = plan.run(&mut Rng::with_seed(seed), receiver)?;
+    let violations = plan.run(&mut Rng::with_seed(seed))?;
     if violations > 0 {
         println!("the workers' logs are kept in {}", folder.keep().display());
     }
@@ -194,18 +193,17 @@ struct Seen {
     faults: Faults,
     orphans: Orphans,
     remains: Remains,
-    receiver: Option<Receiver>,
 }
 
 impl Plan {
     /// Prints the result. Returns the number of violations.
-    fn run(&self, rng: &mut Rng, receiver: Option<Receiver>) -> io::Result<usize> {
+    fn run(&self, rng: &mut Rng) -> io::Result<usize> {
         let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();
-        let mut seen = Seen { receiver, ..Seen::default() };
+        let mut seen = Seen::default();
         let instances = self.inject_faults(&mut seen, began, rng)?;
         let ended = SystemClock::read();
-        let Seen { mut faults, orphans, mut remains, receiver } = seen;
+        let Seen { mut faults, orphans, mut remains } = seen;
         for instance in instances {
             // The last fault may have ended it: the processes that it leaves are checked, too.
             if let Some(end) = instance.end(|instance| faults.kills_guardian_of(instance))? {
@@ -216,10 +214,6 @@ impl Plan {
         remains.at_the_end(folder, *ttl, self.most);
         let took = began.until(ended).as_secs();
         println!("{faults}, in {took} s");
-        if let Some(mut receiver) = receiver {
-            receiver.receive();
-            println!("writes with a fence: {} taken, {} refused", receiver.taken, receiver.refused);
-        }
         let spans = verdict::read(folder)?;
         println!("{}", Successions::of(&faults.leader_kills, &spans, *ttl));
         let both =
@@ -248,7 +242,7 @@ impl Plan {
     }
 
     fn inject_faults(&self, seen: &mut Seen, began: Instant, rng: &mut Rng) -> io::Result<Vec<Instance>> {
-        let Seen { faults, orphans, remains, receiver } = seen;
+        let Seen { faults, orphans, remains } = seen;
         let mut instances = (0..INSTANCES)
             .map(|number| Instance::start(&self.setup, number))
             .collect::<io::Result<Vec<_>>>()?;
@@ -266,9 +260,6 @@ impl Plan {
                 if let Some(ended) = instance.restart_if_due(now, rng)? {
                     remains.of(ended, now, self.setup.ttl, &faults.excused);
                 }
-            }
-            if let Some(receiver) = receiver.as_mut() {
-                receiver.receive();
             }
             orphans.look(now, &self.setup.folder, self.most, &faults.excused)?;
             remains.look(now, self.most);

@@ -1,4 +1,4 @@
-// The worker of `kills safety --client go`. Arguments: `work`, its folder, the address of the receiver.
+// The worker of `kills safety --client go`. Arguments: `work`, its folder.
 package main
 
 import (
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 	"math/rand"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,8 +34,7 @@ func serve(ctx context.Context, term warm.Term) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	folder, receiver := os.Args[2], must(net.Dial("udp", os.Args[3]))
-	defer receiver.Close()
+	folder := os.Args[2]
 	if term.Epoch()%2 == 0 {
 		signal.Ignore(syscall.SIGHUP)
 	}
@@ -51,10 +49,7 @@ func serve(ctx context.Context, term warm.Term) error {
 	defer file.Close()
 	program := os.Getenv("SAFETY_PROGRAM")
 	fmt.Fprintf(file, "%d %s %d %s %d unlocked\n", os.Getpid(), host, background.Process.Pid, program, term.Epoch())
-	beat := func() {
-		fmt.Fprintf(file, "%d\n", boottime())
-		fmt.Fprint(receiver, term.Epoch())
-	}
+	beat := func() { fmt.Fprintf(file, "%d\n", boottime()) }
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():

@@ -1,16 +1,13 @@
-// The worker of `kills safety --client node`. Arguments: `work`, its folder, the address of the receiver.
+// The worker of `kills safety --client node`. Arguments: `work`, its folder.
 
 import { spawn } from "node:child_process";
-import dgram from "node:dgram";
 import { once } from "node:events";
 import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const warm = await import(process.env.SAFETY_CLIENT);
 
-const [folder, receiver] = process.argv.slice(3);
-const [to, port] = receiver.split(":");
-const socket = dgram.createSocket("udp4");
+const folder = process.argv[3];
 
 // CLOCK_BOOTTIME, unless this machine was suspended since it was booted: Node has no exact clock that counts it.
 const now = () => process.hrtime.bigint();
@@ -34,10 +31,7 @@ async function serve(term, host) {
   const log = fs.openSync(`${folder}/worker-${process.pid}-${term.epoch}`, "ax");
   const head = [process.pid, parent, background.pid, process.env.SAFETY_PROGRAM, term.epoch, "unlocked"];
   fs.writeSync(log, `${head.join(" ")}\n`);
-  const beat = () => {
-    fs.writeSync(log, `${now()}\n`);
-    socket.send(String(term.epoch), Number(port), to);
-  };
+  const beat = () => fs.writeSync(log, `${now()}\n`);
   while (!term.signal.aborted) {
     beat();
     const draw = Math.floor(Math.random() * 1000);
