@@ -2,7 +2,7 @@ use super::{OPTIONS, server, started};
 use crate::{
     driver::{
         TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, led,
-        login_can_look_but_not_claim, many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
+        login_can_look_but_not_claim, many_create, renewed, storage_that_is_dropped_is_replaced,
         ttl_is_refused_until_the_bound_is_raised,
     },
     is_refused, refused, says,
