@@ -33,7 +33,6 @@ const SEEDS: &str = "10000";
 /// How many worlds of the copy have to pass without a bug.
 const SOUND_SEEDS: &str = "1000";
 
-/// The public suites, on a model.
 const SUITES: Test = Test { package: "ielections", file: "suite", features: None, module: None };
 
 /// Names the variant that is at work.
@@ -42,7 +41,6 @@ const VARIABLE: &str = "VVM_BROKEN";
 /// How long one run of a test may take: a bug may also let it hang, and then it is found.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Why a variant could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenError {
     #[error("{path}: {cause}")]
@@ -100,7 +98,6 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(!variants.is_empty() && caught == variants.len())
 }
 
-/// What found a variant, or which part of its lines in the list did not.
 type Judged = Result<Result<Vec<String>, String>, BrokenError>;
 
 /// The tree with all bugs in it.
@@ -142,7 +139,6 @@ impl BrokenTree {
         copy_tree(root, &self.tree(), &planted.into_iter().collect::<Vec<_>>())
     }
 
-    /// Returns a cargo command that builds with the profile of all variants.
     fn cargo(&self, verb: &str) -> Command {
         let mut command = cargo();
         command.args([verb, "--quiet", "--locked", "--profile", "broken", "--target-dir"]);

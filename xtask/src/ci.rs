@@ -27,7 +27,6 @@ use std::{
 use steps::Step;
 use vvm_clock::SystemClock;
 
-/// How to run the steps.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Run the later steps although an earlier one failed.
@@ -91,7 +90,6 @@ fn run_steps(options: &Options) -> Result<bool, String> {
     Ok(report.held(options.all) && !inconclusive.are_too_many())
 }
 
-/// Keeps the steps in `only`, or all if it is empty.
 fn chosen(mut steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
     let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
     if let Some(unknown) = only.iter().find(|only| !names.contains(&&***only)) {
@@ -101,7 +99,6 @@ fn chosen(mut steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// A run of steps.
 struct Run<'a> {
     keep_going: bool,
     root: &'a Path,
@@ -151,7 +148,6 @@ impl Run<'_> {
     }
 }
 
-/// What came of a step.
 #[derive(Debug)]
 enum Outcome {
     Held(Duration),

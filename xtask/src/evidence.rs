@@ -20,7 +20,6 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// How a package is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Profile {
     /// Not optimised: where servers take the time, the build would take more of it.

@@ -8,7 +8,6 @@ use std::{
 /// How a program begins a line about what the machine lacks.
 const MARKS: [&str; 2] = ["left out: ", "not tested: "];
 
-/// What was left out, by the reason.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(BTreeMap<String, BTreeSet<String>>);
 

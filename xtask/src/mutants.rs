@@ -9,7 +9,6 @@ use std::{
     process::Command,
 };
 
-/// Which changes.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Only those of this package.

@@ -89,7 +89,6 @@ impl Selection {
     }
 }
 
-/// A test program that cargo has built.
 #[derive(Debug)]
 struct Program {
     path: PathBuf,
@@ -98,7 +97,6 @@ struct Program {
     name: String,
 }
 
-/// How many cases passed, failed and were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     passed: usize,
@@ -249,7 +247,6 @@ impl Program {
     }
 }
 
-/// What a test program has printed.
 #[derive(Debug, Default)]
 struct Cases {
     counts: Counts,

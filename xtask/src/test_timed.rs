@@ -9,7 +9,6 @@ use clap::Args;
 use std::{collections::BTreeMap, fmt, io, path::Path};
 use tempfile::TempDir;
 
-/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How often to run all of them.
@@ -23,7 +22,6 @@ pub(crate) struct Options {
     test: Vec<String>,
 }
 
-/// Runs them. Returns whether none failed and few enough were inconclusive.
 pub(crate) fn run(options: &Options) -> bool {
     workspace::holds("test-timed", repeat(options))
 }

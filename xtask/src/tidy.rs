@@ -78,7 +78,6 @@ impl File {
         (1..).zip(self.text.lines())
     }
 
-    /// The lines outside tests.
     fn product_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_test =
             self.path.split('/').any(|part| matches!(part, "tests" | "testing" | "tests.rs" | "testing.rs"));

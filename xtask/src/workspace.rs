@@ -1,5 +1,4 @@
-//! The workspace by `cargo metadata`: its folder, packages, features and targets. And `cargo xtask
-//! package`.
+//! The workspace by `cargo metadata`: its folder, packages, features and targets. And `cargo xtask package`.
 
 use serde::Deserialize;
 use std::{
@@ -40,7 +39,6 @@ pub(crate) struct Target {
     pub(crate) root: PathBuf,
 }
 
-/// The workspace could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkspaceError {
     #[error("cargo could not be started: {0}. Run this as `cargo xtask …`")]
@@ -52,7 +50,6 @@ pub(crate) enum WorkspaceError {
 }
 
 impl Workspace {
-    /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Self, WorkspaceError> {
         let answer = cargo()
             .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])

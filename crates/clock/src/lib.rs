@@ -21,9 +21,8 @@
 //! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
 //! - [`Span`]: a duration formatted for messages.
 //!
-//! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease
-//! with it would still trust a lease that expired during a suspend. Clocks for tests are in the crate
-//! `testing-time`.
+//! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease with it
+//! would still trust a lease that expired during a suspend. Clocks for tests are in the crate `testing-time`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

@@ -256,8 +256,7 @@ mod alarm {
         Instant::from_nanos(1).after(origin.elapsed())
     }
 
-    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
-    /// set.
+    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may set.
     #[derive(Debug)]
     pub struct Alarm {
         deadline: Mutex<Option<Instant>>,

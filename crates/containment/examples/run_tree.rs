@@ -45,8 +45,7 @@ fn run(command: &[OsString]) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     runtime.block_on(async {
-        // The holder of a lease would move this deadline, and a forwarder of signals would use the other
-        // sender.
+        // The holder of a lease would move this deadline, and a forwarder of signals would use the other sender.
         let (_deadlines, deadline) = watch::channel(None);
         let (_signals, signals) = broadcast::channel(1);
         let timeouts = StopTimeouts {

@@ -71,7 +71,6 @@ impl Containment {
         Self::of(Level::Guardian, family, None)
     }
 
-    /// Joins a containment that another process has established, by its level and the folder of its group.
     pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
         let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
         Ok(Self::of(level, Family::of_this_process()?, group))

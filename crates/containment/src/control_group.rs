@@ -60,12 +60,11 @@ impl ControlGroup {
         Self { folder }
     }
 
-    /// Moves a process into the group, and so all processes that it starts later.
     pub(crate) fn admit(&self, process: Pid) -> io::Result<()> {
         Ok(self.tell("cgroup.procs", &process.to_string())?)
     }
 
-    /// Kills all members, including those that are just being started.
+    /// Also kills members that are just being started.
     pub(crate) fn kill(&self) -> io::Result<()> {
         match self.tell("cgroup.kill", "1") {
             // Before Linux 5.14.
@@ -104,10 +103,7 @@ impl ControlGroup {
         false
     }
 
-    /// Removes the group, and those that the command has made inside.
-    ///
-    /// Waits while the members change, and a little longer: a reaped process may count as a member for a
-    /// moment.
+    /// Waits while the members change, and a little longer: a reaped process may count as a member for a moment.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let (mut inside, mut in_vain) = (Vec::new(), 0);
         for _ in 0..ALL_LOOKS {

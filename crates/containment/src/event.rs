@@ -4,12 +4,12 @@ use crate::{launch::HelperError, processes::Ended, signal_table};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};
 
-/// The function that receives events. May be called from any thread, and must not block.
+/// Receives events. It must not block.
 #[derive(Clone)]
 pub struct OnEvent(Arc<dyn Fn(Event) + Send + Sync>);
 
 impl OnEvent {
-    /// Calls `report` for each event.
+    /// Calls `report` for each event, from any thread.
     pub fn new(report: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self(Arc::new(report))
     }

@@ -45,13 +45,12 @@ pub enum Report {
     Event(Event),
 }
 
-/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then
-/// dissolves the containment.
+/// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then dissolves the
+/// containment.
 ///
 /// The supervisor is this program again, with `arguments`. Its `main` must call
-/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of the
-/// supervisor. The calling process must have a single thread. It becomes a sub-reaper, and this function
-/// reaps all its children.
+/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of the supervisor. The
+/// calling process must have a single thread. It becomes a sub-reaper, and this function reaps all its children.
 ///
 /// # Errors
 /// If the system refuses a process or a descriptor. No process runs then, and the containment is dissolved.
@@ -311,7 +310,6 @@ impl Containment {
     }
 }
 
-/// Makes a control group, and tries that processes can be moved into it, which not every group allows.
 fn tried_group(own: &Path) -> io::Result<ControlGroup> {
     let group = ControlGroup::below(own)?;
     let (near, far) = link::pair::<ToShim, FromShim>()?;

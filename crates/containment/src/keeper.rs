@@ -54,7 +54,6 @@ pub(crate) struct KeeperTask<'k> {
     pub(crate) command: &'k [OsString],
     pub(crate) group: Group,
     pub(crate) deadline: Option<Instant>,
-    /// How long before the kill deadline it kills without an order.
     pub(crate) before_the_deadline: Duration,
     /// The command's standard input, the guardian's process, a control group's folder.
     pub(crate) descriptors: Vec<OwnedFd>,
@@ -215,7 +214,6 @@ impl Keeper<'_> {
         }
     }
 
-    /// Reaps what has ended. Returns whether no child is left.
     fn reap(&mut self) -> bool {
         loop {
             match reap() {
@@ -226,7 +224,6 @@ impl Keeper<'_> {
         }
     }
 
-    /// Kills and reaps. Returns whether no descendant is left.
     fn kill(&mut self) -> bool {
         let mut reaped = Vec::new();
         let state = sweep(&self.containment, |one| reaped.push(one));
@@ -372,7 +369,6 @@ pub(crate) enum Group {
 }
 
 impl ChildHandle {
-    /// Forwards a signal, unless the command has got it already.
     fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> rustix::io::Result<()> {
         // The command may have left the group that the terminal signals.
         let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);

@@ -48,8 +48,7 @@ pub enum StageError {
     System(io::Error),
 }
 
-/// Returns the command that starts a stage with `far` as its end of the link. The caller adds environment and
-/// process group.
+/// Starts a stage with `far` as its end of the link. The caller adds environment and process group.
 pub(crate) fn command(
     stage: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = OsString>,
@@ -60,7 +59,6 @@ pub(crate) fn command(
     command
 }
 
-/// Returns the command that starts a stage with this process's own link. The caller adds the rest.
 pub(crate) fn pass_on(stage: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = OsString>) -> Command {
     let mut command = Command::new(OWN_BINARY);
     command.arg0(own_name()).arg(stage).args(arguments);
@@ -72,8 +70,7 @@ fn own_name() -> OsString {
     Path::new(&called).file_name().unwrap_or(OsStr::new(OWN_BINARY)).to_owned()
 }
 
-/// Names this process PROGRAM-STAGE, as `vvm-host`: the kernel would name every stage `exe`, after
-/// [`OWN_BINARY`].
+/// Names this process PROGRAM-STAGE, as `vvm-host`: the kernel would name every stage `exe`, after [`OWN_BINARY`].
 fn name_process() {
     let stage = env::args().nth(1).unwrap_or_default();
     let name = format!("{}-{}", own_name().display(), stage.strip_prefix("stage-").unwrap_or(&stage));
@@ -105,7 +102,6 @@ pub(crate) struct Accepted<Out, In> {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Returns the link from the stage before, which is this process's standard input.
 pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, StageError> {
     let input = rustix::stdio::stdin();
     if socket_type(input) != Ok(SocketType::SEQPACKET) {
@@ -117,8 +113,7 @@ pub(crate) fn given_link<Out: Message, In: Message>() -> Result<Link<Out, In>, S
     Ok(Link::over(socket))
 }
 
-/// Accepts the link from the stage before, and waits for its first message. Standard input is empty
-/// afterwards.
+/// Accepts the link from the stage before, and waits for its first message. Standard input is empty afterwards.
 pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, StageError> {
     let link = given_link()?;
     let null = open_null("/dev/null")?;
@@ -192,8 +187,7 @@ const NOT_EXECUTABLE: u8 = 126;
 
 /// Executes the command, or reports why it can't: the shim is the command's process before that.
 ///
-/// It is a separate program start, because code between fork and exec would be `unsafe` and could not
-/// allocate.
+/// It is a separate program start, because code between fork and exec would be `unsafe` and could not allocate.
 pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
     // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
     // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.

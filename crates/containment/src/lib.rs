@@ -3,15 +3,13 @@
 //! A program that uses this crate runs as a chain of processes, all of them re-executions of the same binary:
 //!
 //! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard`]);
-//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`supervise()`]), and reaps no
-//!   child but its keeper;
-//! - the *keeper*, single-threaded, a sub-reaper or process 1 of a PID namespace, which starts, kills and
-//!   reaps;
+//! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`supervise()`]), and reaps no child but
+//!   its keeper;
+//! - the *keeper*, single-threaded, a sub-reaper or process 1 of a PID namespace, which starts, kills and reaps;
 //! - the *command*: first a shim that ties itself to the keeper, then the user's program.
 //!
-//! If one of the first three dies, the others kill and reap what the command has started. The crate prints
-//! nothing: it returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in
-//! `main`.
+//! If one of the first three dies, the others kill and reap what the command has started. The crate prints nothing: it
+//! returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in `main`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

@@ -56,15 +56,12 @@ impl<Out: Message, In: Message> Link<Out, In> {
         Self { socket, messages: PhantomData }
     }
 
-    /// Sends `message`. Never blocks.
-    ///
-    /// # Errors
-    /// `AGAIN` if the other end has not received for long, `PIPE` if it is gone. Nothing was sent then.
+    /// Never blocks. Fails with `AGAIN` if the other end has not received for long, with `PIPE` if it is gone. Nothing was
+    /// sent then.
     pub(crate) fn send(&self, message: &Out) -> rustix::io::Result<()> {
         self.send_with(message, &[])
     }
 
-    /// Sends `message` with at most three descriptors.
     pub(crate) fn send_with(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -80,7 +77,6 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
-    /// Returns the next message, if there is one. Never blocks.
     pub(crate) fn receive(&self) -> Option<Received<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

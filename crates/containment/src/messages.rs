@@ -37,12 +37,10 @@ pub enum ToSupervisor {
     InForce(Option<Instant>),
 }
 
-/// From the supervisor to the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
     Deadline(Option<Instant>),
     Note(Note),
-    /// The supervisor has nothing left to do and ends.
     Finished,
 }
 
@@ -115,8 +113,7 @@ pub(crate) struct ToShim {
     pub(crate) parent: Pid,
 }
 
-/// From the shim to its parent: the `errno` with which execution failed. On success the link closes without a
-/// message.
+/// From the shim to its parent: the `errno` with which execution failed. On success the link closes without a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FromShim {
     pub(crate) errno: i32,
@@ -134,7 +131,6 @@ pub enum Helper {
     Check,
 }
 
-/// From the supervisor to a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToKeeper {
     /// The first message: start the command. It carries the command's standard input, a descriptor of the
@@ -142,7 +138,6 @@ pub(crate) enum ToKeeper {
     Begin {
         /// The process group that the command shall join; `None` for a new one.
         group: Option<Pid>,
-        /// The kill deadline.
         deadline: Option<Instant>,
         /// How long before the kill deadline the keeper kills without an order.
         before_the_deadline: Duration,
@@ -305,7 +300,6 @@ fn errno(word: u64) -> Option<Errno> {
     Some(Errno::from_raw_os_error(number))
 }
 
-/// The values of enums, each as its place in the list.
 const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
 const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
 const HELPERS: [Helper; 2] = [Helper::PreStop, Helper::Check];
@@ -341,7 +335,6 @@ fn pid_word(pid: Pid) -> u64 {
     u64::from(pid.as_raw_pid().unsigned_abs())
 }
 
-/// Returns `None` for zero, which is no process.
 fn pid(word: u64) -> Option<Pid> {
     Pid::from_raw(i32::try_from(word).ok()?)
 }

@@ -34,7 +34,7 @@ use std::{
     process::{Child, ExitCode, ExitStatus},
 };
 
-/// Makes an empty namespace and drops it. Blocks until it is gone.
+/// Blocks until the namespace that it makes is gone.
 pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
@@ -81,9 +81,8 @@ pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageErro
 
 fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefusal> {
     let at = |step| move |cause: io::Error| NamespaceRefusal::of_system(step, &cause);
-    // A terminal signals the group of this process, and a service manager every process. The supervisor
-    // forwards those signals to the command. They are caught, not ignored, because children would inherit
-    // that.
+    // A terminal signals the group of this process, and a service manager every process. The supervisor forwards those
+    // signals to the command. They are caught, not ignored, because children would inherit that.
     let signals = Signals::catch_all(true).map_err(at(Step::Link))?;
     // This process ends with the supervisor, and process 1 with this process.
     set_parent_process_death_signal(Some(Signal::KILL))
@@ -179,13 +178,12 @@ fn serve(
         let _ = link.send(&FromKeeper::Ready);
         return Ok(());
     };
-    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything
-    // here.
+    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything here.
     //
-    // The supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has ended
-    // before the call, this process has another parent now, and starts nothing. If it ends after, the kernel queues KILL
-    // here before the supervisor can see the end (exit_notify). This process then finishes the system call that it is
-    // in, which may be that of `Ready`, and never comes to the one that starts the command.
+    // The supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has
+    // ended before the call, this process has another parent now, and starts nothing. If it ends after, the kernel
+    // queues KILL here before the supervisor can see the end (exit_notify). This process then finishes the system call
+    // that it is in, which may be that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
     let stat =

@@ -132,8 +132,7 @@ impl Family {
 
     fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
         let mut found = Vec::<Member>::new();
-        // Meanwhile a process may get another parent and be met twice, and a reused number may close a
-        // circle.
+        // Meanwhile a process may get another parent and be met twice, and a reused number may close a circle.
         let mut seen = HashSet::from([self.root]);
         let mut parents = vec![self.root];
         while let Some(parent) = parents.pop() {
@@ -194,13 +193,11 @@ fn check_proc_fs() -> Result<(), ForeignProcFs> {
     }
 }
 
-/// Returns whether the kernel lists children per thread (`CONFIG_PROC_CHILDREN`).
 fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 
-/// Returns the children of `parent`, including zombies; none if it is gone. May miss some while others exit
-/// (proc(5)).
+/// Includes zombies. May miss some while others exit (proc(5)).
 fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
@@ -225,13 +222,12 @@ fn stat_of(process: Pid) -> String {
     format!("/proc/{process}/task/{process}/stat")
 }
 
-/// Returns the process group of this process; `None` if it belongs to another PID namespace.
+/// `None` if it belongs to another PID namespace.
 pub fn own_group() -> Option<Pid> {
     field("/proc/self/stat", GROUP).ok().flatten()
 }
 
-/// Returns the process group of `process`; `None` if it is gone or its group belongs to another PID
-/// namespace.
+/// `None` if the process is gone, or its group belongs to another PID namespace.
 pub(crate) fn group_of(process: Pid) -> Option<Pid> {
     field(&format!("/proc/{process}/stat"), GROUP).ok().flatten()
 }

@@ -155,8 +155,7 @@ impl Signals {
         Ok(caught)
     }
 
-    /// Returns the signals since the last call, if there are any. Never blocks. Several CHLD may merge into
-    /// one.
+    /// Returns the signals since the last call, if there are any. Never blocks. Several CHLD may merge into one.
     pub fn pending(&mut self) -> Option<Vec<Caught>> {
         let caught = self.0.pending().filter_map(Caught::of).collect::<Vec<_>>();
         (!caught.is_empty()).then_some(caught)
@@ -181,8 +180,7 @@ impl Caught {
     }
 }
 
-/// Returns the signals that this process ignores, from proc(5): bit n − 1 for signal n. Zero if that can't be
-/// read.
+/// Returns the signals that this process ignores, from proc(5): bit n − 1 for signal n. Zero if that can't be read.
 fn ignored_mask() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -193,8 +191,7 @@ fn has_terminal() -> bool {
     open_terminal().is_ok()
 }
 
-/// Returns whether this process has lost its controlling terminal: it was hung up, or its session leader
-/// ended.
+/// Returns whether this process has lost its controlling terminal: it was hung up, or its session leader ended.
 pub fn terminal_is_gone() -> bool {
     // Other errors, as for want of descriptors, do not concern the terminal.
     matches!(open_terminal(), Err(Errno::NXIO | Errno::IO))

@@ -121,9 +121,8 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
 }
 
 impl Supervised {
-    /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it.
-    /// Then a terminal, a shell or a service manager has signalled all processes, and the command was
-    /// faster.
+    /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it. Then a
+    /// terminal, a shell or a service manager has signalled all processes, and the command was faster.
     pub fn stopped_unasked(&self, stop_signal: Option<Signal>) -> Option<Signal> {
         let Some(Ended::Signalled(number)) = self.ended else { return None };
         let may_ask =

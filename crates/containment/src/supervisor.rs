@@ -149,8 +149,7 @@ const HANDING_BACK: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long before the kill deadline the thread stops waiting: it then ends this process before the deadman
-/// does.
+/// How long before the kill deadline the thread stops waiting: it then ends this process before the deadman does.
 const BEFORE_THE_DEADLINE: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// Ends the supervisor after its guardian has died. The keeper kills the command.
@@ -228,8 +227,7 @@ impl Containment {
         let mut give_up_at = Instant::NEVER;
         loop {
             let now = SystemClock::read();
-            // While a keeper waits for a process that can't be killed, the lease is renewed: that process may
-            // work.
+            // While a keeper waits for a process that can't be killed, the lease is renewed: that process may work.
             if give_up_at == Instant::NEVER && !self.has_keeper() {
                 give_up_at = now.after(HANDING_BACK);
             }

@@ -100,7 +100,6 @@ fn freezer() -> Option<PathBuf> {
     fs::create_dir(&folder).is_ok_and(|()| folder.join("freezer.state").exists()).then_some(folder)
 }
 
-/// How long a supervisor that has finished may take to end, and as long again after it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 #[allow(clippy::zombie_processes, reason = "a zombie is what is wanted")]

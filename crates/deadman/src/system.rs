@@ -28,23 +28,21 @@ pub const EXIT_STATUS: i32 = 80;
 ///    that is stopped (SIGSTOP) or frozen (cgroup v2), or whose first layer can't act: without processor
 ///    time, without memory, or blocked by a full standard error.
 ///
-/// Two cases remain. While a virtual machine is paused, its processes and their clock stop, too. And the
-/// kernel can't kill a process in an uninterruptible system call (a hung disk), or in a frozen cgroup v1: the
-/// process dies before it executes its next instruction, but the system call may still take effect. The fence
-/// refuses such writes (I2).
+/// Two cases remain. While a virtual machine is paused, its processes and their clock stop, too. And the kernel can't
+/// kill a process in an uninterruptible system call (a hung disk), or in a frozen cgroup v1: the process dies before it
+/// executes its next instruction, but the system call may still take effect. The fence refuses such writes (I2).
 ///
 /// # Systems other than Linux
-/// A second thread replaces the kernel timer. A process that is stopped, frozen or without processor time then
-/// does *not* die at its deadline, but soon after it continues.
+/// A second thread replaces the kernel timer. A process that is stopped, frozen or without processor time then does
+/// *not* die at its deadline, but soon after it continues.
 ///
 /// # Fork and exec
-/// A forked child has neither the thread nor the timer, so do not lead in one. `exec` removes both, so
-/// release every leadership before it. The trigger does not end child processes. Contain them by other means:
-/// a parent-death signal or a PID namespace.
+/// A forked child has neither the thread nor the timer, so do not lead in one. `exec` removes both, so release every
+/// leadership before it. The trigger does not end child processes. Contain them by other means: a parent-death signal
+/// or a PID namespace.
 ///
 /// # Dropping
-/// If a deadline is armed, both layers remain, and act (I4). Otherwise the thread is joined and the timer
-/// deleted (I9).
+/// If a deadline is armed, both layers remain, and act (I4). Otherwise the thread is joined and the timer deleted (I9).
 #[derive(Debug)]
 pub struct SystemTrigger {
     first: DeadlineThread,
@@ -52,8 +50,7 @@ pub struct SystemTrigger {
 }
 
 impl SystemTrigger {
-    /// Starts both layers without a deadline. A process needs one trigger and one set: see
-    /// [`Deadman::system`].
+    /// Starts both layers without a deadline. A process needs one trigger and one set: see [`Deadman::system`].
     ///
     /// # Errors
     /// [`ArmError::Kernel`] if the process is out of threads or file descriptors, or for a reason of

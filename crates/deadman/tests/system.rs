@@ -1,5 +1,4 @@
-//! The system's trigger in real processes: not before the deadline, by the expected layer, and within a
-//! bound.
+//! The system's trigger in real processes: not before the deadline, by the expected layer, and within a bound.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
@@ -212,7 +211,6 @@ mod timed {
     }
 }
 
-/// Returns a full pipe, and its reader, which keeps it open.
 fn full_pipe() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();

@@ -103,9 +103,8 @@ pub enum AcquireError {
     /// The storage refuses for good. Retrying is pointless until the operator corrects the cause.
     #[error("the storage refuses for good: {0}")]
     Refused(#[source] Cause),
-    /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. The
-    /// leader of a forgotten epoch may still be at work. Acquiring again after the longest TTL in use is
-    /// safe.
+    /// The storage has forgotten epochs that this candidate has seen, as after a restore from backup. The leader of a
+    /// forgotten epoch may still be at work. Acquiring again after the longest TTL in use is safe.
     #[error(
         "the storage went back in time: it showed {} before and {} now; was it restored from a backup?",
         Epoch::or_none(*seen),

@@ -21,14 +21,13 @@ use std::{
 };
 use writer::{DocumentWriter, LedSlot};
 
-/// The documents of one slot, for the time of one leadership. Cheap to clone. All clones share one queue:
-/// their writes are applied in the order in which they were called.
+/// The documents of one slot, for the time of one leadership. Cheap to clone. All clones share one queue: their writes
+/// are applied in the order in which they were called.
 ///
-/// Every write is fenced (I2): it is applied only if this leadership still holds the slot in the storage,
-/// however long this process was paused. A deposed leader can do no harm with it.
+/// Every write is fenced (I2): it is applied only if this leadership still holds the slot in the storage, however long
+/// this process was paused. A deposed leader can do no harm with it.
 ///
-/// Writes that wait at the same time share a batch of the storage. A batch is applied as a whole or not at
-/// all.
+/// Writes that wait at the same time share a batch of the storage. A batch is applied as a whole or not at all.
 #[derive(Clone)]
 pub struct Documents {
     access: Arc<DocumentAccess<dyn Partition>>,
@@ -81,9 +80,8 @@ impl Documents {
         self.writer.read(slot, slot.partition.document(id)).await
     }
 
-    /// Reads one page of documents, in the order of their ids. Shows every write of earlier leaderships, and
-    /// every write of this one that has returned. Continue with [`Scan::after`] at [`Page::next`] until that
-    /// is `None`.
+    /// Reads one page of documents, in the order of their ids. Shows every write of earlier leaderships, and every
+    /// write of this one that has returned. Continue with [`Scan::after`] at [`Page::next`] until that is `None`.
     ///
     /// # Errors
     /// [`DocumentReadError`].
@@ -202,8 +200,7 @@ pub enum DocumentWriteError {
     /// The batch is larger than the storage accepts, and was not sent. Write less at a time.
     #[error(transparent)]
     TooLarge(#[from] BeyondDocumentLimits),
-    /// The leadership is over, or no time is left of it. Stop. A batch that was in flight may have been
-    /// applied.
+    /// The leadership is over, or no time is left of it. Stop. A batch that was in flight may have been applied.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
     /// Not written, after several attempts. Try again.

@@ -29,8 +29,7 @@ use tokio::sync::{
 
 /// Campaigns for leaderships on one storage.
 ///
-/// One task drives all campaigns and leaderships. It ends when this value and its last leadership are
-/// dropped.
+/// One task drives all campaigns and leaderships. It ends when this value and its last leadership are dropped.
 pub struct Elections<K> {
     commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
@@ -82,10 +81,9 @@ impl<K: Key> Elections<K> {
         grant.accept().map(|leadership| (key, leadership))
     }
 
-    /// Hints to every campaign that the storage may have changed, for example because a leader on the same
-    /// machine has released. Each campaign then reads its slots as soon as [`Terms::HINT_GAP`] has passed
-    /// since its last read. Hints are optional. A false hint costs a read, and opens no slot earlier (I5).
-    /// Never blocks.
+    /// Hints to every campaign that the storage may have changed, for example because a leader on the same machine has
+    /// released. Each campaign then reads its slots as soon as [`Terms::HINT_GAP`] has passed since its last read.
+    /// Hints are optional. A false hint costs a read, and opens no slot earlier (I5). Never blocks.
     ///
     /// [`Terms::HINT_GAP`]: crate::Terms::HINT_GAP
     pub fn look_now(&self) {
@@ -96,9 +94,8 @@ impl<K: Key> Elections<K> {
         }
     }
 
-    /// Refuses and ends campaigns, sends every leader [`Loss::Closing`], and returns once each has handed
-    /// back. A leadership that is dropped instead is neither deleted nor disarmed (I4, I6). May be called
-    /// more than once.
+    /// Refuses and ends campaigns, sends every leader [`Loss::Closing`], and returns once each has handed back. A
+    /// leadership that is dropped instead is neither deleted nor disarmed (I4, I6). May be called more than once.
     ///
     /// # Cancel safety
     /// Dropping the future stops the waiting, not the closing.
@@ -177,8 +174,7 @@ impl<K: Key> EngineTask<K> {
         }
     }
 
-    /// Runs one round over all that is ready. Returns `true` if there may be more. No kind of event starves
-    /// the others.
+    /// Runs one round over all that is ready. Returns `true` if there may be more. No kind of event starves the others.
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
         self.engine.now = self.engine.env.clock.now();
         let timers = self.handle_some(cx, |task, _| {

@@ -81,8 +81,7 @@ mod this_process {
 
     impl Env {
         /// The environment of this process: the machine's clocks, the operating system's randomness, tasks on the
-        /// current tokio runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each
-        /// process.
+        /// current tokio runtime, and a deadman that ends the process ([`Deadman::system`]). Once in each process.
         ///
         /// # Errors
         /// [`EnvError`], for example outside a tokio runtime.
@@ -145,8 +144,7 @@ mod this_process {
     }
 
     impl Entropy for OsEntropy {
-        /// # Panics
-        /// If the operating system has no randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
+        /// Panics if the operating system has no randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
         /// might repeat must not be used.
         fn fill(&self, bytes: &mut [u8]) {
             let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);

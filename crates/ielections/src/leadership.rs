@@ -84,9 +84,8 @@ impl Leadership {
         self.standing.ensure(at_least)
     }
 
-    /// Hands the leadership back. By calling it, the caller states that the work **has stopped** (I6). Ends
-    /// the renewal, disarms the deadman and deletes the record, in that order. Also ends a leadership that
-    /// was lost.
+    /// Hands the leadership back. By calling it, the caller states that the work **has stopped** (I6). Ends the
+    /// renewal, disarms the deadman and deletes the record, in that order. Also ends a leadership that was lost.
     ///
     /// # Cancel safety
     /// The call itself hands back. The future only waits for the outcome, and may be dropped.
@@ -186,8 +185,7 @@ impl Standing {
         self.state().remaining()
     }
 
-    /// Checks that at least so much time is left. Call it right before a critical step. Neither waits nor
-    /// locks.
+    /// Checks that at least so much time is left. Call it right before a critical step. Neither waits nor locks.
     ///
     /// # Errors
     /// [`InsufficientTime`]: don't begin the step.
@@ -225,8 +223,7 @@ impl Standing {
         self.state().until_at_risk().await
     }
 
-    /// Returns the documents of the slot that is led, or `None` if the storage keeps none or the elections
-    /// have ended.
+    /// Returns the documents of the slot that is led, or `None` if the storage keeps none or the elections have ended.
     pub fn documents(&self) -> Option<Documents> {
         Documents::open(&self.0)
     }

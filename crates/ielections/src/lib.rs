@@ -1,9 +1,8 @@
 //! Leader election on any storage that has a conditional write.
 //!
-//! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is
-//! renewed until it is handed back or lost. [`Standing`] is its state, for the work under it: the fencing
-//! token, and how much time is left. If the network, the runtime or the process hangs, the process is killed
-//! before another one can lead.
+//! [`Elections`] campaigns for a *slot* of a shared storage. [`Leadership`] is a slot that is held: it is renewed until
+//! it is handed back or lost. [`Standing`] is its state, for the work under it: the fencing token, and how much time is
+//! left. If the network, the runtime or the process hangs, the process is killed before another one can lead.
 //!
 //! ```
 //! use ielections::{Candidacy, Elections, Env, Holder, Terms, Ttl};
@@ -37,8 +36,7 @@
 //! - [`storage`]: [`TtlStorage`], the interface to a database, and its contract.
 //! - [`timing`]: every interval of the protocol, derived from the TTL.
 //! - [`env`](mod@env): clock, deadman, randomness and spawning, which a test replaces.
-//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage
-//!   mock.
+//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage mock.
 //!
 //! The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
 //! `docs/contributing/architecture.md` defines the terms.

@@ -31,7 +31,6 @@ pub trait Rebase {
     }
 }
 
-/// Hands on a record that is deleted.
 #[cfg(feature = "testing")]
 fn rebase_record((incarnation, epoch): &mut (crate::Incarnation, crate::Epoch), to: &mut dyn Rebase) {
     // It is deleted whatever its write count is, so this count stands for none.

@@ -65,9 +65,8 @@ pub enum Slot {
     Held {
         /// The record.
         entry: Entry,
-        /// The record was written at least this long ago. Only if the driver can *prove* it without wall
-        /// clocks (same process, or same boot and time namespace). With `None` an observer counts from its
-        /// first read.
+        /// The record was written at least this long ago. Only if the driver can *prove* it without wall clocks (same
+        /// process, or same boot and time namespace). With `None` an observer counts from its first read.
         proven_age: Option<Duration>,
     },
 }
@@ -124,11 +123,9 @@ impl fmt::Display for Slot {
     }
 }
 
-/// A fencing token, strictly larger for each new leadership of a key, across expiry, release and restart
-/// (I2).
+/// A fencing token, strictly larger for each new leadership of a key, across expiry, release and restart (I2).
 ///
-/// At most `i64::MAX`, the largest number that every supported database stores (CQL `bigint`, SQLite
-/// `INTEGER`).
+/// At most `i64::MAX`, the largest number that every supported database stores (CQL `bigint`, SQLite `INTEGER`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(NonZeroU64);
 

@@ -175,8 +175,7 @@ pub enum Loss {
         "the elections' task has ended (was its runtime shut down?): the process ends at the kill deadline"
     )]
     EngineEnded,
-    /// The handle was dropped without being handed back: renewal has stopped and the deadline stays armed
-    /// (I4).
+    /// The handle was dropped without being handed back: renewal has stopped and the deadline stays armed (I4).
     #[error("the leadership was dropped without being handed back")]
     Dropped,
 }

@@ -122,8 +122,7 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// The limits of this driver.
     fn limits(&self) -> Limits;
 
-    /// Claims a vacant slot. `entry.epoch` is larger than `vacant.last_epoch`: the caller
-    /// guarantees it.
+    /// Claims a vacant slot. `entry.epoch` is larger than `vacant.last_epoch`: the caller guarantees it.
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Claims the slot of a dead leader: replaces exactly the version `observed`. `entry.epoch` is larger

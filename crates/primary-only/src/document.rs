@@ -36,7 +36,6 @@ pub struct NotACollection(pub String);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Collection {
-    /// The beginning of all ids of its documents, and of no others.
     prefix: Bytes,
 }
 
@@ -116,7 +115,6 @@ pub(crate) struct UnknownSchema {
     pub(crate) read: SchemaVersion,
 }
 
-/// This crate did not write the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NoEnvelope {
     #[error("a body of {0} bytes is too short for an envelope")]

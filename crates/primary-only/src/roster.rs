@@ -96,7 +96,6 @@ pub(crate) struct ServiceTerm {
 }
 
 impl ServiceTerm {
-    /// Returns whether the term has ended, or is about to.
     pub(crate) fn is_over(&self) -> bool {
         self.stop.is_cancelled() || self.term.standing.loss().is_some()
     }

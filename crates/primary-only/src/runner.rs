@@ -99,13 +99,11 @@ impl<S: Service> CellOwner for InstanceCell<S> {
 /// Documents in one page, unless the storage allows fewer: few round trips, and the first instances run soon.
 const PAGE: usize = 500;
 
-/// Attempts to read one page, and the pause between them. With the time limit of each attempt they take
-/// longer than a renewal may, so that an outage of the storage ends the leadership before it fails the
-/// rebuild.
+/// Attempts to read one page, and the pause between them. With the time limit of each attempt they take longer than a
+/// renewal may, so that an outage of the storage ends the leadership before it fails the rebuild.
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A rebuild that takes this long logs a warning: half of the default TTL.
 const SLOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]

@@ -13,14 +13,13 @@ use vvm_clock::Clock;
 
 /// The state of an instance, and its document.
 ///
-/// Every write is fenced by the leadership (I2), and is applied only to the version that this cell read or
-/// wrote last. A write is repeated until its result is known or the term ends. An error says so if the result
-/// is unknown.
+/// Every write is fenced by the leadership (I2), and is applied only to the version that this cell read or wrote last.
+/// A write is repeated until its result is known or the term ends. An error says so if the result is unknown.
 ///
 /// # Cancel safety
-/// Dropping the future of a write does not undo it. The cell finishes the write before the next one, and this
-/// crate finishes it before the instance ends. Poll the future or drop it: holding it without polling may
-/// block the writes of all other instances.
+/// Dropping the future of a write does not undo it. The cell finishes the write before the next one, and this crate
+/// finishes it before the instance ends. Poll the future or drop it: holding it without polling may block the writes of
+/// all other instances.
 pub struct StateCell<Doc> {
     doc: Doc,
     stored: Stored,
@@ -44,7 +43,6 @@ pub(crate) trait CellOwner: Send + Sync {
     fn dropped_during(&self, write: BoxFuture<'static, ()>);
 }
 
-/// What the cell knows of the document in the storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stored {
     Absent,

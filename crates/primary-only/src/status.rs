@@ -148,9 +148,7 @@ pub(crate) struct Instance<S: Service> {
     pub(crate) id: S::Id,
     pub(crate) task: S::Task,
     began: AtomicBool,
-    /// The document was written at least once.
     persisted: SetOnce<()>,
-    /// The document was deleted after it was written.
     deleted: AtomicBool,
     outcome: SetOnce<Outcome>,
     /// Finishes the write whose cell was dropped.

@@ -79,8 +79,7 @@ pub enum LeadError {
     /// The storage of this election has no fenced documents.
     #[error("the storage of this election has no fenced documents: choose another driver")]
     NoDocuments,
-    /// The services run under another leadership. A process that leads several slots at once needs a registry
-    /// for each.
+    /// The services run under another leadership. A process that leads several slots at once needs a registry for each.
     #[error("the services run under another leadership already")]
     Leading,
     /// The services ran under this leadership before.

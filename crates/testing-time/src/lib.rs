@@ -32,14 +32,13 @@ use vvm_clock::{Clock, Instant, Sleep, WallClock};
 
 /// A clock that a test advances. Clones share it.
 ///
-/// A sleep becomes a *sleeper* at its first poll, and remains one until its deadline or its drop. The clock
-/// wakes sleepers in the order of their deadlines, and for equal deadlines in the order of their first polls,
-/// so equal calls give equal orders. It wakes them on the thread that advances, without a lock: a waker may
-/// use the clock.
+/// A sleep becomes a *sleeper* at its first poll, and remains one until its deadline or its drop. The clock wakes
+/// sleepers in the order of their deadlines, and for equal deadlines in the order of their first polls, so equal calls
+/// give equal orders. It wakes them on the thread that advances, without a lock: a waker may use the clock.
 ///
 /// # Advancing when all tasks are idle
-/// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of your own executor, or
-/// in the `on_thread_park` hook of a current-thread tokio runtime:
+/// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of your own executor, or in the
+/// `on_thread_park` hook of a current-thread tokio runtime:
 ///
 /// ```
 /// # use {vvm_clock::Clock, std::time::Duration, testing_time::MockClock};
@@ -56,8 +55,8 @@ use vvm_clock::{Clock, Instant, Sleep, WallClock};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A runtime also parks while it waits for a socket, another thread or the machine's time. Use the hook only
-/// in tests that wait for none of these.
+/// A runtime also parks while it waits for a socket, another thread or the machine's time. Use the hook only in tests
+/// that wait for none of these.
 #[derive(Clone, Default)]
 pub struct MockClock(Arc<Mutex<Timeline>>);
 

@@ -36,7 +36,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The format of a log. Unset in commands whose lines are answers to an operator: they have no timestamps.
 static LOG: OnceLock<LogFormat> = OnceLock::new();
 
 pub(crate) fn start_log(format: LogFormat) {
@@ -47,7 +46,6 @@ pub(crate) fn is_json() -> bool {
     LOG.get() == Some(&LogFormat::Json)
 }
 
-/// Set if lines about changes of state are left out (`vvm once --quiet`).
 static QUIET: OnceLock<()> = OnceLock::new();
 
 /// From here on, leaves out lines and events about changes of state, but for the one about the end.
@@ -63,9 +61,8 @@ fn is_wanted(members: &Map<String, Value>) -> bool {
     !is_quiet() || members.get("event").and_then(Value::as_str) == Some("concluded")
 }
 
-/// Closes the standard output and error of this process if they are terminals: the shell has printed its
-/// prompt again, and not even the deadman or a panic may write there. Files, pipes and journals stay open.
-/// Does not block.
+/// Closes the standard output and error of this process if they are terminals: the shell has printed its prompt again,
+/// and not even the deadman or a panic may write there. Files, pipes and journals stay open. Does not block.
 pub(crate) fn leave_terminal() {
     // The standard input of a stage is empty, and can't be written either (`launch::accept`).
     let nothing = rustix::stdio::stdin();
@@ -92,8 +89,6 @@ pub(crate) fn contained(level: Level) {
     let _ = CONTAINMENT.set(level);
 }
 
-/// Writes an object with these members, the time, the level and the name of the event. An event that has no
-/// message for people gets one.
 pub(crate) fn write_event(level: &str, event: &str, mut members: Value) {
     let has_containment = ["campaigning", "leading", "concluded"].contains(&event);
     if let Some(containment) = CONTAINMENT.get().filter(|_| has_containment) {
@@ -159,9 +154,8 @@ pub(crate) use say_text;
 
 const VARIABLE: &str = "VVM_LOG";
 
-/// Errors of our crates, but not of the orchestrator, whose problem is in the last line of a run. Nothing of
-/// other libraries: an error of a storage's client is one attempt of many, and `vvm` reports those that
-/// matter.
+/// Errors of our crates, but not of the orchestrator, whose problem is in the last line of a run. Nothing of other
+/// libraries: an error of a storage's client is one attempt of many, and `vvm` reports those that matter.
 const DEFAULT: &str =
     "off,vvm_clock=error,vvm_deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 
@@ -171,11 +165,8 @@ const OURS: &str = "vvm";
 #[error("VVM_LOG={0}: write off, error, warn, info, debug or trace, or TARGET=LEVEL, separated by commas")]
 pub(crate) struct InvalidFilter(String);
 
-/// Checks `VVM_LOG`.
-///
-/// # Errors
-/// [`InvalidFilter`]. A bare word that is no level is refused: tracing takes it for a target, and would log
-/// nothing.
+/// Checks `VVM_LOG`. Fails with [`InvalidFilter`]. A bare word that is no level is refused: tracing takes it for a
+/// target, and would log nothing.
 pub(crate) fn check_filter() -> Result<(), InvalidFilter> {
     let Some(filter) = std::env::var_os(VARIABLE) else { return Ok(()) };
     let filter = filter.to_string_lossy();

@@ -48,8 +48,7 @@ pub(crate) struct CandidateArgs {
         value_parser = parse_acquire_timeout
     )]
     pub(crate) acquire_timeout: AcquireTimeout,
-    /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4
-    /// TTL
+    /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4 TTL
     #[arg(help_heading = CAMPAIGN)]
     #[arg(long = "try", conflicts_with = "acquire_timeout")]
     pub(crate) try_once: bool,
@@ -83,9 +82,7 @@ pub(crate) struct CandidateArgs {
 
 impl CandidateArgs {
     /// Returns `--holder`, or else the name of this process.
-    ///
-    /// # Errors
-    /// If the host name is longer than a holder may be, which uname(2) rules out.
+    /// Fails if the host name is longer than a holder may be, which uname(2) rules out.
     pub(crate) fn own_holder(&self) -> Result<Holder, HolderTooLong> {
         operate::or_own_name(self.holder.as_ref())
     }
@@ -105,8 +102,7 @@ impl CandidateArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WakeArgs {
-    /// Folder of sockets that wakes the candidates of this user on this machine, or none
-    /// [default: /tmp/vvm-UID]
+    /// Folder of sockets that wakes the candidates of this user on this machine, or none [default: /tmp/vvm-UID]
     ///
     /// Candidates that are not woken see the request within a second. Safety does not depend on it.
     // The folder may be unfit: then no candidate is woken.

@@ -278,7 +278,6 @@ const NOT_WARM: [(&str, &str, &str); 4] = [
     ("check", "", "the app says whether it is ready over its socket instead"),
 ];
 
-/// Refuses what has no meaning for a warm app or for `vvm once`, wherever it was set.
 fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
     let (is_once, excluded, command) = match matches.subcommand() {
         Some(("run", run)) if run.get_flag(WARM) => (false, &NOT_WARM[..], run),

@@ -55,7 +55,6 @@ impl fmt::Display for NotStarted {
     }
 }
 
-/// Prints why a stage did not begin, and returns its exit status. Silent if the parent is gone.
 pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     match refusal {
         StageError::NotAStage => {

@@ -13,10 +13,6 @@ use vvm_clock::{SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{Ask, ElectionKey};
 
-/// Opens the storage at `url`, runs `act` with it, and closes it.
-///
-/// # Errors
-/// [`InspectError`], as part of the error of `act`.
 pub(crate) fn inspect<T, E: From<InspectError>>(
     (url, name): (&str, &str),
     purpose: Purpose,
@@ -31,7 +27,7 @@ pub(crate) fn inspect<T, E: From<InspectError>>(
     })
 }
 
-/// As [`inspect`]. Prints the error, and returns the exit status: that of the error, or that of `act`.
+/// As `inspect`. Prints the error, and returns the exit status: that of the error, or that of `act`.
 pub(crate) fn operate(
     of: (&str, &str),
     purpose: Purpose,
@@ -84,7 +80,6 @@ impl Refusal {
     }
 }
 
-/// Returns the key of the slot `number` of `name` among `keys`, which are all.
 pub(crate) fn slot_of(
     keys: Vec<ElectionKey>,
     number: NonZeroU32,
@@ -110,7 +105,6 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Prints a line about the name. A closed standard output does not fail the request.
 pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
     let _ = writeln!(io::stdout().lock(), "{}: {line}", inspector.name);
 }

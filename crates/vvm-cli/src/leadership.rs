@@ -1,5 +1,3 @@
-//! [`Leadership`]: the leadership that a command or hook works under, and its environment.
-
 use ielections::{Epoch, Holder, Incarnation, Standing};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,6 @@ use std::process::ExitCode;
 use vvm_host::operate::Purpose;
 use vvm_storage::{ElectionKey, SlotNumber};
 
-/// A slot of a name, as shown.
 #[derive(Debug, Serialize)]
 struct NamedLine {
     name: String,

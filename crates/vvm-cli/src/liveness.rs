@@ -28,7 +28,6 @@ impl fmt::Display for Liveness {
     }
 }
 
-/// The observation of one slot: a version of its record, how old it is at least, and when that was known.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Observation(Option<(Entry, Duration, Instant)>);
 

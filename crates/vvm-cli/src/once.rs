@@ -74,7 +74,6 @@ pub(crate) enum OnceEnd {
 }
 
 impl OnceEnd {
-    /// Returns the end that `decision` means for `args`; none if the command is to be run.
     pub(crate) fn of(decision: &Decision, args: &OnceArgs) -> Option<Self> {
         let period = &args.period;
         let done = |text| Self::Reason(Outcome::AlreadyDone, 0, text);
@@ -135,11 +134,8 @@ impl std::fmt::Display for Attempt<'_> {
     }
 }
 
-/// Reads the storage before a campaign, and returns the end that needs no leadership, if there is one. A storage
-/// that does not exist or fails is left to the campaign: the leader reads again in any case.
-///
-/// # Cancel safety
-/// May be dropped at will.
+/// Reads the storage before a campaign, and returns the end that needs no leadership, if there is one. A storage that
+/// does not exist or fails is left to the campaign: the leader reads again in any case. May be dropped at will.
 pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<OnceEnd> {
     let inspector = StorageInspector::open(&candidate.storage, &candidate.name, Purpose::Look).await.ok()?;
     let periods = periods(&inspector).await;

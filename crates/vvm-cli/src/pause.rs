@@ -19,7 +19,6 @@ use vvm_clock::{Clock, SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{ElectionKey, Pause};
 
-/// How often a write is sent whose outcome is unknown, and the pause in between.
 const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -129,7 +128,6 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8
     Ok(0)
 }
 
-/// Writes a pause unless one stands. Returns the pause that stands, and whether it is this one.
 async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool), Refusal> {
     // The same request in each attempt: if any of them is applied, the pause is ours.
     let ask = new_ask();
@@ -235,7 +233,6 @@ fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
     if text == "no" { Ok(Wait::No) } else { parse_duration(text).map(Wait::For) }
 }
 
-/// Slots in which a leader may still work. `None` until their number is known.
 #[derive(Default)]
 struct Occupied(Option<Vec<(ElectionKey, Observation)>>);
 
@@ -258,11 +255,8 @@ impl Occupied {
         Ok(())
     }
 
-    /// Reads each slot that is left, and drops those that are free or stale. The leader of a stale record is
-    /// dead (I1), and no candidate takes it over while the name is paused.
-    ///
-    /// # Errors
-    /// When the storage fails. Slots that were not read are kept.
+    /// Reads each slot that is left, and drops those that are free or stale. The leader of a stale record is dead
+    /// (I1), and no candidate takes it over while the name is paused. After a failure, slots that were not read are kept.
     async fn look(
         &mut self,
         storage: &dyn TtlStorage<ElectionKey>,

@@ -39,11 +39,10 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is
-    /// sent. `None` without proof of the end of every process, and without such a claim. `None` also if the
-    /// host has ended in an orderly way: it has released the record itself, or had a reason not to. Its one
-    /// reason that does not hold for the guardian is a dead keeper: what the keeper had started are children
-    /// of the guardian since (I6).
+    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is sent.
+    /// `None` without proof of the end of every process, and without such a claim. `None` also if the host has ended in
+    /// an orderly way: it has released the record itself, or had a reason not to. Its one reason that does not hold for
+    /// the guardian is a dead keeper: what the keeper had started are children of the guardian since (I6).
     pub(crate) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
         let &GuardEnded { proven, reaped_at, deadline, .. } = end;

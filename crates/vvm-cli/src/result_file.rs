@@ -28,7 +28,6 @@ use vvm_containment::{Ended, Level};
 pub(crate) enum Outcome {
     WorkerEnded,
     Stopped,
-    /// A stop was requested before this process led.
     StoppedWhileWaiting,
     Lost,
     Unhealthy,
@@ -108,8 +107,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Returns the report of a `vvm run` for this name and holder that ends with `farewell`. It has no level if it
-    /// ends before it is a candidate.
+    /// It has no level if `vvm` ends before it is a candidate.
     pub(crate) fn new(
         (outcome, farewell, reason): (Outcome, Farewell, Option<String>),
         level: Option<Level>,
@@ -142,7 +140,6 @@ impl Report {
         self.host_ended_ns = Some(ended.as_nanos());
     }
 
-    /// Returns what is known, for an event by the guardian.
     pub(crate) fn members(&self) -> Value {
         let mut members = serde_json::to_value(self).unwrap_or_default();
         if let Some(members) = members.as_object_mut() {
@@ -152,7 +149,6 @@ impl Report {
         members
     }
 
-    /// Writes it to the result file, if there is one. Prints why that fails.
     pub(crate) fn write(&self, path: Option<&Path>) {
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');

@@ -164,7 +164,6 @@ async fn lead_and_listen(
 /// How long the release and the closing of the storage may take after a second stop request.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// The record of the campaign that runs; `None` between campaigns.
 struct Current {
     run: Mutex<Option<Arc<LeadershipRun>>>,
     status: Arc<HostStatus>,

@@ -9,10 +9,7 @@ use vvm_containment::{SignalMeaning, meaning};
 /// The descriptors of a runtime: epoll, its waker, and with signals two sockets and a copy of one.
 const DESCRIPTORS: usize = 8;
 
-/// Starts a runtime.
-///
-/// # Errors
-/// If the system refuses a descriptor. Tokio itself panics if it refuses the sockets for signals.
+/// Tokio itself panics if the system refuses the sockets for signals.
 pub(crate) fn start() -> io::Result<Runtime> {
     let room: Result<Vec<OwnedFd>, _> =
         (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)).collect();

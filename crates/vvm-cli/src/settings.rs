@@ -30,13 +30,11 @@ pub(crate) const CONFIG: &str = "config";
 
 pub(crate) const NAMED_FILE: &str = "VVM_CONFIG";
 
-/// The variable by which the guardian hands settings to the stages that it starts.
 pub(crate) const HANDED_ON: &str = "VVM_STAGE_SETTINGS";
 
 /// The variable by which the guardian tells the host when `vvm` began, in nanoseconds since boot.
 pub(crate) const BEGAN: &str = "VVM_STAGE_BEGAN";
 
-/// The key of the command to run, which is no option.
 pub(crate) const COMMAND: &str = "command";
 
 const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
@@ -46,7 +44,6 @@ pub(crate) fn began() -> Option<Instant> {
     std::env::var(BEGAN).ok()?.parse().ok().map(Instant::from_nanos)
 }
 
-/// The environment, as `std::env::vars_os` returns it.
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
 #[derive(Debug)]
@@ -107,9 +104,6 @@ pub(crate) enum Refusal {
 type Found = (Vec<OsString>, String);
 
 /// Completes the command line `words` of `cli`, which [`described`] made.
-///
-/// # Errors
-/// [`Refusal`] if the command line, a variable or the file is wrong.
 pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables) -> Result<Settled, Refusal> {
     let mut settled = Settled { typed: words, added: Added::default(), origins: Origins::default() };
     if settled.typed.get(1).is_some_and(|word| STAGES.iter().any(|stage| word == stage)) {
@@ -222,7 +216,6 @@ pub(crate) fn takes_a_command(command: &Command) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Setting<'cli> {
     arg: &'cli Arg,
-    /// In a file, and on the command line without the dashes.
     pub(crate) name: &'cli str,
 }
 
@@ -233,7 +226,6 @@ pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
         .filter(|option| !["help", "version", CONFIG].contains(&option.name))
 }
 
-/// Returns the settings of all commands, some more than once.
 fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
     cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
 }

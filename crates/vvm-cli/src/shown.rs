@@ -75,7 +75,6 @@ impl Palette {
     }
 }
 
-/// A column of a table: its head and its width. A negative width aligns to the right.
 pub(crate) type Column = (&'static str, isize);
 
 /// Prints a line for each of `rows`, which `cells` turns into texts, or all of them as one array of JSON. Texts are

@@ -217,10 +217,9 @@ fn show_requests(lines: &[Line], requests: &Requests) -> io::Result<()> {
 
 /// Show which process leads each slot.
 ///
-/// A slot is led if its record was written less than its TTL ago, and stale if not. If the storage can't
-/// prove the age of a record, this command waits for the next renewal: a healthy leader renews after a
-/// quarter of the TTL, and after a TTL without a renewal the slot is stale. A free slot shows the epoch of
-/// its last leadership.
+/// A slot is led if its record was written less than its TTL ago, and stale if not. If the storage can't prove the age
+/// of a record, this command waits for the next renewal: a healthy leader renews after a quarter of the TTL, and after
+/// a TTL without a renewal the slot is stale. A free slot shows the epoch of its last leadership.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -26,8 +26,7 @@ use vvm_clock::Instant;
 use vvm_host::operate::{Purpose, StorageInspector, read};
 use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, Stage, StepDown};
 
-/// How long other candidates hold back for the named standby: five polls of a standby that polls once a
-/// second.
+/// How long other candidates hold back for the named standby: five polls of a standby that polls once a second.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
 /// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
@@ -195,7 +194,6 @@ impl Requested<'_> {
         }
     }
 
-    /// Returns whether the request was withdrawn, so that the leader will not begin.
     async fn withdraw(&self, stands: &StepDown) -> Result<bool, Refusal> {
         let StorageInspector { storage, cluster, .. } = self.inspector;
         match storage.advance_step_down(cluster, stands, Stage::Withdrawn).await {

@@ -97,7 +97,6 @@ struct Found {
     slots: Vec<Slot>,
     /// Whether a candidate has settled how many there are.
     is_settled: bool,
-    /// The operator of a pause, with the reason, and when it began, in Unix time.
     paused: Option<(String, Duration)>,
 }
 
@@ -173,10 +172,8 @@ struct Seen {
 }
 
 impl Slots {
-    /// Adds a look that was answered at `now`, and returns the changes that it shows. A failed look is a change.
-    ///
-    /// # Errors
-    /// If the storage refuses for good before any look succeeded.
+    /// Adds a look that was answered at `now`, and returns the changes that it shows. A failed look is a change. Fails if
+    /// the storage refuses for good before any look succeeded.
     fn changes(
         &mut self,
         found: Result<Found, ReadError>,

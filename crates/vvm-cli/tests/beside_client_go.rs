@@ -19,7 +19,6 @@ use vvm_clock::SystemClock;
 
 const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
-/// The variables with the program, with one that has an old client-go, and with a kubeconfig.
 const CLIENT_GO: &str = "VVM_TEST_CLIENT_GO";
 const OLD_CLIENT_GO: &str = "VVM_TEST_OLD_CLIENT_GO";
 const KUBECONFIG: &str = "VVM_TEST_KUBECONFIG";
@@ -72,7 +71,6 @@ fn field(lease: &str, name: &str) -> String {
     kubectl(lease, &["-o", &format!("jsonpath={{.spec.{name}}}")])
 }
 
-/// Returns the Lease's columns as `kubectl get lease` prints them: name, holder, age.
 fn columns(lease: &str) -> Vec<String> {
     let shown = kubectl(lease, &[]);
     assert_eq!(
@@ -171,7 +169,6 @@ const SHORT: u32 = 2;
 /// How often a candidate with [`SHORT`] looks in 10 s at least: every 0.27 to 0.6 s.
 const LOOKS_OF_SHORT: usize = 38;
 
-/// Releases before 0.27.0.
 mod old {
     use super::*;
 

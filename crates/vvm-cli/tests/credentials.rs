@@ -24,7 +24,6 @@ printf '{"Version":1,"AccessKeyId":"local","SecretAccessKey":"local","Expiration
 echo refreshed >> log
 "#;
 
-/// The variables that the SDK prefers to a helper.
 const STATIC: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
 
 const REFRESHES: usize = 10;

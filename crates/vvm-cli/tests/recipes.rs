@@ -92,7 +92,6 @@ fn page(path: &str) -> String {
 }
 
 struct Recipe {
-    /// Files, by their path on the page.
     files: Vec<(String, String)>,
     before: Vec<String>,
     command: String,
@@ -155,7 +154,6 @@ impl Recipe {
     }
 }
 
-/// Returns the path in the comment that a file of the page begins with.
 fn file_of(code: &str) -> Option<&str> {
     let first = code.lines().find(|line| !line.starts_with("#!"))?;
     let comment = ["# ", "// ", "-- "].iter().find_map(|sign| first.strip_prefix(sign))?;
@@ -205,7 +203,6 @@ fn seen(code: &str) -> Vec<Seen> {
     all
 }
 
-/// Whether `line` is like `pattern`, in which `…` is any text.
 fn is_like(line: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('…');
     let Some(mut rest) = line.strip_prefix(parts.next().unwrap()) else { return false };
@@ -351,7 +348,6 @@ impl Sandbox {
         self.ask(&format!("python3 -c \"{REQUEST}\" {}", self.port))
     }
 
-    /// Kills the `vvm` that the leader's machine has started. Its command has ended once another machine leads.
     fn kill_leader(&mut self, recipe: &Recipe) {
         let leader = self.leader(recipe).unwrap();
         let mark = &self.machines[leader - 1].1;
@@ -545,7 +541,6 @@ impl Drop for Database {
     }
 }
 
-/// With `max_requests`, gunicorn replaces each worker after a request: one that leads hands over first.
 #[test]
 fn gunicorn_replaces_workers_and_a_leading_one_hands_over() {
     for level in ["guardian", "pidns"] {

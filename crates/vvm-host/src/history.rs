@@ -76,7 +76,7 @@ pub(crate) struct HistoryWriter {
 pub(crate) type UnwrittenEnds = Arc<Mutex<BTreeMap<SlotNumber, Vec<PastLeadership>>>>;
 
 impl HistoryWriter {
-    /// Writes under `standing`, which leads `key`. Writes nothing if the storage has no documents.
+    /// Writes nothing if the storage has no documents.
     pub(crate) fn new(
         (storage, key): (&Arc<ElectionsTtlStorage>, &ElectionKey),
         standing: &Standing,
@@ -91,7 +91,6 @@ impl HistoryWriter {
         Self { documents, storage, key, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
     }
 
-    /// Writes the start, and completes earlier entries that have no end.
     pub(crate) async fn write_start(&self) {
         self.write(self.own.clone()).await;
     }
@@ -236,8 +235,7 @@ pub async fn read(
     Ok(history)
 }
 
-/// Returns an empty history if the document can't be decoded, as one of a later version: it is only for
-/// people.
+/// Returns an empty history if the document can't be decoded, as one of a later version: it is only for people.
 fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
@@ -294,7 +292,6 @@ mod tests {
         assert_eq!(led(&next, led(&late, Vec::new()))[0].ended_ms, Some(late.own.started_ms));
     }
 
-    /// The next leader did not know it.
     #[test]
     fn end_that_could_not_be_written_is_written_with_the_next_start() {
         let history = led(&writer(3), led(&writer(1), Vec::new()));
@@ -307,7 +304,6 @@ mod tests {
         assert_eq!(ends, expected.map(|end| end.map(str::to_owned)));
     }
 
-    /// It lost slot 1 in an outage, and wins slot 2 before slot 1.
     #[tokio::test]
     async fn end_that_could_not_be_written_is_kept_for_the_history_of_its_slot() {
         let mock = MockClock::new();

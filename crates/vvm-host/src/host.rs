@@ -1,8 +1,7 @@
 //! [`Host`]: runs services of a Rust program only while the program leads.
 //!
-//! Opens the storage, campaigns, leads, campaigns again, and ends with a typed reason and an exit status.
-//! Signals stop it and HTTP shows it. Services are tasks of this process and die with it at the kill
-//! deadline.
+//! Opens the storage, campaigns, leads, campaigns again, and ends with a typed reason and an exit status. Signals stop
+//! it and HTTP shows it. Services are tasks of this process and die with it at the kill deadline.
 
 mod campaigns;
 mod ended;
@@ -49,7 +48,6 @@ pub struct NotReady;
 /// Runs services of this program only while it leads. The [first page](crate) has an example.
 pub struct Host {
     campaigns: Campaigns,
-    /// `None` until `run` opens it.
     storage: Option<Arc<ElectionsTtlStorage>>,
     wakeups: LocalWakeups,
     http: Option<HttpServer>,

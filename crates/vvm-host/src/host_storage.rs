@@ -106,10 +106,7 @@ impl HostStorage {
         (requests, expired)
     }
 
-    /// Waits for `answer`, and records it in the status.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped counts as unanswered, unless the host is to end.
+    /// Records the answer in the status. A call that is dropped counts as unanswered, unless the host is to end.
     async fn watch<T, E: Failure>(
         &self,
         call: Call,
@@ -174,8 +171,6 @@ impl HostStorage {
         self.report(LeftBehind { slot, epoch, incarnation, ttl });
     }
 
-    /// Reports the record of a leadership. Not always that of the last claim: one before it, whose answer was
-    /// lost, may be applied later and win.
     pub(crate) fn leads(&self, key: &ElectionKey, standing: &Standing, ttl: Ttl) {
         let (slot, epoch, incarnation) = (key.slot, standing.epoch(), standing.incarnation());
         self.report(LeftBehind { slot, epoch, incarnation, ttl });
@@ -217,8 +212,7 @@ impl HostStorage {
 }
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
-/// `NotApplied` without a call. The host only refuses, so it never makes a claim earlier than the protocol
-/// does (I5).
+/// `NotApplied` without a call. The host only refuses, so it never makes a claim earlier than the protocol does (I5).
 #[async_trait]
 impl TtlStorage<ElectionKey> for HostStorage {
     fn limits(&self) -> Limits {

@@ -32,8 +32,7 @@ use std::{
 use tokio::net::{TcpListener, TcpStream};
 use vvm_clock::Clock;
 
-/// How many connections are open at once. A host may have as few as 64 descriptors, and its storage needs
-/// some.
+/// How many connections are open at once. A host may have as few as 64 descriptors, and its storage needs some.
 const CONNECTIONS: usize = 16;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,8 +79,7 @@ impl HttpServer {
         for number in 0_u64.. {
             let stream = loop {
                 tokio::select! {
-                    // Connections first: a request that has arrived is answered before its connection is
-                    // closed.
+                    // Connections first: a request that has arrived is answered before its connection is closed.
                     biased;
                     Some(closed) = connections.next() => drop(open.remove(&closed)),
                     accepted = self.listener.accept() => match accepted {
@@ -107,7 +105,6 @@ impl HttpServer {
     }
 }
 
-/// Serves one request. Its errors concern the client alone.
 async fn connection(stream: TcpStream, answers: &Answers, clock: &Arc<dyn Clock>) {
     let answer =
         service_fn(async |request: Request<Incoming>| -> Result<Response<Full<Bytes>>, Infallible> {
@@ -150,7 +147,6 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 type Answer = Response<Full<Bytes>>;
 
-/// The status page, with style and script: the browser's network may reach no other server.
 const PAGE: &str = include_str!("http/page.html");
 
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \

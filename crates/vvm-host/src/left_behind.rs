@@ -10,16 +10,15 @@ use vvm_storage::{ElectionKey, SlotNumber};
 /// Learns of each claim before it is sent, and when no record of the host is left (`Host::report_claims`).
 pub(crate) type OnClaim = Box<dyn Fn(Option<LeftBehind>) + Send + Sync>;
 
-/// The record that a process leaves behind if it dies: of its leadership, or of a claim whose outcome is
-/// unknown.
+/// The record that a process leaves behind if it dies: of its leadership, or of a claim whose outcome is unknown.
 ///
-/// The caller has proof that nothing of it works any more (I6). Each claim has an incarnation and an epoch of
-/// its own, and the release names both, so it changes no record of another leadership (I2). What the dead
-/// process had sent is refused afterwards: a renewal names a version that is gone, a batch a fence that has
-/// fallen, a claim an earlier epoch (I7).
+/// The caller has proof that nothing of it works any more (I6). Each claim has an incarnation and an epoch of its own,
+/// and the release names both, so it changes no record of another leadership (I2). What the dead process had sent is
+/// refused afterwards: a renewal names a version that is gone, a batch a fence that has fallen, a claim an earlier
+/// epoch (I7).
 ///
-/// A claim that still is in the network when the release finds no record of it may be applied later. Nothing
-/// works under that record, and it expires by its TTL.
+/// A claim that still is in the network when the release finds no record of it may be applied later. Nothing works
+/// under that record, and it expires by its TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftBehind {
     /// The slot that it led.
@@ -83,7 +82,7 @@ impl LeftBehind {
 /// With a slower storage, the next leader waits for the rest of the TTL.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How a host ended. All times are on the guardian's clock.
+/// How a host ended, on the guardian's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostEnd {
     /// Whether every descendant is proven to have ended.
@@ -167,9 +166,7 @@ mod tests {
     struct Scene {
         clock: MockClock,
         lossy: Arc<LossyStorage>,
-        /// The connection of the guardian's process.
         storage: StorageInspector,
-        /// Another process's.
         other: Arc<ElectionsTtlStorage>,
     }
 
@@ -184,7 +181,6 @@ mod tests {
             Self { clock, lossy, storage, other: Arc::new(ElectionsTtlStorage::new(database.open())) }
         }
 
-        /// Releases by the ticket of `entry`.
         async fn release(&self, entry: &Entry) -> bool {
             let (slot, epoch, incarnation, ttl) = (key().slot, entry.epoch, entry.incarnation(), entry.ttl);
             let ticket = LeftBehind { slot, epoch, incarnation, ttl };
@@ -197,7 +193,6 @@ mod tests {
         }
     }
 
-    /// The fence refuses the end after the release.
     #[tokio::test]
     async fn end_is_in_the_history_before_the_record_is_released() {
         let scene = Scene::new();

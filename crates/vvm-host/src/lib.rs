@@ -1,7 +1,7 @@
 //! Runs services of a Rust program only while the program leads.
 //!
-//! [`Host`] opens a storage, campaigns for a slot, runs its services while it leads, and campaigns again or
-//! ends with a typed reason. `vvm run` and `vvm elect` are hosts, too.
+//! [`Host`] opens a storage, campaigns for a slot, runs its services while it leads, and campaigns again or ends with a
+//! typed reason. `vvm run` and `vvm elect` are hosts, too.
 //!
 //! # Run it
 //! ```no_run
@@ -82,8 +82,7 @@
 //! # Where is what
 //! - [`Host`], [`HostSettings`]: the host. [`Ended`], [`Next`]: how a campaign ended, and what follows.
 //! - [`status`]: what a host does at the moment, as HTTP shows it.
-//! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the
-//!   history.
+//! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the history.
 //! - [`once`]: work that is done once per period, as by `vvm once`.
 //! - [`exit_status`]: the statuses of a process that ends with its host.
 //! - [`clock`], [`documents`], [`primary_only`]: time, fenced documents, and work that survives fail-over.

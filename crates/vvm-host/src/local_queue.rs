@@ -87,7 +87,6 @@ impl LockedFile {
     }
 }
 
-/// Returns the text of a file that a process holds; `None` if there is none.
 fn held(path: &Path) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -29,7 +29,7 @@ const DRAINED: usize = 1024;
 /// for a moment.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// Wakes the candidates for one name, by an empty datagram to the socket of each.
+/// Wakes the candidates for one name.
 #[derive(Debug)]
 pub struct WakeSender {
     to: Option<(Folder, UnixDatagram)>,

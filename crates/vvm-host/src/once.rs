@@ -327,7 +327,6 @@ mod tests {
         assert_eq!(periods.list(), [past("a", 2), done("b"), past("c", 1)]);
     }
 
-    /// Runs `name` of each number in turn, and returns what is kept.
     fn after_all(numbers: std::ops::RangeInclusive<u32>, name: impl Fn(u32) -> String) -> Periods {
         let mut periods = Periods::default();
         for number in numbers {

@@ -19,10 +19,7 @@ pub(crate) enum Demand {
     #[error("could not read whether the name is paused: {0}")]
     PauseUnseen(String),
     #[error("asked to step down{}", to.as_ref().map(|to| format!(" in favour of {to}")).unwrap_or_default())]
-    SteppingDown {
-        /// The standby to lead next; `None` for any.
-        to: Option<Holder>,
-    },
+    SteppingDown { to: Option<Holder> },
     #[error("not ready to lead")]
     NotReady,
 }
@@ -120,7 +117,6 @@ impl RequestHandler<'_> {
         self.lead(&leading).await
     }
 
-    /// Handles requests until this process leads. `None` if the campaign is over before.
     async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
         let mut seen = self.storage.requests();
         let mut logged = None;

@@ -154,7 +154,6 @@ impl HostStatus {
         self.role.subscribe()
     }
 
-    /// Returns what this process does, for people: a pause explains why a candidate waits.
     pub(crate) fn activity(&self) -> String {
         let role = self.role();
         let paused_by = self.paused_by.lock();
@@ -234,7 +233,6 @@ impl HostStatus {
         self.others().first().map(Seen::to_string)
     }
 
-    /// Returns the leaders last seen, other than this process.
     pub(crate) fn others(&self) -> Vec<Seen> {
         self.others.lock().list(self.clock.now())
     }
@@ -247,7 +245,6 @@ impl HostStatus {
         self.change(|_| Some(Role::Campaigning));
     }
 
-    /// Records that a slot was acquired and that the work is about to start.
     pub(crate) fn starts(&self, slot: u32, standing: Standing) {
         self.telemetry.leaderships.inc();
         *self.work_ended.lock() = None;
@@ -255,7 +252,6 @@ impl HostStatus {
         self.change(|_| Some(Role::Starting(Leading { slot, standing, since: self.clock.now() })));
     }
 
-    /// Records that all services have started, if they were starting.
     pub(crate) fn is_started(&self) {
         if matches!(self.role(), Role::Starting(_)) {
             self.works();
@@ -267,7 +263,7 @@ impl HostStatus {
         *self.work_ended.lock() = Some(how.into());
     }
 
-    /// Returns the last end of each slot that could not be written.
+    /// The last end of each slot that could not be written.
     pub(crate) fn late_ends(&self) -> Vec<(SlotNumber, LateEnd)> {
         let unwritten = self.unwritten_ends.lock();
         unwritten.iter().filter_map(|(slot, ends)| Some((*slot, ends.last()?.late_end()?))).collect()
@@ -369,7 +365,6 @@ impl HostStatus {
         }
     }
 
-    /// [`stops`](Self::stops) because of the loss, if the leadership is lost. Returns whether it is.
     pub(crate) fn stops_if_lost(&self, standing: &Standing) -> bool {
         // Otherwise this process ended its leadership itself.
         let is_loss = |loss: &&Loss| !matches!(loss, Loss::Closing | Loss::HandedBack);
@@ -385,7 +380,6 @@ impl HostStatus {
         }
     }
 
-    /// Records that the renewal sent at `sent_at` is confirmed by its answer.
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
@@ -542,7 +536,6 @@ fn log_role(candidate: &Candidate, role: &Role) {
     }
 }
 
-/// Logs that a standby sees another leader than before.
 fn log_new_leader(candidate: &Candidate, leader: &Seen) {
     let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
     let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());

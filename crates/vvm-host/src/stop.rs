@@ -1,9 +1,8 @@
 //! [`StopSignals`]: stops a host by TERM, INT, HUP and QUIT. [`StopRequests`]: tells a second stop request
 //! from an echo of the first.
 //!
-//! A service manager signals every process of a unit, so guardian and host both get one TERM. `timeout`
-//! signals a process and then its group, so one process gets it twice. Neither means "kill at once", as a
-//! second Ctrl-C does.
+//! A service manager signals every process of a unit, so guardian and host both get one TERM. `timeout` signals a
+//! process and then its group, so one process gets it twice. Neither means "kill at once", as a second Ctrl-C does.
 
 use crate::exit_status;
 use rustix::process::Signal;
@@ -80,10 +79,9 @@ impl StopSignals {
         caught.collect::<io::Result<_>>().map(Self)
     }
 
-    /// Cancels `stop` at the first signal, and ends the process at a second TERM, INT or QUIT. The record is then
-    /// not released, so another process can lead only after it expires, when no service works any more (I4). HUP
-    /// never counts as a second signal: kernel and shell may both send one for the same lost
-    /// terminal.
+    /// Cancels `stop` at the first signal, and ends the process at a second TERM, INT or QUIT. The record is then not
+    /// released, so another process can lead only after it expires, when no service works any more (I4). HUP never
+    /// counts as a second signal: kernel and shell may both send one for the same lost terminal.
     pub(crate) async fn handle(mut self, stop: &CancellationToken, clock: &Arc<dyn Clock>) -> Infallible {
         let mut requests = StopRequests::default();
         loop {
@@ -125,7 +123,6 @@ fn name(signal: Signal) -> &'static str {
     signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal")
 }
 
-/// Returns whether this process ignores `signal`, from proc(5); false if that can't be read.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

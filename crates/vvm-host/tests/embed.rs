@@ -52,7 +52,6 @@ async fn stopped_host_releases_the_record() {
     assert_eq!(next.exit_status(), 0, "{next}");
 }
 
-/// Returns a service that reports its start on `events` and ends when it is stopped.
 fn reporting(
     events: &mpsc::UnboundedSender<&'static str>,
 ) -> impl FnMut() -> vvm_host::Services + Send + use<> {

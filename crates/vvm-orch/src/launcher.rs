@@ -129,10 +129,7 @@ impl Hosted {
         self.stop.cancel();
     }
 
-    /// Waits for the service's task to end.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again until it has returned.
+    /// Waits for the end of the service's task. It may be dropped and called again until it has returned.
     pub(crate) async fn join(&mut self) -> Proof {
         // Dropped with its task.
         (&mut self.ended).await.unwrap_or(Proof::None)

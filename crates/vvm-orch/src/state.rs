@@ -140,8 +140,7 @@ pub enum Problem {
         /// The panic's message.
         panic: Arc<str>,
     },
-    /// A service did not stop in time. The leadership is not released (I6), and the kill deadline ends the
-    /// process.
+    /// A service did not stop in time. The leadership is not released (I6), and the kill deadline ends the process.
     #[error("service {service} did not stop; the record is left to expire and the kill deadline stays armed")]
     WontStop {
         /// The service's name.

@@ -72,7 +72,6 @@ impl Known {
 /// renewal and its batch, as a rule. More is a storage whose conditions don't hold.
 const ATTEMPTS: usize = 8;
 
-/// How many cells one scan reads at a time.
 const READS: usize = 32;
 
 /// Room that documents leave for a record with the longest key and holder.
@@ -107,12 +106,9 @@ impl<C: CellStorage> Cells<C> {
         Self { placeholders: Placeholders::new(false), ..Self::new(storage) }
     }
 
-    /// Replaces the content of a slot by what `step` makes of it, in one conditional write.
-    ///
-    /// Content of the cache may compose it, but a refusal is returned only for content that was just read.
-    ///
-    /// # Cancel safety
-    /// Dropped, the write may be applied, even later, but only to the content that it was made from.
+    /// Replaces the content of a slot by what `step` makes of it, in one conditional write. Content of the cache may
+    /// compose it, but a refusal is returned only for content that was just read. Dropped, the write may be applied,
+    /// even later, but only to the content that it was made from.
     async fn change(&self, at: &Partition, step: &Step) -> Result<Done, WriteError> {
         let room = if let Step::Batch { .. } = step { RECORD_ROOM } else { 0 };
         let mut cached = self.known().remove(at);
@@ -140,8 +136,7 @@ impl<C: CellStorage> Cells<C> {
                 // (I5) Before the claim is sent, so that the TTL of every record is within the bound.
                 self.allow_ttl(at, to.ttl.get()).await?;
             }
-            // After a refusal, a read decides whether the condition failed or another part of the cell
-            // changed (I7).
+            // After a refusal, a read decides whether the condition failed or another part of the cell changed (I7).
             match (self.replace(at, room, content, expected).await, step) {
                 (Ok(true), _) => return Ok(Done::Applied),
                 // A leader whose record was deleted must know, because another one may work beside it (I1).
@@ -153,10 +148,7 @@ impl<C: CellStorage> Cells<C> {
         Err(WriteError::NotApplied(KeepsChanging { at: at.clone() }.into()))
     }
 
-    /// Whether the content was replaced.
-    ///
-    /// # Cancel safety
-    /// As [`change`](Self::change).
+    /// Whether the content was replaced. Cancel safety: as [`change`](Self::change).
     async fn replace(
         &self,
         at: &Partition,
@@ -174,8 +166,7 @@ impl<C: CellStorage> Cells<C> {
         match self.storage.write_slot(at, value, content.slot.entry(), expected).await? {
             CellWrite::Written(tag) => {
                 self.history.note(at, before, &content).map_err(unsent)?;
-                // Without a tag the next write reads first: a tag of another answer could be of other
-                // content.
+                // Without a tag the next write reads first: a tag of another answer could be of other content.
                 if let Some(tag) = tag {
                     let known = Known { content, expected: Expected::Tag(tag) };
                     self.known().insert(at.clone(), known);
@@ -249,7 +240,6 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
-    /// Reads the cell of a slot. A slot without one was never led, as far as this handle knows.
     async fn fresh(&self, at: &Partition) -> Result<Known, ReadError> {
         self.history.check()?;
         let before = self.history.mark(at);

@@ -29,7 +29,6 @@ impl DocumentSet {
         Self { last, standing: BTreeMap::new() }
     }
 
-    /// Adds a document as it was stored.
     pub(crate) fn restore(&mut self, id: DocumentId, version: DocumentVersion, bytes: Bytes) {
         self.standing.insert(id, Body { version, bytes });
     }

@@ -81,10 +81,7 @@ impl ElectionsTtlStorage {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// Reads slots in batches of the driver's size, [`BATCHES`] at once. A slot that can't be read stays
-    /// `None`.
-    ///
-    /// # Cancel safety
+    /// Reads slots in batches of the driver's size, [`BATCHES`] at once. A slot that can't be read stays `None`.
     /// Dropped, it leaves in `seen` what was read so far.
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let size = self.limits.scan_batch.max(1);

@@ -15,8 +15,7 @@ pub const KEY_PREFIX_SLOT_COUNT: u8 = 2;
 /// The first byte of the partitions that hold the pause of a cluster ([`Pause`](crate::Pause)).
 pub const KEY_PREFIX_PAUSE: u8 = 3;
 
-/// The first byte of the partitions that hold the step-down request of a cluster
-/// ([`StepDown`](crate::StepDown)).
+/// The first byte of the partitions that hold the step-down request of a cluster ([`StepDown`](crate::StepDown)).
 pub const KEY_PREFIX_STEP_DOWN: u8 = 4;
 
 /// The first byte of the partitions that hold the late end of a slot's leadership ([`LateEnd`](crate::LateEnd)).

@@ -406,7 +406,6 @@ struct Draw {
 }
 
 impl Draw {
-    /// The generator xorshift64.
     fn below(&mut self, limit: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

@@ -188,12 +188,11 @@ pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Sy
     }
 }
 
-/// Creates the storage that `url` names, as far as it is missing. May be run again, and by several processes
-/// at once: what exists is checked and left unchanged.
+/// Creates the storage that `url` names, as far as it is missing. May be run again, and by several processes at once:
+/// what exists is checked and left unchanged.
 ///
 /// # Errors
-/// If the URL names no storage of this build, if the storage refuses, or if it was created with other
-/// settings.
+/// If the URL names no storage of this build, if the storage refuses, or if it was created with other settings.
 ///
 /// # Cancel safety
 /// Dropped, it leaves what it has created so far. Running it again creates the rest.

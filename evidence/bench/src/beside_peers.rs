@@ -32,10 +32,7 @@ const WORK: &str = "peers-work";
 /// When a command ends by itself: longer than any trial.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Runs all trials.
-///
-/// # Errors
-/// A trial can't be run. Without etcd, the error names what to install.
+/// Without etcd, the error names what to install.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (ttl, trials, watched) = if quick { (3, 1, 5) } else { (15, 3, 60) };
     let (ttl, watched) = (Duration::from_secs(ttl), Duration::from_secs(watched));
@@ -84,7 +81,6 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// Returns a figure for each program.
 fn of_each(
     what: &str,
     unit: Unit,
@@ -131,7 +127,6 @@ fn at_once(
     })
 }
 
-/// The command: notes its start time and process id, and sleeps.
 pub(crate) fn work(file: &Path) -> io::Result<()> {
     let since = vvm_clock::SystemClock::read().as_nanos();
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
@@ -168,7 +163,6 @@ impl ComparedProgram {
         Self { name: "etcdctl".into(), title, program: "etcdctl".into(), how }
     }
 
-    /// A candidate of client-go as `evidence/servers/client-go` has it.
     fn client_go(program: &Path, server: &Kubernetes) -> Self {
         let how = How::ClientGo { kubeconfig: server.kubeconfig() };
         let title = CLIENT_GO_VERSION.to_owned();
@@ -183,7 +177,6 @@ impl ComparedProgram {
         Ok(Self { name: format!("vvm-{scheme}"), title: format!("vvm ({scheme}:)"), program, how })
     }
 
-    /// Starts a candidate that runs the command of `scene` when it leads.
     fn start(&self, scene: &Path, ttl: Duration, number: usize) -> io::Result<Candidate> {
         let name = scene.file_name().unwrap_or_default();
         let mut command = owned::command(&self.program);
@@ -220,7 +213,6 @@ impl ComparedProgram {
 }
 
 impl Candidate {
-    /// The candidate and all its descendants.
     fn process_tree(&self) -> ProcessTree {
         ProcessTree::of(self.process.id().cast_signed())
     }
@@ -257,7 +249,6 @@ const SPREAD: u64 = 5000;
 /// When a trial is given up, in TTLs.
 const GIVES_UP: u32 = 3;
 
-/// How the holder is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Blow {
     TermToOne,
@@ -299,7 +290,6 @@ impl Blow {
     }
 }
 
-/// The result of a trial.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// The time until the second one's command ran; `None` if it never did.
@@ -308,7 +298,6 @@ struct Outcome {
     both_ran: bool,
 }
 
-/// A command, from its line in the file.
 #[derive(Clone, Copy)]
 struct Work {
     since: Instant,
@@ -347,7 +336,6 @@ fn trial(
     Ok(Outcome { took: next.map(|next| struck.until(next.since)), both_ran })
 }
 
-/// Waits until so many commands have begun, and returns the last.
 fn wait_for_work(scene: &Path, after: usize, patience: Duration) -> Option<Work> {
     let began = SystemClock::read();
     while SystemClock::read().since(began) < patience {

@@ -16,7 +16,6 @@ use std::{num::NonZeroU32, time::Duration};
 use tokio::runtime::Runtime;
 use vvm_clock::SystemClock;
 
-/// The size and duration of a round.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Round {
     #[arg(long)]
@@ -26,7 +25,6 @@ pub(crate) struct Round {
     ttl_millis: u64,
 }
 
-/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
     bytes_of_rows: u64,
@@ -64,7 +62,6 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 }
 
 impl Round {
-    /// Holds the leaderships, and writes the result to standard output.
     pub(crate) fn run(self) -> Result<(), Failure> {
         println!("{}", serde_json::to_string(&self.hold()?)?);
         Ok(())
@@ -155,7 +152,6 @@ pub(crate) fn measure_pairs(quick: bool) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// The result of a round.
 struct Pairs {
     per_second: f64,
     /// CPU time of a pair.

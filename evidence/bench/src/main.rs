@@ -81,9 +81,8 @@ enum Measurement {
     Warm,
     /// What a waiting `vvm run` costs: memory, CPU, and requests to the storage, which it counts while it leads, too.
     Waiting,
-    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of
-    /// waiting. Needs Debian's packages etcd-server and etcd-client; client-go is left out unless
-    /// kube-apiserver was built.
+    /// `vvm run` beside `etcdctl lock` and client-go's leader election: hand-over, fail-over, and the cost of waiting.
+    /// Needs Debian's packages etcd-server and etcd-client; client-go is left out unless kube-apiserver was built.
     BesidePeers,
     /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
     /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.

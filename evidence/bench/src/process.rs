@@ -17,7 +17,6 @@ use vvm_clock::{Instant, SystemClock};
 /// Each command holds the lock for as long as it, or what it leaves behind, lives.
 const SCRIPT: &str = "exec 9>>\"$0\"; flock -n 9 && echo alone || echo beside another; exec sleep 1000";
 
-/// The TTL of all.
 pub(crate) const TTL: [&str; 2] = ["--ttl", "20s"];
 
 /// Returns the `vvm` beside this program, to be run at `level`.
@@ -30,7 +29,6 @@ pub(crate) fn program(level: Level) -> Result<Program, Failure> {
     Ok(Program::new(vvm.display().to_string().leak(), level))
 }
 
-/// Makes a storage ready.
 pub(crate) fn init_storage(url: &str) -> Result<(), Failure> {
     let mut init = Command::new(env::current_exe()?.with_file_name("vvm"));
     run(init.args(["init-storage", "--storage", url]).stdin(Stdio::null()), "vvm beside it")?;
@@ -59,7 +57,6 @@ pub(crate) fn take_overs(
     Ok(samples)
 }
 
-/// Sends a signal to the host of a leader. Returns when.
 pub(crate) fn strike_host(leader: &Running, signal: Signal) -> Result<Instant, Failure> {
     let host = leader.host();
     let struck_at = SystemClock::read();
@@ -74,7 +71,6 @@ pub(crate) fn start(trial: &Trial, before: &[&str], options: &[&str]) -> Result<
     start_command(trial, before, &[&TTL[..], options].concat(), &["sh", "-c", SCRIPT, &lock])
 }
 
-/// Starts a candidate with this command.
 pub(crate) fn start_command(
     trial: &Trial,
     before: &[&str],
@@ -85,7 +81,6 @@ pub(crate) fn start_command(
     Ok(candidate.through([&DIES_WITH_ITS_OWNER[..], before].concat()).start())
 }
 
-/// What processes use.
 pub(crate) struct Used {
     /// PSS, in bytes: a shared page is divided among its users.
     pub(crate) proportional: u64,
@@ -95,7 +90,6 @@ pub(crate) struct Used {
     pub(crate) cpu: Duration,
 }
 
-/// A process and its descendants. The first one is the ancestor.
 pub(crate) struct ProcessTree(pub(crate) Vec<Pid>);
 
 impl ProcessTree {
@@ -132,19 +126,16 @@ fn unreadable(path: &str) -> impl Fn(io::Error) -> Failure {
     }
 }
 
-/// Bytes resident in memory.
 pub(crate) fn resident_bytes() -> Result<u64, Failure> {
     resident_bytes_of("self")
 }
 
-/// The same for another process.
 fn resident_bytes_of(process: &str) -> Result<u64, Failure> {
     let path = format!("/proc/{process}/statm");
     let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
     Ok(number_at(&path, &text, 1)? * rustix::param::page_size() as u64)
 }
 
-/// See [`Used::proportional`].
 fn proportional_bytes_of(process: &str) -> Result<u64, Failure> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
@@ -157,7 +148,6 @@ pub(crate) fn cpu_time() -> Result<Duration, Failure> {
     cpu_time_of("self")
 }
 
-/// The same for another process.
 fn cpu_time_of(process: &str) -> Result<Duration, Failure> {
     let threads = format!("/proc/{process}/task");
     let mut sum = Duration::ZERO;

@@ -8,7 +8,6 @@ use std::{
 /// Why there is no figure: the error of what was measured.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Writes a table with a line for each figure.
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {
     let wide = figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
     writeln!(out, "{:wide$} {:>11} {:>11} {:>11}", "", "min", "median", "max")?;
@@ -57,7 +56,6 @@ impl Unit {
     }
 }
 
-/// The unit of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     PairsPerSecond,

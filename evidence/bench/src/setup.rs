@@ -35,10 +35,8 @@ pub(crate) enum Deadline {
     System,
 }
 
-/// A write without a competitor was refused, or a record is gone.
 pub(crate) const REFUSED: &str = "a write without a competitor was refused";
 
-/// A storage, elections on it, and a cluster in it.
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) clock: Arc<dyn Clock>,
@@ -82,7 +80,6 @@ impl Scene {
         ElectionKey { cluster: self.cluster.clone(), slot }
     }
 
-    /// Leads a slot.
     pub(crate) async fn acquire(&self, key: ElectionKey, ttl: Ttl) -> Result<Leadership, AcquireError> {
         let candidacy = Candidacy { slots: vec![key], terms: Terms::new(self.holder.clone(), ttl) };
         self.elections.acquire(candidacy).await.map(|(_, leadership)| leadership)
@@ -105,14 +102,11 @@ impl Scene {
     }
 }
 
-/// Runs this program once more, for one round, and returns what it prints: an allocator returns little memory, so a
-/// second round in one process would seem to cost nothing.
 pub(crate) fn in_own_process<F: DeserializeOwned>(command: &str, arguments: &[String]) -> Result<F, Failure> {
     let mut round = Command::new(env::current_exe()?);
     Ok(serde_json::from_str(&owned::run(round.arg(command).args(arguments), "this program")?)?)
 }
 
-/// Does nothing at any deadline.
 #[derive(Debug)]
 struct Ignores;
 

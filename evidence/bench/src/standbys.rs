@@ -34,8 +34,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// Returns how many transactions each standby causes in a TTL, and its connections. `direct` is for the
-/// statistics.
+/// Returns how many transactions each standby causes in a TTL, and its connections. `direct` is for the statistics.
 fn wait(url: &str, direct: &str, standbys: u16, watched: Duration) -> Result<(Figure, f64), Failure> {
     let trial = process::program(Level::Guardian)?.trial();
     let start = || process::start(&trial, &[], &["--storage", url, "--name", trial.mark()]);

@@ -16,14 +16,12 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// The size of a round.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Round {
     #[arg(long)]
     instances: NonZeroU32,
 }
 
-/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Found {
     all_run: Duration,
@@ -44,7 +42,6 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 }
 
 impl Round {
-    /// Steps up and down, and writes the result to standard output.
     pub(crate) fn run(self) -> Result<(), Failure> {
         println!("{}", serde_json::to_string(&self.step_up()?)?);
         Ok(())
@@ -92,7 +89,6 @@ impl Round {
         })
     }
 
-    /// Writes the documents of an earlier leader.
     async fn write_documents(self, standing: &Standing) -> Result<(), Failure> {
         let documents = standing.documents().ok_or("`mem` keeps no documents")?;
         let ids: Vec<u32> = (0..self.instances.get()).collect();
@@ -109,7 +105,6 @@ impl Round {
     }
 }
 
-/// Jobs that run until their term ends.
 struct Jobs {
     /// A permit for each instance that runs.
     running: Arc<Semaphore>,

@@ -54,12 +54,10 @@ pub(crate) fn measure_documents(url: &str, quick: bool) -> Result<Vec<Figure>, F
     })
 }
 
-/// Measures many names led at once, alone.
 pub(crate) fn measure_held(url: &str, names: u32, quick: bool) -> Result<Vec<Figure>, Failure> {
     on(url, async |scene| held::measure(scene, names, quick).await)
 }
 
-/// Measures the verbs alone, on a SQLite file in a temporary folder.
 pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, Failure> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}?allow=overlay", folder.path().join("ours.db").display());
@@ -161,20 +159,17 @@ async fn directly(bare: &mut dyn BareStatements, slot: u32) -> Result<Sample, Fa
     Ok(sample)
 }
 
-/// The result of a verb, and its microseconds.
 async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
     let began = SystemClock::read();
     let outcome = call.await;
     (outcome, began.until(SystemClock::read()).as_secs_f64() * 1e6)
 }
 
-/// How many documents a batch has.
 const BATCH: u32 = 32;
 
 /// Bytes of a document, as of the state of a task.
 const BODY: [u8; 256] = [b'x'; 256];
 
-/// The leader of a slot, and its entry.
 struct Leader<'scene> {
     scene: &'scene Scene,
     key: ElectionKey,
@@ -290,7 +285,6 @@ async fn measure_renewals(
     Ok(figures)
 }
 
-/// Renews until then. Returns the milliseconds of each renewal, `None` for one that timed out or failed.
 async fn renew(leader: &mut Leader<'_>, until: Instant) -> Result<Vec<Option<f64>>, Failure> {
     let mut renewals = Vec::new();
     while leader.scene.clock.now() < until {
@@ -299,7 +293,6 @@ async fn renew(leader: &mut Leader<'_>, until: Instant) -> Result<Vec<Option<f64
     Ok(renewals)
 }
 
-/// One of many bare writers that renew at once.
 struct BareWriter {
     statements: Box<dyn BareStatements>,
     slot: u32,

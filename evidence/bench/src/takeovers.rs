@@ -15,10 +15,8 @@ use servers::{
 use std::{fs, io, net::SocketAddrV4, path::PathBuf, process::Command, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// How a leader's host dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Death {
-    /// Of this signal.
     Of(Signal),
     /// The kernel ends it in a control group without memory. Counted from its end.
     OutOfMemory,
@@ -120,7 +118,6 @@ impl Death {
     }
 }
 
-/// Returns when the record was written last.
 fn renewed_at(trial: &Trial) -> Result<Instant, Failure> {
     let asked_at = SystemClock::read();
     let (_, shown, said) = trial.status(&["--json"]);
@@ -197,7 +194,6 @@ fn ip(arguments: &str) -> Result<(), Failure> {
     })
 }
 
-/// A storage.
 struct Place {
     name: &'static str,
     started: Started,
@@ -209,13 +205,11 @@ type Start = fn() -> Result<Option<Place>, Failure>;
 const PLACES: [Start; 5] =
     [Place::postgres, Place::pooled, Place::etcd, || Place::kubernetes(ADMIN), || Place::kubernetes(WORKER)];
 
-/// May do everything.
 const ADMIN: &str = "admin";
 
 /// May not watch, so there are no notifications.
 const WORKER: &str = "worker";
 
-/// When a role must be in force.
 const IN_FORCE: Duration = Duration::from_secs(30);
 
 impl Place {

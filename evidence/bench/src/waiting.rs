@@ -19,7 +19,6 @@ pub(crate) const WAITING: usize = 3;
 /// Starting up is over by then.
 pub(crate) const SETTLED: Duration = Duration::from_secs(5);
 
-/// A quantity of [`used`]: its name and unit.
 type Quantity = (&'static str, Unit, fn(&Used) -> f64);
 
 pub(crate) const QUANTITIES: [Quantity; 3] = [
@@ -95,7 +94,6 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 
 const METRIC: &str = "vvm_storage_calls_total{";
 
-/// A candidate that serves metrics.
 struct Counted {
     candidate: Running,
     address: String,
@@ -109,7 +107,6 @@ impl Counted {
         Ok(Self { candidate, address: address.to_owned() })
     }
 
-    /// How many it has sent so far.
     fn requests(&self) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(&self.address)?;
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;

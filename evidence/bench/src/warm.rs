@@ -88,7 +88,6 @@ fn start(trial: &Trial, options: &[&str], app: &App) -> Result<Running, Failure>
     start_command(trial, &[], &[&TTL[..], options].concat(), &line)
 }
 
-/// The time at the end of a line of the app.
 fn time_in(line: &str) -> Result<Instant, Failure> {
     let nanos = line.rsplit(' ').next().and_then(|nanos| nanos.parse().ok());
     nanos.map(Instant::from_nanos).ok_or_else(|| format!("no time in {line:?}").into())

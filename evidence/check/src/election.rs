@@ -43,8 +43,6 @@ impl Model for World {
     }
 }
 
-/// Searches all scenarios. Without an argument that changes what is searched, the edge, the assumptions and the
-/// rebasing are shown, too.
 pub(crate) fn check(args: &Args) -> bool {
     let mut holds = search_all(args, SAMPLE, &scenarios::ALL, &scenarios::REACHED);
     if args.is_whole() {
@@ -55,7 +53,6 @@ pub(crate) fn check(args: &Args) -> bool {
     holds
 }
 
-/// Searches the scenarios on cells.
 pub(crate) fn check_cells(args: &Args) -> bool {
     // Each call on cells costs more.
     search_all(args, SAMPLE * 10, &scenarios::CELLS, &scenarios::REACHED_ON_CELLS)
@@ -94,8 +91,7 @@ fn without(assumption: Assumption, invariant: &str) -> Settings {
     Settings { dropped: Some(assumption), only: Some(invariant.into()), ..Settings::default() }
 }
 
-/// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2
-/// thousandths.
+/// The kill on the slowest clock and the take-over on the fastest meet at 9/11 of a TTL, which is 818.2 thousandths.
 fn shows_the_edge(scenario: &Scenario, shares: &[u64]) -> bool {
     let mut is_there = true;
     for share in shares {

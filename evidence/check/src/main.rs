@@ -99,7 +99,6 @@ pub(crate) enum Assumption {
 }
 
 impl Assumption {
-    /// The check that assumes it.
     pub(crate) fn check(self) -> Check {
         match self {
             Self::Clocks
@@ -140,7 +139,6 @@ fn main() -> ExitCode {
     if run(&Args::parse()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns whether all that is asked for holds.
 fn run(args: &Args) -> bool {
     let mut holds = true;
     for check in Check::value_variants() {
@@ -180,7 +178,6 @@ fn shows_what_each_assumption_is_for(
     all_shown
 }
 
-/// Returns the most memory that this process had, in megabytes.
 fn most_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

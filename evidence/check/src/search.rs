@@ -15,10 +15,8 @@ pub(crate) trait Model: Clone + Hash + Send + Sync {
     /// What can happen next. The first is fair: answers come before timers, and both before faults.
     fn events(&self) -> Vec<Self::Event>;
 
-    /// Applies an event, and observes what follows.
     fn happen(&mut self, event: Self::Event, notes: &mut Notes);
 
-    /// Shifts and renames, so that two states with the same future become equal.
     fn rebase(&mut self) {}
 
     /// Ends all faults, and lets all run fairly.
@@ -38,7 +36,6 @@ macro_rules! happenings {
         }
 
         impl $name {
-            /// Its words in a story.
             pub(crate) fn told(self) -> &'static str {
                 match self {
                     $(Self::$what => $told,)*
@@ -56,7 +53,6 @@ pub(crate) const SAMPLE: u128 = 20;
 #[derive(Clone)]
 pub(crate) struct Part<M> {
     pub(crate) name: &'static str,
-    /// How many faults a story has at most.
     pub(crate) faults: u8,
     /// The longest story, in events.
     pub(crate) depth: usize,
@@ -70,7 +66,6 @@ pub(crate) struct Found<E> {
     pub(crate) depth: usize,
     pub(crate) recovered: u64,
     pub(crate) notes: Notes,
-    /// The events up to the violation, if there is one.
     pub(crate) path: Vec<E>,
 }
 
@@ -79,7 +74,6 @@ pub(crate) struct Found<E> {
 pub(crate) struct Notes {
     pub(crate) reached: BTreeSet<&'static str>,
     pub(crate) story: Option<Vec<String>>,
-    /// The first invariant that was broken, and how.
     pub(crate) violation: Option<String>,
 }
 
@@ -102,7 +96,6 @@ impl Notes {
     }
 }
 
-/// How a state was met first. The first one was not met by an event.
 struct Origin<E> {
     from: u32,
     by: Option<E>,
@@ -258,7 +251,6 @@ fn fingerprint<M: Model>(state: &M, bytes: &mut Bytes) -> u128 {
     half(1) << 64 | half(2)
 }
 
-/// Collects what is hashed.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 

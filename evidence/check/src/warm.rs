@@ -63,7 +63,6 @@ fn part(after_stop: AfterStop, dropped: Option<Assumption>, faults: u8, depth: u
     Part { name, faults, depth, began: World::new(after_stop, left, faults, dropped) }
 }
 
-/// Searches both ways to stop, and shows what each assumption is for.
 pub(crate) fn check(args: &Args) -> bool {
     let (faults, depth) = (args.faults.unwrap_or(2), args.depth.unwrap_or(14));
     let parts = [AfterStop::Restart, AfterStop::Keep].map(|stop| part(stop, args.drop, faults, depth));

@@ -86,7 +86,6 @@ fn shown() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// How many inputs of a decoder there were.
 #[derive(Default, Debug)]
 struct Counts {
     inputs: u64,
@@ -187,10 +186,8 @@ fn unescaped(line: &str) -> Vec<u8> {
     bytes
 }
 
-/// The longest input.
 const LONGEST_INPUT: usize = 4 << 10;
 
-/// Numbers at which decoders go wrong.
 const NUMBERS: [&[u8]; 8] = [
     b"0",
     b"-1",
@@ -202,7 +199,6 @@ const NUMBERS: [&[u8]; 8] = [
     b"99999999999999999999",
 ];
 
-/// Returns one of the inputs with one to four changes.
 fn changed(inputs: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let any = |rng: &mut Rng| rng.choice(inputs).cloned().unwrap_or_default();
     let mut input = any(rng);

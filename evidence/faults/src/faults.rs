@@ -47,7 +47,6 @@ const TTL: Ttl = match Ttl::new(Duration::from_secs(3)) {
 
 const CANDIDATES: usize = 5;
 
-/// The name that the candidates are candidates for.
 const NAME: &str = "faults";
 
 const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
@@ -56,10 +55,6 @@ const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 /// the client library, on a machine that also runs the servers.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// Injects every kind of fault so many times.
-///
-/// # Errors
-/// Violations, required events that did not happen, and failures of the run itself.
 pub(crate) fn run(storage: Storage, rounds: u32, seed: u64) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
@@ -94,7 +89,6 @@ pub(crate) fn run(storage: Storage, rounds: u32, seed: u64) -> Result<(), String
     if rounds < DEFAULT_ROUNDS { Ok(()) } else { leadership_log::judge(&counts) }
 }
 
-/// Starts the servers of a storage.
 fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
     Ok(match storage {
         Storage::Scylla => Box::new(Servers::cassandra()?),
@@ -248,7 +242,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks the log for `lasts`.
     fn watch(&self, lasts: Duration) -> Result<(), String> {
         self.interruption.pass(lasts, || {
             self.leaderships.look(SystemClock::read());
@@ -257,8 +250,7 @@ impl Run<'_> {
     }
 }
 
-/// SIGINT and SIGTERM, which are checked between steps, so that servers, folders and children are removed in
-/// order.
+/// SIGINT and SIGTERM, which are checked between steps, so that servers, folders and children are removed in order.
 #[derive(Clone, Debug)]
 struct Interruption(Arc<AtomicBool>);
 
@@ -285,7 +277,6 @@ impl Interruption {
         })
     }
 
-    /// Waits for `span`, while `holds` succeeds.
     fn pass(&self, span: Duration, mut holds: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         self.wait_until(span, || holds().map(|()| false)).map(drop)
     }

@@ -39,22 +39,18 @@ impl Processes {
         Self(found)
     }
 
-    /// Returns those whose command line contains `text`.
     pub fn with(&self, text: &str) -> Vec<Pid> {
         self.0.iter().copied().filter(|pid| command_line(*pid).contains(text)).collect()
     }
 
-    /// Returns those whose command line begins with `command`.
     pub fn of(&self, command: &str) -> Vec<Pid> {
         self.0.iter().copied().filter(|pid| command_line(*pid).starts_with(command)).collect()
     }
 
-    /// Returns their command lines, for failures.
     pub fn describe(&self) -> Vec<String> {
         self.0.iter().map(|pid| format!("{pid}: {}", command_line(*pid))).collect()
     }
 
-    /// Kills them.
     pub fn kill(&self) {
         for pid in &self.0 {
             let _gone = kill_process(*pid, Signal::KILL);
@@ -62,7 +58,6 @@ impl Processes {
     }
 }
 
-/// Returns the command line of a process, with spaces between the arguments.
 pub fn command_line(pid: Pid) -> String {
     let bytes = fs::read(PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\0', " ")
@@ -77,7 +72,6 @@ fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// Whether a process has a handler for a signal.
 pub fn catches(pid: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -85,7 +79,6 @@ pub fn catches(pid: Pid, signal: Signal) -> bool {
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
-/// Returns the parent of a process, its parent, and so on.
 pub fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     let parent = |pid: &Pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -94,8 +87,7 @@ pub fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     successors(parent(&pid), parent)
 }
 
-/// Whether no thread of a process runs: each is stopped, or has ended. A stop signal stops them one after the
-/// other.
+/// Whether no thread of a process runs: each is stopped, or has ended. A stop signal stops them one after the other.
 pub(crate) fn is_still(pid: Pid) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
@@ -109,7 +101,6 @@ pub fn has_ended(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z' | 'X'))
 }
 
-/// Waits until `condition` holds, and returns how long that took.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     let began = SystemClock::read();
     loop {
@@ -122,19 +113,14 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     }
 }
 
-/// A level, as `--containment` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Only guardian and host.
     Guardian,
-    /// A control group for the command.
     ControlGroup,
-    /// A PID namespace for the command.
     PidNamespace,
 }
 
 impl Level {
-    /// Whether this machine has it. Checked once.
     pub(super) fn is_available(self) -> bool {
         static GROUPS: OnceLock<bool> = OnceLock::new();
         static NAMESPACES: OnceLock<bool> = OnceLock::new();
@@ -147,7 +133,6 @@ impl Level {
         }
     }
 
-    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Guardian => "guardian",
@@ -156,7 +141,6 @@ impl Level {
         }
     }
 
-    /// Returns the number of vvm's own processes.
     pub fn ours(self) -> usize {
         match self {
             Self::Guardian | Self::ControlGroup => 3,
@@ -188,7 +172,6 @@ pub fn is_permitted(line: &[&str]) -> bool {
     output.status.success()
 }
 
-/// Returns the folder of the control group (version 2) of this process, if the whole hierarchy is mounted.
 pub fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -197,7 +180,6 @@ pub fn own_group() -> Option<PathBuf> {
     Some(Path::new(mount.split(' ').nth(1)?).join(group)).filter(|folder| folder.is_dir())
 }
 
-/// Returns the folder of the control group (version 1) of this process in the hierarchy of `controller`.
 fn own_group_of_version_1(controller: &str) -> Option<PathBuf> {
     let is_its = |text: &str| text.split(',').any(|word| word == controller);
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -213,7 +195,6 @@ fn own_group_of_version_1(controller: &str) -> Option<PathBuf> {
     Some(Path::new(&mount).join(group.trim_start_matches('/'))).filter(|folder| folder.is_dir())
 }
 
-/// Kills every process in a control group, and removes the group with its subgroups.
 pub(crate) fn remove_group(group: &Path) {
     eventually("a control group of this trial is removed", || {
         for folder in groups_from(group) {
@@ -229,14 +210,12 @@ pub(crate) fn remove_group(group: &Path) {
     });
 }
 
-/// Returns the group and all groups in it, the innermost first.
 fn groups_from(group: &Path) -> Vec<PathBuf> {
     let inside = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
     let inside = inside.filter(|path| path.is_dir()).flat_map(|path| groups_from(&path));
     inside.chain([group.to_owned()]).collect()
 }
 
-/// Whether this process may create control groups in this one.
 fn lets_us_make_groups(group: &Path) -> bool {
     tempfile::tempdir_in(group).is_ok()
 }
@@ -253,10 +232,7 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Makes a group of this name, inside the one of this process.
-    ///
-    /// # Errors
-    /// Says why this machine does not allow it.
+    /// Inside the group of this process. The error says why this machine does not allow it.
     pub fn of(name: &str) -> io::Result<Self> {
         let (parent, version) = match own_group_of_version_1("memory") {
             Some(parent) => (parent, 1),
@@ -269,8 +245,7 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// Whether the kernel can end all processes of the group at once (`memory.oom.group`). From then on it
-    /// does.
+    /// Whether the kernel can end all processes of the group at once (`memory.oom.group`). From then on it does.
     pub fn ends_together(&self) -> bool {
         self.version == 2 && fs::write(self.file("memory.oom.group"), "1").is_ok()
     }
@@ -341,10 +316,7 @@ impl Drop for Hungry {
 pub struct Freezer(PathBuf);
 
 impl Freezer {
-    /// Makes a group of this name, inside the one of this process.
-    ///
-    /// # Errors
-    /// Says why this machine does not allow it.
+    /// Inside the group of this process. The error says why this machine does not allow it.
     pub fn of(name: &str) -> io::Result<Self> {
         let parent = own_group_of_version_1("freezer");
         let parent = parent.ok_or_else(|| io::Error::other("no control groups of version 1"))?;
@@ -353,7 +325,6 @@ impl Freezer {
         Ok(Self(folder))
     }
 
-    /// Has a process stand still.
     pub fn freeze(&self, process: Pid) {
         fs::write(self.0.join("cgroup.procs"), process.to_string()).unwrap();
         self.turn("FROZEN");

@@ -38,13 +38,11 @@ impl Program {
         Self { built, level }
     }
 
-    /// Returns its path.
     pub fn path(self) -> &'static str {
         static OTHER: OnceLock<Option<String>> = OnceLock::new();
         OTHER.get_or_init(|| env::var(OVERRIDE).ok()).as_deref().unwrap_or(self.built)
     }
 
-    /// Returns a command that runs it with these arguments.
     pub fn command(self, arguments: &[&str]) -> Command {
         let mut command = command(self.path());
         command.args(arguments);
@@ -61,13 +59,11 @@ impl Program {
         Level::Guardian
     }
 
-    /// Returns a trial of it, with an empty storage.
     pub fn trial(self) -> Trial {
         Trial::of(self)
     }
 
-    /// Makes attempts at a test of real time, each with a trial of its own, until one is decided
-    /// ([`timed::timed`]).
+    /// Makes attempts at a test of real time, each with a trial of its own, until one is decided ([`timed::timed`]).
     pub fn timed(self, name: &str, mut attempt: impl FnMut(&Attempt, &Trial) -> Result<(), Late>) {
         let name = format!("{name}, at level {}", self.level().name());
         timed::timed(&name, |this| {
@@ -82,8 +78,6 @@ impl Program {
 // in the background, ignores signals. Each `vvm` would inherit that and honour it, and a test that sends such a
 // signal would hang.
 
-/// Sets the signals and the umask that programs inherit that this thread starts from now on: no signal is
-/// ignored or blocked, and only the owner may write new files.
 pub fn settle() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -139,15 +133,11 @@ pub struct Run {
     group: Option<PathBuf>,
 }
 
-/// A running `vvm run`.
 #[derive(Debug)]
 pub struct Running {
-    /// The process that the test started.
     pub guardian: Pid,
     child: Child,
-    /// Its standard output, which is the command's.
     pub stdout: Lines,
-    /// Its standard error.
     pub stderr: Lines,
     mark: String,
 }
@@ -171,7 +161,6 @@ impl Run {
         }
     }
 
-    /// Makes it a `vvm once` for this period.
     pub fn once(self, period: &str) -> Self {
         Self { verb: "once", ..self }.with(["--period", period])
     }
@@ -182,7 +171,7 @@ impl Run {
         run.with(["--on-start", "keep", "--on-lead", on_lead, "--on-loss", on_loss])
     }
 
-    /// Adds options. An option that is already there is replaced.
+    /// An option that is already there is replaced.
     pub fn with<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
         let mut options = options.into_iter().map(String::from).peekable();
         while let Some(option) = options.next() {
@@ -195,7 +184,6 @@ impl Run {
         self
     }
 
-    /// Removes options and their values.
     pub fn without<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Self {
         for option in options {
             let place = self.options.iter().position(|there| *there == option).unwrap();
@@ -224,19 +212,16 @@ impl Run {
         self.through([&NOBODY[..], &["sh", "-c", &shift, "sh"]].concat())
     }
 
-    /// Adds a variable to its environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Sets its standard input.
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdin = stdin.into();
         self
     }
 
-    /// Returns the whole command line.
     pub fn command_line(&self) -> Vec<String> {
         let vvm = [self.program.path().to_owned(), self.verb.into()];
         let enter = self.group.iter().flat_map(|group| {
@@ -248,13 +233,11 @@ impl Run {
         if self.command.is_empty() { line } else { [&line[..], &["--".to_owned()], &self.command].concat() }
     }
 
-    /// Returns it as a line for a shell.
     pub fn quoted(&self) -> String {
         let quoted = self.command_line().into_iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
         quoted.collect::<Vec<_>>().join(" ")
     }
 
-    /// Starts it.
     pub fn start(self) -> Running {
         let line = self.command_line();
         let mut child = command(&line[0])
@@ -271,7 +254,6 @@ impl Run {
         Running { guardian: Pid::from_child(&child), child, stdout, stderr, mark: self.mark }
     }
 
-    /// Starts it, and waits until its command prints `up`.
     pub fn up(self) -> Running {
         let mut running = self.start();
         running.stdout.wait_for("up");
@@ -285,20 +267,15 @@ impl Run {
         running
     }
 
-    /// Starts it, and waits for its end.
     pub fn finish(self) -> Finished {
         self.start().finish()
     }
 }
 
-/// A finished `vvm run`.
 #[derive(Debug)]
 pub struct Finished {
-    /// The exit status of the guardian.
     pub status: ExitStatus,
-    /// The unread lines of standard output.
     pub stdout: Vec<String>,
-    /// The unread lines of standard error.
     pub stderr: Vec<String>,
 }
 
@@ -316,7 +293,6 @@ impl Running {
         host.unwrap()
     }
 
-    /// Sends a signal to the guardian.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.guardian, signal).unwrap();
     }
@@ -333,7 +309,6 @@ impl Running {
         self.signal(Signal::KILL);
     }
 
-    /// Ends it by TERM, and waits for its end.
     pub fn stop(self) -> Finished {
         self.signal(Signal::TERM);
         self.finish()
@@ -353,38 +328,30 @@ impl Running {
 }
 
 impl Finished {
-    /// Returns the exit status.
-    ///
-    /// # Panics
     /// If it died of a signal.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
     }
 
-    /// Returns the signal that it died of.
     pub fn signal(&self) -> i32 {
         self.status.signal().unwrap_or_else(|| panic!("{}: {:#?}", self.status, self.stderr))
     }
 
-    /// Checks the exit status.
     #[track_caller]
     pub fn assert_code(&self, expected: i32) {
         assert_eq!(self.status.code(), Some(expected), "{}: {:#?}", self.status, self.stderr);
     }
 
-    /// Checks that a line on standard error contains `text`.
     #[track_caller]
     pub fn assert_says(&self, text: &str) {
         assert!(self.says(text), "no {text:?}: {:#?}", self.stderr);
     }
 
-    /// Whether a line on standard error contains `text`.
     pub fn says(&self, text: &str) -> bool {
         self.stderr.iter().any(|line| line.contains(text))
     }
 }
 
-/// The variable with the folder of local wake-ups.
 pub(super) const LOCAL_DIR: &str = "VVM_LOCAL_DIR";
 
 /// One trial: a folder with a storage, and a mark for its processes.
@@ -395,13 +362,11 @@ pub struct Trial {
     mark: String,
     /// Between its processes and the server, where the storage is on one.
     pub(super) proxy: Option<storage::Proxy>,
-    /// At level control group, the one that all runs begin in, so that the groups that they make can be
-    /// found.
+    /// At level control group, the one that all runs begin in, so that the groups that they make can be found.
     pub(super) group: Option<PathBuf>,
 }
 
 impl Trial {
-    /// A trial of `program`, with an empty storage.
     pub(super) fn of(program: Program) -> Self {
         settle();
         let folder = tempfile::tempdir().unwrap();
@@ -415,12 +380,10 @@ impl Trial {
         Self { program, folder, mark, proxy: storage::proxy(program), group }
     }
 
-    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the control group that all runs of this trial begin in, at level control group.
     pub fn group(&self) -> Option<&Path> {
         self.group.as_deref()
     }
@@ -448,7 +411,6 @@ impl Trial {
         self.run([]).elect(on_lead, on_loss)
     }
 
-    /// Returns a `vvm run` of a shell script.
     pub fn run_script(&self, script: &str) -> Run {
         self.run(["sh", "-c", script])
     }
@@ -458,7 +420,6 @@ impl Trial {
         self.run_script("echo up; exec sleep 1000")
     }
 
-    /// Returns a `vvm run` of a command that prints `up`, and does this on TERM.
     pub fn run_trapping(&self, on_term: &str) -> Run {
         self.run_script(&format!("trap '{on_term}' TERM; echo up; while :; do sleep 0.01; done"))
     }
@@ -492,19 +453,16 @@ impl Trial {
         slots
     }
 
-    /// Runs another command on the storage for its name, in the same way.
     pub fn about(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         self.ask(command, &[&["--name", &self.name()], arguments].concat())
     }
 
-    /// Runs one that must succeed. Returns its standard output.
     pub fn must(&self, command: &str, arguments: &[&str]) -> String {
         let (code, out, error) = self.about(command, arguments);
         assert_eq!(code, 0, "{command} {arguments:?}: {out}{error}");
         out
     }
 
-    /// Runs another command on the storage, in the same way.
     pub fn ask(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
         let mut asked = self.program.command(&[]);
         asked.env(LOCAL_DIR, self.local_dir());
@@ -519,22 +477,18 @@ impl Trial {
         self.folder().join("local").display().to_string()
     }
 
-    /// Returns a place for `--result-file`.
     pub fn result_file(&self) -> String {
         self.folder().join("result.json").display().to_string()
     }
 
-    /// Returns the result that was written there.
     pub fn result(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.result_file()).unwrap()).unwrap()
     }
 
-    /// Returns all living processes of this trial.
     pub fn processes(&self) -> Processes {
         Processes::marked(&self.mark)
     }
 
-    /// Waits for a process whose command line begins with `command`, and returns it.
     pub fn process(&self, command: &str) -> Pid {
         let mut found = None;
         eventually(command, || {
@@ -544,7 +498,6 @@ impl Trial {
         found.unwrap()
     }
 
-    /// Returns the mark of its processes: the value of `TRIAL` in their environment.
     pub fn mark(&self) -> &str {
         &self.mark
     }

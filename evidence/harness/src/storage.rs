@@ -20,7 +20,6 @@ use std::{
 };
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// The variable with the URL of a storage on the server.
 const SERVER: &str = "VVM_TEST_STORAGE";
 
 /// Returns the URL of the server's storage, after its keyspace or table was created.
@@ -48,7 +47,6 @@ pub(super) fn proxy(program: Program) -> Option<Proxy> {
     Some(proxy)
 }
 
-/// Returns the URL of the storage through a proxy.
 pub(super) fn behind(proxy: &Proxy) -> String {
     let (url, at) = (env::var(SERVER).unwrap(), address());
     let behind = url.replace(&at, &proxy.address.to_string());
@@ -56,7 +54,6 @@ pub(super) fn behind(proxy: &Proxy) -> String {
     behind
 }
 
-/// Returns the server's host and port.
 fn address() -> String {
     env::var("VVM_TEST_STORAGE_AT").unwrap()
 }
@@ -64,7 +61,6 @@ fn address() -> String {
 /// An obstacle between candidates and the storage: no candidate can open it until the obstacle is removed.
 #[derive(Debug)]
 pub struct Obstruction {
-    /// The storage behind the obstacle.
     pub url: String,
     kind: Kind,
 }
@@ -78,7 +74,6 @@ enum Kind {
 }
 
 impl Obstruction {
-    /// Removes the obstacle.
     pub fn remove(self) {
         if let Kind::Proxy(mut proxy) = self.kind {
             proxy.listen();
@@ -94,13 +89,11 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Starts an outage of the SQLite storage in this file.
     pub fn of_file(path: &Path) -> Self {
         Self { _lock: Some(locked(path, "BEGIN IMMEDIATE")), paused: None }
     }
 }
 
-/// Returns a connection that keeps the file locked.
 pub(super) fn locked(path: &Path, begin: &str) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.busy_timeout(HANG_LIMIT).unwrap();
@@ -125,7 +118,6 @@ pub struct Usurper {
 }
 
 impl Usurper {
-    /// Releases its slot.
     pub fn leave(self) {
         at_storage(&self.url, async |storage| {
             let (incarnation, epoch) = (self.entry.version.incarnation, self.entry.epoch);
@@ -137,7 +129,6 @@ impl Usurper {
     }
 }
 
-/// Calls `act` with a separate handle of the storage.
 fn at_storage<T>(url: &str, act: impl AsyncFnOnce(&ElectionsTtlStorage) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -227,27 +218,22 @@ impl Trial {
         ElectionKey { cluster: self.name().as_str().into(), slot: SlotNumber::new(NonZeroU32::MIN) }
     }
 
-    /// Returns the URL of the storage without the proxy.
     fn direct(&self) -> String {
         env::var(SERVER).unwrap_or_else(|_| self.storage())
     }
 
-    /// Whether the storage is a server that all trials share.
     pub fn is_on_a_server() -> bool {
         env::var_os(SERVER).is_some()
     }
 
-    /// Returns a part of the message about a too short TTL.
     pub fn shortest_ttl(&self) -> &'static str {
         if Self::is_on_a_server() { "at least 2s" } else { "at least 500ms" }
     }
 
-    /// Returns a part of the message about an outage.
     pub fn said_in_an_outage(&self) -> &'static str {
         if Self::is_on_a_server() { "answer" } else { "locked" }
     }
 
-    /// Returns a part of the message about a name without candidates.
     pub fn said_before_the_first(&self) -> &'static str {
         if Self::is_on_a_server() { "no candidate has ever campaigned for" } else { "no such storage yet" }
     }
@@ -285,7 +271,6 @@ pub(super) struct Proxy {
     forwarding: Arc<Forwarding>,
 }
 
-/// Whether the proxy forwards or is paused.
 #[derive(Default, Debug)]
 struct Forwarding {
     is_paused: Mutex<bool>,
@@ -308,7 +293,6 @@ impl Forwarding {
 }
 
 impl Proxy {
-    /// Creates a proxy to the server at this address. It does not listen yet.
     fn to(server: String) -> Self {
         // On the server's host: clients of a cluster expect each node at its own host and at the port of the URL.
         let host = *server.parse::<SocketAddrV4>().unwrap().ip();

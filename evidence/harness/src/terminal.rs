@@ -46,7 +46,6 @@ impl PseudoTerminal {
         while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
     }
 
-    /// Types a line.
     pub fn type_line(&self, line: &str) {
         rustix::io::write(&self.master, format!("{line}\n").as_bytes()).unwrap();
     }
@@ -68,13 +67,10 @@ fn shell(trial: &Trial) -> Command {
     shell
 }
 
-/// A shell on a terminal of its own.
 #[derive(Debug)]
 pub struct Terminal {
-    /// The shell on it.
     pub shell: Child,
     keyboard: File,
-    /// What it shows.
     pub screen: Lines,
 }
 
@@ -93,12 +89,10 @@ impl Terminal {
         terminal
     }
 
-    /// Types a line.
     pub fn type_line(&mut self, line: &str) {
         self.press(format!("{line}\n").as_bytes());
     }
 
-    /// Presses keys.
     pub fn press(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
     }
@@ -156,7 +150,6 @@ impl Lines {
         }
     }
 
-    /// Returns all lines up to the end of the output.
     pub fn rest(&mut self) -> Vec<String> {
         loop {
             match self.receiver.recv_timeout(HANG_LIMIT) {

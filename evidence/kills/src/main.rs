@@ -42,7 +42,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether what is promised held.
 fn run(command: Command) -> Result<bool, Box<dyn Error>> {
     match command {
         Command::Safety(args) => Ok(safety::run(&args)?),

@@ -27,7 +27,6 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// The arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many periods.
@@ -52,12 +51,10 @@ const LONGEST_WORK: Duration = Duration::from_millis(150);
 /// Between two looks at the processes.
 const PACE: Duration = Duration::from_millis(1);
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
-/// The status of a command that fails.
 pub(crate) const JOB_FAILED: u8 = 3;
 /// The variable with the folder of the period; the command gets the rest from `vvm`.
 const FOLDER: &str = "ONCE_FOLDER";
 
-/// Returns whether there were no violations.
 pub(crate) fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -115,7 +112,6 @@ struct Counts {
     attempts_without_a_run: usize,
 }
 
-/// A `vvm once` that runs on a machine.
 struct Start {
     /// Its holder, which the log of its command names.
     holder: String,
@@ -127,7 +123,6 @@ enum Machine {
     /// It starts, and has started so often before.
     Starts(u32),
     Runs(u32, Start),
-    /// Its `vvm once` has ended with 0.
     Done,
 }
 
@@ -142,7 +137,6 @@ impl Machine {
     }
 }
 
-/// One run of the command, from its log.
 #[derive(PartialEq, Eq, Debug)]
 struct Run {
     attempt: u32,
@@ -184,7 +178,6 @@ impl Period {
         Ok(line)
     }
 
-    /// Runs it to its end, and judges it.
     fn run(
         &mut self,
         machines: &mut [Machine],
@@ -252,7 +245,6 @@ impl Period {
         }
     }
 
-    /// Judges the runs of the command.
     fn judge(&mut self, counts: &mut Counts) -> Result<(), Box<dyn Error>> {
         let runs = self.runs()?;
         let mut found = Vec::new();

@@ -16,7 +16,6 @@ use std::{
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// The arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many leaders are killed in all. Copies follow one another until it is reached.
@@ -39,7 +38,6 @@ const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 /// A leader is killed within this time.
 const LONGEST_LEADERSHIP: Duration = Duration::from_millis(400);
-/// How long a copy may take after its last kill.
 const LONGEST_COPY: Duration = Duration::from_secs(300);
 /// Between two looks at processes and storage.
 const PACE: Duration = Duration::from_millis(5);
@@ -47,7 +45,6 @@ const PACE: Duration = Duration::from_millis(5);
 const FILES: usize = 200;
 const LONGEST: usize = 160 << 10;
 
-/// Kills until the promised number is reached.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(kill_leaders(args))
@@ -98,9 +95,7 @@ struct Copiers {
     folder: PathBuf,
     ttl_ms: u64,
     processes: Vec<Child>,
-    /// How many leaders were killed.
     kills: u64,
-    /// The last epoch that was seen.
     epoch: u64,
 }
 
@@ -171,7 +166,6 @@ impl Copiers {
         process.map(Some).ok_or_else(|| format!("the holder {holder} does not end with a process id").into())
     }
 
-    /// Kills a process. Returns whether it still ran.
     fn kill(&mut self, process: u32) -> io::Result<bool> {
         let Some(at) = self.processes.iter().position(|copier| copier.id() == process) else {
             return Ok(false);
@@ -202,7 +196,6 @@ impl Copiers {
         Ok(None)
     }
 
-    /// Kills all that still run.
     fn stop(&mut self) {
         for process in &mut self.processes {
             // It may have ended already.
@@ -216,7 +209,6 @@ fn url(folder: &Path) -> String {
     format!("sqlite:{}?allow=overlay", folder.join("copy.db").display())
 }
 
-/// Writes the files.
 fn fill(folder: &Path, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     for number in 0..FILES {
         let inside = folder.join(format!("folder-{}", number % 7));

@@ -39,7 +39,6 @@ use std::{
 use verdict::Successions;
 use vvm_clock::{Instant, SystemClock};
 
-/// The arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long to run, in seconds.
@@ -76,7 +75,6 @@ pub(crate) struct Args {
     postgres: bool,
 }
 
-/// How many candidates.
 const INSTANCES: usize = 5;
 
 /// The worker: works until it is killed, or, as a warm app, while it leads.
@@ -100,7 +98,6 @@ fn existing(vvm: PathBuf) -> io::Result<PathBuf> {
     Ok(vvm)
 }
 
-/// Returns whether there were no violations.
 pub(crate) fn run(args: &Args) -> io::Result<bool> {
     let mut programs = vec![program()?];
     if let Some(old) = &args.old {
@@ -146,7 +143,6 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
     Ok(violations == 0)
 }
 
-/// The storage of a run.
 pub(crate) struct Storage {
     pub(crate) url: String,
     /// The TTL if none is given, in milliseconds.
@@ -175,19 +171,15 @@ impl Storage {
     }
 }
 
-/// The settings of a run.
 struct Plan {
     setup: Rc<Setup>,
-    /// The mean time between two faults.
     mean: Duration,
-    /// How long a process may outlive its host or guardian.
     most: Duration,
     duration: Duration,
     /// If given, the run ends after so many kills instead.
     kills: Option<u64>,
 }
 
-/// What a run has found so far.
 #[derive(Default)]
 struct Seen {
     faults: Faults,

@@ -16,7 +16,6 @@ use std::{
 /// A program in Go: a server, or one of our own.
 #[derive(Clone, Copy, Debug)]
 pub struct GoProgram {
-    /// The name of the program.
     pub name: &'static str,
     /// The release of a server, such as `1.8.0`. Of our own the files are the version.
     pub release: Option<&'static str>,
@@ -24,18 +23,13 @@ pub struct GoProgram {
     pub files: &'static [(&'static str, &'static str)],
     /// If there is no module file: the modules that it needs, as `path@version`.
     pub modules: &'static [&'static str],
-    /// The package of the program.
     pub package: &'static str,
 }
 
-/// The Maven coordinates of a server that runs on Java.
 #[derive(Clone, Copy, Debug)]
 pub struct Artifact {
-    /// Its group.
     pub group: &'static str,
-    /// Its name.
     pub name: &'static str,
-    /// Its version.
     pub version: &'static str,
 }
 
@@ -111,7 +105,6 @@ impl Artifact {
     }
 }
 
-/// Returns a program if it was built before.
 pub(crate) fn cached(name: &str, release: &str) -> Option<PathBuf> {
     Some(program(&folder()?, name, release)).filter(|program| program.exists())
 }

@@ -15,20 +15,16 @@ use std::{
     },
 };
 
-/// The tests of a driver.
 #[derive(Debug)]
 pub(crate) struct Suite<'a> {
-    /// The test binaries.
     pub(crate) tests: &'a [&'a str],
     /// The modules in them, and single cases with their module: `pause`, `outages::a_case`; all if empty.
     pub(crate) only: &'a [&'a str],
     /// How many cases run at once, so that the server's machine stays punctual.
     pub(crate) threads: u8,
-    /// Variables that tell the tests where the server is.
     pub(crate) environment: &'a [(&'a str, &'a str)],
 }
 
-/// How many cases passed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Cases {
     passed: usize,
@@ -86,7 +82,6 @@ fn filter(name: &str) -> String {
 }
 
 impl Cases {
-    /// Returns how many ran.
     pub(crate) fn count(self) -> usize {
         self.passed + self.failed
     }
@@ -108,7 +103,6 @@ impl Cases {
     }
 }
 
-/// Adds up two runs.
 impl Add for Cases {
     type Output = Self;
 

@@ -19,7 +19,6 @@ use tempfile::TempDir;
 /// The port for clients. Every node has its own address, so that all can have this port.
 const CLIENT_PORT: u16 = 9042;
 
-/// The port for other nodes.
 const NODE_PORT: u16 = 7000;
 
 /// Starting takes 8 s on two idle cores, and longer under load.
@@ -43,15 +42,13 @@ impl Cassandra {
         Plan { nodes, is_locked: false }.start(target)
     }
 
-    /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which
-    /// signed the nodes' certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with
-    /// `client.key`; and another authority, `stranger.pem`, which signed `strange-client.pem` with
-    /// `strange-client.key`.
+    /// The folder with certificates and keys, if the cluster is locked: the authority `authority.pem`, which signed the
+    /// nodes' certificates (for their addresses and `nodes.vvm.test`) and `client.pem` with `client.key`; and another
+    /// authority, `stranger.pem`, which signed `strange-client.pem` with `strange-client.key`.
     pub fn locks(&self) -> Option<&Path> {
         self.locks.as_ref().map(|locks| &*locks.0)
     }
 
-    /// The addresses of all nodes, separated by commas.
     pub fn contact_points(&self) -> String {
         self.nodes.iter().map(|node| node.address().to_string()).collect::<Vec<_>>().join(",")
     }
@@ -70,7 +67,6 @@ impl Cassandra {
         Err(self.nodes[0].failed("and the others have not found each other"))
     }
 
-    /// Its nodes.
     pub fn nodes(&mut self) -> &mut [Server] {
         &mut self.nodes
     }
@@ -207,10 +203,8 @@ fn command(jars: &Path, node: &NodeConfiguration) -> Command {
 const ARTIFACT: Artifact =
     Artifact { group: "org.apache.cassandra", name: "cassandra-all", version: "5.0.5" };
 
-/// The plan of a cluster.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many nodes.
     pub nodes: u8,
     /// Whether it requires a certificate and a password. User and password are `cassandra`; certificates are in
     /// [`Cassandra::locks`].
@@ -291,7 +285,6 @@ fn token(index: usize, count: usize) -> i64 {
 /// How long one read or write may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The schema's version: a UUID.
 type Version = Vec<u8>;
 
 /// Whether each node knows all others, and all have the same schema. A client that comes earlier may find a node
@@ -388,7 +381,6 @@ struct Locks(PathBuf);
 const NAME: &str = "nodes.vvm.test";
 
 impl Locks {
-    /// Makes the certificates.
     fn make(folder: &Path, nodes: &[Ipv4Addr]) -> io::Result<Self> {
         let server = |node: &Ipv4Addr| ForServer {
             file: node.to_string(),
@@ -404,7 +396,6 @@ impl Locks {
         Ok(Self(folder.to_owned()))
     }
 
-    /// The lines of a node's configuration.
     fn configuration(&self, node: Ipv4Addr) -> String {
         let own = self.0.join(format!("{node}.pem"));
         let authority = self.0.join(AUTHORITY);

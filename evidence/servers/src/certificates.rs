@@ -3,7 +3,6 @@
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::{fs, io, path::Path};
 
-/// Who signed the certificates of [`make`].
 pub(crate) const AUTHORITY: &str = "authority.pem";
 
 /// A server's certificate and key: `FILE.pem` and `FILE.key`, for these names.

@@ -48,7 +48,6 @@ impl DynamoDbLocal {
         }
     }
 
-    /// Its URL, the same after a restart.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }

@@ -15,7 +15,6 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The version that is built, if the machine has Go.
 const BUILT: GoProgram = GoProgram {
     name: "etcd",
     release: Some("3.7.3"),
@@ -24,7 +23,6 @@ const BUILT: GoProgram = GoProgram {
     package: "go.etcd.io/etcd/server/v3",
 };
 
-/// The program of a server.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -62,12 +60,10 @@ impl Program {
         Some(Self { version: path.display().to_string(), path })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its version.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -87,8 +83,7 @@ impl Cluster {
         Self::start_in(folder, program, members, "http", &[])
     }
 
-    /// Starts a cluster of one member that requires TLS with a certificate of the client: see
-    /// [`file`](Self::file).
+    /// Starts a cluster of one member that requires TLS with a certificate of the client: see [`file`](Self::file).
     pub fn start_with_tls(program: &Program) -> Result<Self, StartError> {
         let folder = TempDir::with_prefix("etcd-")?;
         let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
@@ -164,12 +159,10 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Its members.
     pub fn members(&mut self) -> &mut [Server] {
         &mut self.members
     }
 
-    /// The addresses of its members, with commas between them.
     pub fn addresses(&self) -> String {
         self.members.iter().map(|member| member.address().to_string()).collect::<Vec<_>>().join(",")
     }

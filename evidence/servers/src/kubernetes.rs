@@ -85,7 +85,6 @@ impl Kubernetes {
         Ok(Self { server, _etcd: etcd, folder })
     }
 
-    /// Returns whether `kubectl` succeeds with these arguments, as a user that may do everything.
     pub fn kubectl(&self, arguments: &[&str]) -> bool {
         kubectl(&self.kubeconfig(), arguments)
     }
@@ -96,7 +95,6 @@ impl Kubernetes {
         self.folder.path().join("config")
     }
 
-    /// The storage's URL for a namespace.
     pub fn url(&self, namespace: &str) -> String {
         format!("k8s://{namespace}?kubeconfig={}", self.kubeconfig().display())
     }
@@ -106,13 +104,11 @@ impl Kubernetes {
         self.folder.path().join(AUTHORITY)
     }
 
-    /// What it is, for people.
     pub fn version(&self) -> String {
         format!("kube-apiserver {RELEASE}")
     }
 }
 
-/// Returns whether `kubectl` succeeds with a kubeconfig and these arguments.
 pub fn kubectl(config: &Path, arguments: &[&str]) -> bool {
     let mut command = Command::new("kubectl");
     command.arg("--kubeconfig").arg(config).arg("--request-timeout=2s").args(arguments);

@@ -12,6 +12,7 @@
 //! - [`replicated`]: database servers with standbys: [`postgres`] and [`mysql`].
 //!
 //! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
+#![allow(missing_docs, reason = "for the tests of this repository alone")]
 #![forbid(unsafe_code)]
 
 pub mod built;

@@ -73,8 +73,7 @@ enum Driver {
     /// On one member of the installed etcd and on three of etcd 3.7.3, which is built once, or the cluster at
     /// `VVM_TEST_ETCD=host:port,…`.
     Etcd,
-    /// On kube-apiserver, or the namespace at `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`. Needs
-    /// `kubectl`.
+    /// On kube-apiserver, or the namespace at `VVM_TEST_KUBERNETES=k8s://namespace?kubeconfig=…`. Needs `kubectl`.
     Kubernetes,
     /// On DynamoDB Local, or the endpoint `VVM_TEST_DYNAMODB=http://host:port`.
     Dynamodb,
@@ -136,7 +135,6 @@ fn run_drivers(only: &[Driver], nodes: u8, all_servers: bool) -> bool {
     table.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(Outcome::all_passed))
 }
 
-/// The results of a driver.
 struct Outcome {
     /// The suites of the driver itself.
     suites: Cases,
@@ -302,8 +300,7 @@ fn on_mysql() -> Result<Outcome, String> {
     let (variable, programs) = server.programs();
     let environment = [(MYSQL, &*server.url("suites")), (variable, &*programs)];
     let suites = suites(&["mysql"], &environment)?;
-    // Cases use TTLs of all lengths.
-    // Cases set a password, which this user has not.
+    // Cases use TTLs of all lengths. Cases set a password, which this user has not.
     let url = format!("{}?max_ttl=86400s", server.url(cases::STORAGE).replace("root@", "root:@"));
     let end_to_end = Some(cases::on_server(&url, &server.address().to_string(), &[])?);
     Ok(Outcome { end_to_end, ..Outcome::of_suites(suites, server.version().to_owned()) })
@@ -413,7 +410,6 @@ fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end, place: places.join("; "), left_out })
 }
 
-/// Runs these modules of the tests on servers.
 fn suites(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> {
     // Three nodes of Cassandra on two cores are busy with each other.
     let is_cluster = |(name, value): &(&str, &str)| *name == SCYLLA && value.contains(',');
@@ -475,7 +471,6 @@ fn python() -> Result<String, String> {
     Ok(interpreter)
 }
 
-/// Builds the Go worker. Go keeps what it has built.
 fn go() -> Result<String, String> {
     let program = place("go")?.join("payroll");
     let mut build = Command::new("go");
@@ -484,7 +479,6 @@ fn go() -> Result<String, String> {
     Ok(program.display().to_string())
 }
 
-/// Returns a folder below cargo's target folder, with an absolute path.
 fn place(language: &str) -> Result<PathBuf, String> {
     let folder = target().join("servers/workers").join(language);
     std::path::absolute(folder).map_err(|error| error.to_string())

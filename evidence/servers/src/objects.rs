@@ -17,7 +17,6 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How versitygw is built.
 const VERSITYGW: GoProgram = GoProgram {
     name: "versitygw",
     release: Some("1.8.0"),
@@ -26,7 +25,6 @@ const VERSITYGW: GoProgram = GoProgram {
     package: "github.com/versity/versitygw/cmd/versitygw",
 };
 
-/// How MinIO is built: the newest version, of 2026-02-12.
 const MINIO: GoProgram = GoProgram {
     name: "minio",
     release: Some("0.0.0-20260212201848-7aac2a2c5b7c"),
@@ -44,20 +42,15 @@ pub const CREDENTIALS: [(&str, &str); 3] = [
     ("AZURE_STORAGE_ACCOUNT_KEY", KEY),
 ];
 
-/// The one bucket of each.
 pub const BUCKET: &str = "vvm-test";
 
-/// What a server is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Product {
-    /// versitygw 1.8.0.
     Versitygw,
     /// versitygw with the tags of objects in files of their own. Its reads show the content of one write with
     /// the tag of another one. So it loses replacements that it acknowledged: a server that must be refused.
     VersitygwBeside,
-    /// MinIO.
     MinIo,
-    /// Azurite, an emulator of Azure.
     Azurite,
     /// S3Mock 4.7.0. Its conditions race: several writers win. A server that must be refused.
     S3Mock,
@@ -186,7 +179,6 @@ impl ObjectServer {
         Ok(Self { server, product, _folder: folder })
     }
 
-    /// The URL of a prefix in its bucket.
     pub fn url(&self, prefix: &str) -> String {
         match self.product {
             Product::Azurite => {

@@ -45,7 +45,6 @@ pub fn run(command: &mut Command, wanted: &'static str) -> Result<String, StartE
     Err(StartError::Failed(format!("`{line}`: {}\n{printed}{said}", output.status)))
 }
 
-/// A running server.
 #[derive(Debug)]
 pub struct Owned {
     child: Child,
@@ -60,7 +59,6 @@ impl Owned {
         Ok(Self { child, log: log.to_owned() })
     }
 
-    /// Its process id, which is not reused before this is dropped.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -80,7 +78,6 @@ impl Owned {
         Ok(())
     }
 
-    /// The last lines of its log.
     pub fn log_end(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -100,44 +97,20 @@ impl Drop for Owned {
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A file, a port or a process could not be made.
     #[error("{what}: {cause}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A program is missing.
+    System { what: String, cause: io::Error },
     #[error("`{program}` can't be started ({cause}): install {wanted}")]
-    Missing {
-        /// The program.
-        program: String,
-        /// What to install.
-        wanted: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
+    Missing { program: String, wanted: &'static str, cause: io::Error },
     /// A program that the server needs failed, or there is no place for it. With the reason.
     #[error("{0}")]
     Failed(String),
-    /// It takes long to build, and never was built on this machine.
     #[error(
         "kube-apiserver {0} was never built here: `cargo xtask servers kubernetes` does it, in ten minutes"
     )]
     NotBuilt(&'static str),
     /// It ended, or did not answer in time.
     #[error("{name} at {address} {how}. The end of its log:\n{log_end}")]
-    Server {
-        /// What it is.
-        name: String,
-        /// Its address.
-        address: SocketAddr,
-        /// What happened.
-        how: &'static str,
-        /// The end of its log.
-        log_end: String,
-    },
+    Server { name: String, address: SocketAddr, how: &'static str, log_end: String },
 }
 
 /// Returns what makes an error of the system's, for what was tried.
@@ -227,7 +200,6 @@ impl Server {
         self.plan.address
     }
 
-    /// Sends it a signal, unless it has ended.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         self.process.signal(signal)
     }
@@ -250,7 +222,6 @@ impl Server {
         Ok(())
     }
 
-    /// Lets it go on.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.signal_children(Signal::CONT);
         self.signal(Signal::CONT)
@@ -261,7 +232,6 @@ impl Server {
         self.end(self.killed_by)
     }
 
-    /// Ends it by a signal, and waits until it has ended.
     pub(crate) fn end(&mut self, signal: Signal) -> Result<(), StartError> {
         self.signal(signal).map_err(system("kill"))?;
         let ended = wait_until(self.plan.patience, || self.process.ended().map(|ended| ended.is_some()));
@@ -274,7 +244,6 @@ impl Server {
         self.start_again()
     }
 
-    /// Starts it again after it has ended.
     pub(crate) fn start_again(&mut self) -> Result<(), StartError> {
         self.process = self.plan.launch()?;
         self.wait_until_ready()
@@ -294,7 +263,6 @@ impl Plan {
     }
 }
 
-/// Whether a server listens.
 pub(crate) fn listens(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_ok()
 }

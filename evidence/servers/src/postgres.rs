@@ -21,7 +21,6 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The user that owns every database here.
 const USER: &str = "postgres";
 
 /// Ready within a second; a machine under load takes its time.
@@ -125,7 +124,6 @@ impl Postgres {
         Ok(Self { server, programs, folder })
     }
 
-    /// The URL of a database on it.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@{}/{database}", self.address())
     }
@@ -245,12 +243,10 @@ impl Pooler {
         Ok(Some(Self { server, version, _folder: folder }))
     }
 
-    /// The URL of a database behind it.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@{}/{database}", self.address())
     }
 
-    /// Its version, as it prints it.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -271,7 +267,6 @@ const ARTIFACT: Artifact = Artifact {
     version: "17.6.0",
 };
 
-/// A folder of programs.
 #[derive(Clone, Debug)]
 struct Programs {
     folder: PathBuf,

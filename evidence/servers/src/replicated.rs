@@ -18,7 +18,6 @@ use tempfile::TempDir;
 
 /// A server with its data in a folder. It is a primary, or a standby that copies what its primary writes.
 pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
-    /// Its version, as its program prints it.
     fn version(&self) -> &str;
 
     /// Starts a standby of this server. Restarts this server, whose files it copies meanwhile.
@@ -61,7 +60,6 @@ impl Copy {
         Ok(Self(folder))
     }
 
-    /// Puts them back.
     pub(crate) fn restore(&self, server: &Path) -> Result<(), StartError> {
         fs::remove_dir_all(server.join("data"))?;
         copy(self.0.path(), server)
@@ -85,7 +83,6 @@ pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// What has `setpriv`.
 pub(crate) const SETPRIV: &str = "Debian's package util-linux";
 
 /// A command that dies with the thread that starts it, and does not run as root. (A change of the user clears the request to

@@ -38,7 +38,6 @@ struct Segment {
 
 const MILLION: u64 = 1_000_000;
 
-/// What a clock may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drift {
     /// It errs by up to 10 %, as I1 assumes, and the error changes.
@@ -81,13 +80,11 @@ impl SimClock {
         }
     }
 
-    /// Returns the time, without an effect on the process.
     pub(crate) fn peek(&self) -> Instant {
         shown_at(&self.plan, self.beneath.now())
     }
 
-    /// Makes `reading` the result of the next reading: the process read its clock, was stopped, and
-    /// continues now.
+    /// Makes `reading` the result of the next reading: the process read its clock, was stopped, and continues now.
     pub(crate) fn hold(&self, reading: Instant) {
         self.held.store(reading.as_nanos(), Ordering::Relaxed);
     }
@@ -149,7 +146,6 @@ pub(crate) struct Process(pub(crate) u32);
 impl Process {
     /// The world itself: never paused, never crashed.
     pub(crate) const WORLD: Self = Self(0);
-    /// An operator's commands.
     pub(crate) const OPERATOR: Self = Self(1);
 }
 
@@ -172,7 +168,6 @@ struct Arrivals {
 }
 
 impl Inbox {
-    /// Adds a task of `process`.
     pub(crate) fn spawn(&self, process: Process, name: &'static str, task: Task) {
         self.with(|arrivals| arrivals.spawned.push((process, name, task)));
     }
@@ -282,7 +277,6 @@ impl Executor {
         self.inbox.with(|arrivals| arrivals.spawned.retain(|(owner, _, _)| *owner != process));
     }
 
-    /// SIGSTOP.
     pub(crate) fn pause(&mut self, process: Process) {
         self.take_in();
         let parked = self.paused.entry(process).or_default();
@@ -290,7 +284,6 @@ impl Executor {
         parked.extend(self.ready.extract_if(.., |id| is_of(id)));
     }
 
-    /// SIGCONT.
     pub(crate) fn resume(&mut self, process: Process) {
         self.take_in();
         self.ready.extend(self.paused.remove(&process).unwrap_or_default());

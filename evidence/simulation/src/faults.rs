@@ -48,14 +48,12 @@ impl FaultRates {
         }
     }
 
-    /// No faults.
     pub(crate) fn none() -> Self {
         let process_fault_every = Duration::from_secs(3600);
         Self { latency: Duration::from_millis(5), process_fault_every, ..Self::default() }
     }
 }
 
-/// The fate of one call.
 #[derive(Debug)]
 pub(crate) enum Fate {
     Answered,
@@ -73,7 +71,6 @@ pub(crate) enum Landing {
     After(Duration),
 }
 
-/// How a call travels.
 #[derive(Debug)]
 pub(crate) struct Journey {
     pub(crate) fate: Fate,
@@ -94,7 +91,6 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// The faults that never happened.
             pub(crate) fn missing(&self) -> Vec<&'static str> {
                 let mut missing = Vec::new();
                 $(if self.$name == 0 { missing.push($text); })*

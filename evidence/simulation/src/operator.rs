@@ -53,7 +53,6 @@ impl Operator {
         self.world.clock.sleep(Duration::from_secs(most).mul_f64(self.rng.f64())).await;
     }
 
-    /// Waits for an answer for a while.
     async fn answered<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

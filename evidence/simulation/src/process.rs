@@ -25,10 +25,8 @@ use vvm_host::{Ended, Host, HostSettings, Next};
 use vvm_orch::{Problem, Service};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
-/// The name for which all processes campaign.
 pub(crate) const NAME: &str = "sim";
 
-/// A process that was started.
 struct Started {
     world: Arc<World>,
     process: Process,
@@ -47,7 +45,6 @@ fn remote_storage(world: &Arc<World>, process: Process) -> Arc<RemoteStorage> {
     Arc::new(RemoteStorage { world: Arc::clone(world), process })
 }
 
-/// Returns the slots of the name.
 pub(crate) fn slots(count: NonZeroU32) -> Vec<ElectionKey> {
     let cluster = ClusterName::from(NAME);
     SlotNumber::all(count).map(|slot| ElectionKey { cluster: cluster.clone(), slot }).collect()
@@ -79,7 +76,6 @@ pub(crate) fn start(world: &Arc<World>, process: Process, profile: ProcessProfil
 }
 
 impl Started {
-    /// Runs `main`, and exits.
     async fn run_to_exit(self, main: impl AsyncFn(&Self)) {
         main(&self).await;
         let Self { world, process, .. } = self;
@@ -129,7 +125,6 @@ impl Entropy for SeededEntropy {
     }
 }
 
-/// Runs a host, which heeds pauses.
 async fn run_host(started: &Started, campaigns_again: bool) {
     let Started { world, process, profile, env, stop, .. } = started;
     let mut settings = HostSettings::new("simulated", NAME);
@@ -176,7 +171,6 @@ pub(crate) struct ProcessProfile {
     pub(crate) seed: u64,
 }
 
-/// Which program a process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A host, which ends with a lost leadership, or campaigns again.
@@ -185,7 +179,6 @@ pub(crate) enum Kind {
     Many,
 }
 
-/// How its service behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceProfile {
     pub(crate) start_takes: Duration,
@@ -197,7 +190,6 @@ pub(crate) struct ServiceProfile {
     pub(crate) writes_documents: bool,
 }
 
-/// What the world decides about a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) slots: NonZeroU32,
@@ -206,7 +198,6 @@ pub(crate) struct Surroundings {
     pub(crate) walls: Walls,
 }
 
-/// What wall clocks show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Walls {
     Anything,

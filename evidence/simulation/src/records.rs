@@ -19,7 +19,6 @@ pub(crate) enum Write {
     TakeOver(u32, Entry, Entry),
     Swap(u32, Entry, Entry),
     Delete(u32, Incarnation, Epoch),
-    /// A batch of documents.
     Batch(u32, Fence, Arc<[DocumentWrite]>),
 }
 
@@ -84,7 +83,6 @@ pub(crate) struct Records {
     claimed_at: BTreeMap<u32, Epoch>,
     /// Whether the last claim raised it.
     epoch_rose: bool,
-    /// Whether this storage reports a proven age.
     pub(crate) proves_age: bool,
 }
 
@@ -99,7 +97,6 @@ struct Cell {
     past: Vec<Slot>,
 }
 
-/// A copy of all records and documents.
 pub(crate) struct Backup(BTreeMap<u32, Cell>);
 
 /// How many earlier states a stale read may show.
@@ -160,7 +157,6 @@ impl Records {
         self.cells = backup.0;
     }
 
-    /// Applies the write, or returns the slot that refuses it.
     pub(crate) fn apply(&mut self, now: Instant, sent_at: Instant, write: &Write) -> Outcome {
         let key = write.key();
         let before = self.slot(key, now);
@@ -213,7 +209,6 @@ impl Records {
         }
     }
 
-    /// Whether the fence is that of the last claim of the slot.
     pub(crate) fn is_of_last_claim(&self, key: u32, fence: &Fence) -> bool {
         let claim = self.cells.get(&key).and_then(|cell| cell.claim);
         claim == Some((fence.epoch, fence.incarnation))
@@ -282,7 +277,6 @@ impl Token {
     }
 }
 
-/// Returns the id of a document of the simulated services.
 pub(crate) fn document(number: u32) -> Option<DocumentId> {
     DocumentId::new([PREFIX, &number.to_be_bytes()].concat()).ok()
 }
@@ -297,10 +291,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes a batch that was applied.
-    ///
-    /// # Errors
-    /// If it must not have been, or not now.
+    /// Notes a batch that was applied. Fails if it must not have been, or not now.
     pub(crate) fn lands(
         &mut self,
         key: u32,

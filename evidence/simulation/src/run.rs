@@ -13,7 +13,6 @@ use testing_time::MockClock;
 use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
 
-/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct RunResult {
     pub(crate) seed: u64,
@@ -123,8 +122,7 @@ fn deliver_signals(world: &World, executor: &mut Executor) {
             Signal::ResumeInPoll(process, reading) => {
                 executor.resume(process);
                 if let Some(clock) = world.clock_of(process) {
-                    // The engine reads its clock first in each poll. So it seems to have been stopped after
-                    // that.
+                    // The engine reads its clock first in each poll. So it seems to have been stopped after that.
                     clock.hold(reading);
                     executor.poll_first(process, "elections");
                     clock.let_go();

@@ -23,7 +23,6 @@ use vvm_storage::{
 /// How often a process is hinted at a change.
 const FALSE_HINT: Duration = Duration::from_secs(7);
 
-/// The storage as one process reaches it.
 #[derive(Debug)]
 pub(crate) struct RemoteStorage {
     pub(crate) world: Arc<World>,

@@ -1,8 +1,7 @@
 //! [`World`]: true time, the storage, the processes that are alive or at work, and every check.
 //!
-//! A failed check is noted and ends the run. Most checks stand where the state changes, in [`work`] and
-//! [`storage`]. [`World::check`] has those that must hold all the time; it runs between any two steps of
-//! tasks.
+//! A failed check is noted and ends the run. Most checks stand where the state changes, in [`work`] and [`storage`].
+//! [`World::check`] has those that must hold all the time; it runs between any two steps of tasks.
 
 mod storage;
 mod work;
@@ -27,7 +26,6 @@ use testing_time::MockClock;
 use vvm_clock::{Clock, Instant};
 
 pub(crate) struct World {
-    /// True time.
     pub(crate) clock: MockClock,
     pub(crate) promises: Promises,
     inbox: Inbox,
@@ -103,20 +101,17 @@ pub(crate) enum Signal {
     Ended(Process),
 }
 
-/// A living process.
 struct Alive {
     clock: SimClock,
     /// The deadline of its deadman, on its own clock.
     deadline: Option<Instant>,
     /// By leadership.
     work: BTreeMap<Incarnation, Work>,
-    /// For each leadership, when the latest applied write was sent, on its own clock. The deadline counts
-    /// from it.
+    /// For each leadership, when the latest applied write was sent, on its own clock. The deadline counts from it.
     proven: BTreeMap<Incarnation, (Instant, Ttl)>,
 }
 
 impl State {
-    /// Everything that is at work.
     fn at_work(&self) -> impl Iterator<Item = (Process, Incarnation, Work)> {
         let alive = self.processes.iter();
         alive.flat_map(|(process, alive)| alive.work.iter().map(|(of, work)| (*process, *of, *work)))
@@ -170,7 +165,6 @@ impl World {
         self.note(format_args!("{process} starts"));
     }
 
-    /// Ends the process, and its work at once.
     pub(crate) fn died(&self, process: Process, how: &str) {
         let dead = self.state().processes.remove(&process);
         if let Some(dead) = dead {

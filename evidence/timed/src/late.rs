@@ -11,11 +11,9 @@ pub(crate) type Span = (Instant, Instant);
 pub(crate) struct Lateness {
     /// How long at least one of them was late.
     pub(crate) together: Duration,
-    /// How long each was late, with its name.
     pub(crate) each: Vec<(String, Duration)>,
 }
 
-/// A bound that was missed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Missed {
     what: String,
@@ -24,7 +22,6 @@ pub(crate) struct Missed {
     late: Lateness,
 }
 
-/// The verdict of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Held,
@@ -41,8 +38,7 @@ pub(crate) fn judge(what: &str, bound: Duration, took: Duration, late: Lateness)
 }
 
 impl Lateness {
-    /// Adds up the lateness between `since` and `until`. A moment counts once, even if several probes were
-    /// late.
+    /// Adds up the lateness between `since` and `until`. A moment counts once, even if several probes were late.
     pub(crate) fn between(since: Instant, until: Instant, probes: Vec<(String, Vec<Span>)>) -> Self {
         let clip = |(from, to): Span| (from.max(since), to.min(until));
         let mut all = Vec::new();
@@ -80,7 +76,6 @@ impl fmt::Display for Missed {
     }
 }
 
-/// A duration, in milliseconds.
 pub(crate) struct Millis(pub(crate) Duration);
 
 impl fmt::Display for Millis {

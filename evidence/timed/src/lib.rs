@@ -105,8 +105,7 @@ impl Attempt {
         Self { probes: Probes::start(), missed: Mutex::new(None) }
     }
 
-    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was
-    /// seen to hold.
+    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was seen to hold.
     ///
     /// # Errors
     /// The bound was missed by no more than the machine was late.

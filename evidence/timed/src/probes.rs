@@ -31,13 +31,11 @@ const USUAL: Duration = Duration::from_micros(250);
 const FSYNC: Duration = Duration::from_millis(10);
 const BETWEEN_FSYNCS: Duration = Duration::from_millis(10);
 
-/// A machine is calm if it was late for at most `CALM` within `WINDOW`. An attempt waits for that, up to
-/// `CALM_LIMIT`.
+/// A machine is calm if it was late for at most `CALM` within `WINDOW`. An attempt waits for that, up to `CALM_LIMIT`.
 const WINDOW: Duration = Duration::from_millis(500);
 const CALM: Duration = Duration::from_millis(25);
 const CALM_LIMIT: Duration = Duration::from_secs(15);
 
-/// All probes of an attempt.
 pub(crate) struct Probes {
     acting: Mutex<Vec<Probe>>,
     /// `None` where the kernel does not count.
@@ -61,7 +59,6 @@ impl Probes {
         self.lock().push(probe);
     }
 
-    /// Returns how late the machine was between these moments.
     pub(crate) fn late(&self, since: Instant, until: Instant) -> Lateness {
         let waits = self.pressure.iter().map(|pressure| ("processors".to_owned(), pressure.waits()));
         let late = self.lock().iter().map(|probe| probe.late(until)).chain(waits).collect();
@@ -72,7 +69,6 @@ impl Probes {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the machine is calm, at most for [`CALM_LIMIT`].
     pub(crate) fn wait_for_calm() {
         let probes = Self::start();
         let give_up_at = SystemClock::read().after(CALM_LIMIT);
@@ -87,7 +83,6 @@ impl Probes {
     }
 }
 
-/// The processors that this process may use.
 fn processors() -> impl Iterator<Item = usize> {
     // Without an answer, one thread that is not pinned.
     let allowed = sched_getaffinity(None).ok();
@@ -148,7 +143,6 @@ fn sync(file: &File) {
     let _unwritten = file.write_all_at(b"x", 0).and_then(|()| file.sync_all());
 }
 
-/// Measures until it is dropped.
 struct Probe {
     name: String,
     shared: Arc<Shared>,
@@ -213,7 +207,6 @@ impl Shared {
     }
 }
 
-/// The thread. It is stopped and joined when this is dropped.
 struct Repeating {
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -285,7 +278,6 @@ impl Pressure {
         Ok(Self { samples, _sampling: sampling })
     }
 
-    /// Returns the times of waiting up to now.
     fn waits(&self) -> Vec<Span> {
         let mut samples = lock(&self.samples);
         samples.sample();

@@ -25,7 +25,6 @@ fn services(
     }
 }
 
-/// Says why the host ended.
 fn explain(ended: &Ended) -> String {
     match ended {
         Ended::Stopped => "stopped on request; the record is released".into(),

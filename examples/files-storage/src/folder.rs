@@ -23,8 +23,7 @@ pub(crate) struct Locked<'a> {
     _lock: File,
 }
 
-/// A busy lock is tried again for a second. A process that was stopped with the lock must not hang others
-/// (I10).
+/// A busy lock is tried again for a second. A process that was stopped with the lock must not hang others (I10).
 const TRIES: u32 = 1_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 

@@ -46,8 +46,6 @@ impl FilesStorage {
     }
 
     /// Runs `work` under the folder's lock, on a thread that may block.
-    ///
-    /// # Cancel safety
     /// Dropped, `work` runs to its end or never begins: to its caller that is `Unknown`.
     async fn locked<T: Send + 'static>(
         &self,

@@ -26,9 +26,8 @@ pub enum StepError {
 
 /// Copies the next piece of at most `piece` bytes, and returns the new progress.
 ///
-/// A piece may be copied twice: by the next leader, if this one is killed or paused between the bytes and the
-/// document. Both write the same bytes to the same place of a file that gets its final name when it is
-/// complete.
+/// A piece may be copied twice: by the next leader, if this one is killed or paused between the bytes and the document.
+/// Both write the same bytes to the same place of a file that gets its final name when it is complete.
 ///
 /// # Errors
 /// [`StepError`].
@@ -77,7 +76,6 @@ pub fn undisturbed(plan: &Plan, begin: Progress, piece: usize) -> Result<Progres
     Ok(progress)
 }
 
-/// The piece of a step.
 struct Piece<'plan> {
     file: &'plan File,
     bytes: Vec<u8>,

@@ -42,7 +42,6 @@ fn database() -> String {
     env::var(DATABASE).unwrap()
 }
 
-/// Calls `ask` with a connection of its own, and creates the tables first.
 fn at_database<T>(name: &str, ask: impl AsyncFnOnce(Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = database().parse::<Config>().unwrap();
@@ -70,7 +69,6 @@ fn written(resource: &str) -> (i64, Vec<i64>) {
     })
 }
 
-/// Waits for the next payment, and returns its epoch.
 fn paid(output: &mut Lines) -> i64 {
     output.wait_for(PAID).rsplit_once(' ').unwrap().1.parse().unwrap()
 }

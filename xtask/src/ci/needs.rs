@@ -8,7 +8,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// The variable with the address of a server that runs already. Without it, one is started.
@@ -88,7 +87,6 @@ impl Need {
         matches!(self.server, Server::Kubernetes)
     }
 
-    /// Returns what this machine lacks, and what to do about it.
     pub(crate) fn missing(self) -> Option<String> {
         if self.server_at.is_some_and(|variable| env::var_os(variable).is_some()) {
             return None;

@@ -21,7 +21,6 @@ use std::{
 };
 use timed::records;
 
-/// One step.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) name: String,
@@ -94,8 +93,7 @@ fn clippy_of_server_tests(workspace: &Workspace) -> String {
     format!("clippy --locked --workspace --all-features{selected} -- -D warnings")
 }
 
-/// Layers that others take alone: elections without a runtime and a database, storage with each one of its
-/// drivers.
+/// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
 fn single_features(workspace: &Workspace) -> Vec<Step> {
     let alone = |package: &str, features: &str| {
         let name = format!("{package} with {}", if features.is_empty() { "no feature" } else { features });

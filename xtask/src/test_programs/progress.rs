@@ -11,7 +11,6 @@ const WIDTH: usize = 40;
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 const BETWEEN_BARS: Duration = Duration::from_millis(100);
 
-/// Counts cases that have ended.
 #[derive(Debug)]
 pub(super) struct Progress {
     all: usize,
@@ -28,7 +27,6 @@ struct Seen {
 }
 
 impl Progress {
-    /// Starts to count `all` cases.
     pub(super) fn start(all: usize) -> Self {
         let (began, on_terminal) = (SystemClock::read(), stderr().is_terminal());
         if !on_terminal {
@@ -57,7 +55,6 @@ impl Progress {
         }
     }
 
-    /// Clears the bar.
     pub(super) fn end(&self) {
         if self.on_terminal {
             eprint!("\r\x1b[K");

@@ -46,9 +46,7 @@ pub(crate) struct KeeperHandle {
     on_event: OnEvent,
     /// The keeper kills itself at this deadline, unless it receives a later one.
     deadline: watch::Receiver<Option<Instant>>,
-    /// The deadline that was sent last.
     sent: Option<Instant>,
-    /// The deadline that the keeper has confirmed last.
     in_force: watch::Sender<Option<Instant>>,
     state: KeeperState,
     /// The names of processes that the command left behind, if they are reported.
@@ -146,7 +144,6 @@ impl KeeperHandle {
         self.process.kill();
     }
 
-    /// Returns how the command has ended: by itself, or with process 1 of its namespace.
     pub(crate) fn command_ended(&self) -> Option<Ended> {
         let with_keeper = self.gone.filter(|_| self.state.ready && self.state.nothing_left);
         self.state.ended.or(with_keeper)
@@ -166,8 +163,6 @@ impl KeeperHandle {
     }
 
     /// Waits for a message or the keeper's end, and forwards the deadline meanwhile.
-    ///
-    /// # Cancel safety
     /// May be dropped and called again at will: messages are kept.
     pub(crate) async fn changed(&mut self) {
         let process = Arc::clone(&self.process);
@@ -265,9 +260,7 @@ pub(crate) struct ChildKeeper {
 
 impl ChildKeeper {
     /// Returns the keeper `child`, to which nothing was sent yet.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors. The keeper has ended then, and is reaped.
+    /// Fails if the process is out of descriptors. The keeper has ended then, and is reaped.
     pub(crate) fn of(
         mut child: Child,
         link: Link<ToKeeper, FromKeeper>,

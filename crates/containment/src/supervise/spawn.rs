@@ -78,8 +78,7 @@ impl SpawnError {
     }
 }
 
-/// A command that is being started. If this is dropped, the keeper kills everything, and nothing waits for
-/// that.
+/// A command that is being started. If this is dropped, the keeper kills everything, and nothing waits for that.
 #[derive(Debug)]
 pub struct Starting {
     pub(crate) keeper: KeeperHandle,

@@ -181,8 +181,7 @@ impl DocumentWriter {
         self.is_open(state).map(drop)
     }
 
-    /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`]: the renewal matters
-    /// more.
+    /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`]: the renewal matters more.
     ///
     /// [`Timing::renewal_wait`]: crate::Timing::renewal_wait
     pub(super) async fn batch_answered(&self, state: &LeadershipState) {

@@ -72,8 +72,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds
-    /// it.
+    /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds it.
     pub(super) fn jitter(&mut self) -> Jitter {
         Jitter::from_random(self.jitter.u64(..))
     }
@@ -196,7 +195,6 @@ pub(super) struct Leading<K> {
     pub(super) armed: Armed,
     /// The storage showed that the record is not ours: there is none to delete.
     pub(super) gone: bool,
-    /// The leadership was handed back and waits for the answer of the renewal in flight.
     pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
     pub(super) dropped: bool,
 }
@@ -234,7 +232,6 @@ impl<K> Leading<K> {
 pub(super) struct KeyPartition<K: Key> {
     pub(super) key: K,
     pub(super) storage: Weak<dyn TtlStorage<K>>,
-    /// The lease that reports go to.
     pub(super) lease: usize,
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
 }

@@ -51,8 +51,7 @@ pub struct Scan {
     pub prefix: Bytes,
     /// Only documents after this id.
     pub after: Option<DocumentId>,
-    /// At most this number of documents, or [`DocumentLimits::max_page`] if that is less. At least one: 0 counts
-    /// as 1.
+    /// At most this number of documents, or [`DocumentLimits::max_page`] if that is less. At least one: 0 counts as 1.
     pub limit: usize,
 }
 
@@ -91,8 +90,7 @@ pub struct Page {
     pub next: Option<DocumentId>,
 }
 
-/// The storage of fenced documents: a capability beside [`TtlStorage`](crate::TtlStorage), in the same
-/// partitions.
+/// The storage of fenced documents: a capability beside [`TtlStorage`](crate::TtlStorage), in the same partitions.
 ///
 /// # Contract
 /// 1. A batch is one atomic, linearizable step: applied whole or not at all.
@@ -188,9 +186,8 @@ impl fmt::Display for DocumentId {
     }
 }
 
-/// The batch that wrote a document: its number among all batches of the partition. Numbers rise over
-/// leaderships and restarts and never repeat, so a document that was deleted and put again has another
-/// version.
+/// The batch that wrote a document: its number among all batches of the partition. Numbers rise over leaderships and
+/// restarts and never repeat, so a document that was deleted and put again has another version.
 ///
 /// At most `i64::MAX`, as an [`Epoch`](crate::Epoch) is, and for the same reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

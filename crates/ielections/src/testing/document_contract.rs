@@ -18,9 +18,8 @@ pub use scans::*;
 
 pub use super::contract::StorageUnderTest;
 
-/// Makes one `#[tokio::test]` per case for the documents of a storage:
-/// `document_contract_suite!(MyStorage::fresh())`, as
-/// [`storage_contract_suite!`](crate::storage_contract_suite) does for its leader records.
+/// Makes one `#[tokio::test]` per case for the documents of a storage: `document_contract_suite!(MyStorage::fresh())`,
+/// as [`storage_contract_suite!`](crate::storage_contract_suite) does for its leader records.
 #[macro_export]
 macro_rules! document_contract_suite {
     ($factory:expr) => {

@@ -48,10 +48,7 @@ pub(super) struct Explained {
 }
 
 /// Makes attempts until one is decided. An attempt is inconclusive if it failed, and the lateness of the machine
-/// meanwhile explains that.
-///
-/// # Panics
-/// If an attempt fails for another reason, or if all are inconclusive.
+/// meanwhile explains that. Panics if an attempt fails for another reason, or if all are inconclusive.
 pub(super) fn decide(explained: Explained, attempt: impl Fn()) {
     decide_beside(explained, Machine::watch, attempt);
 }

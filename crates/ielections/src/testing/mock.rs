@@ -64,8 +64,7 @@ pub enum Fault {
     LostRequest,
     /// Applied, then fails with `Unknown`.
     LostAnswer,
-    /// Arrives after this delay, and is then applied and answered. A write that is dropped meanwhile is
-    /// applied, too.
+    /// Arrives after this delay, and is then applied and answered. A write that is dropped meanwhile is applied, too.
     SlowRequest(Duration),
     /// Applied at once; the answer arrives after this delay.
     SlowAnswer(Duration),

@@ -60,7 +60,6 @@ pub struct ModelStorage<K> {
     closed: AtomicBool,
 }
 
-/// The handle was closed.
 #[derive(Debug, thiserror::Error)]
 #[error("this handle of the model is closed")]
 struct Closed;
@@ -173,7 +172,6 @@ const LIMITS: DocumentLimits = DocumentLimits {
     max_page: 10,
 };
 
-/// The documents of one key.
 #[derive(Clone, Debug, Default)]
 struct Documents {
     last: DocumentVersion,

@@ -67,8 +67,7 @@ async fn uncontended_leadership_costs_one_read_one_claim_and_one_delete() {
     assert_eq!(asked.incarnations.load(Ordering::Relaxed), 1);
 }
 
-/// The record is renewed while the process stands still, during its first read.
-/// Shows I5.
+/// The record is renewed while the process stands still, during its first read. Shows I5.
 #[test]
 fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_still() {
     const LONGER_THAN_A_TTL: Duration = TTL.checked_mul(5).unwrap().checked_div(4).unwrap();
@@ -119,8 +118,7 @@ fn standby_reads_less_often_while_hints_follow_releases() {
     });
 }
 
-/// Neither storage calls nor commands pile up.
-/// Shows I11.
+/// Neither storage calls nor commands pile up. Shows I11.
 #[test]
 fn flood_of_hints_costs_fifty_reads_a_second() {
     let bench = Bench::new();

@@ -21,8 +21,7 @@ fn standing_by() -> (Campaign, Instant) {
     (campaign, until)
 }
 
-/// Each hint causes a scan, and the record is still taken over at its time, no earlier (I5).
-/// Shows I5.
+/// Each hint causes a scan, and the record is still taken over at its time, no earlier (I5). Shows I5.
 #[test]
 fn hints_cause_no_early_take_over() {
     let (mut campaign, _) = standing_by();
@@ -93,8 +92,7 @@ fn hint_does_not_shorten_the_pause_after_a_failure() {
     assert!(matches!(sends(&mut campaign, pause_ends, CampaignEvent::Woken), CampaignStep::Scan(_)));
 }
 
-/// Every claim after one scan is refused: a faulty storage.
-/// Shows I10.
+/// Every claim after one scan is refused: a faulty storage. Shows I10.
 #[test]
 fn hints_do_not_shorten_the_pause_after_many_refusals() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);

@@ -22,7 +22,6 @@ use std::{
 use tokio::task::yield_now;
 use vvm_clock::{Instant, SystemClock};
 
-/// A handle on a model with a fault.
 #[derive(Debug)]
 pub(crate) struct HostileStorage {
     good: Arc<ModelStorage<Name>>,
@@ -30,7 +29,6 @@ pub(crate) struct HostileStorage {
     shared: Arc<Shared>,
 }
 
-/// What the handles share.
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<Memory>);
 
@@ -64,7 +62,6 @@ impl Shared {
     }
 }
 
-/// A write of a leader record.
 enum RecordWrite {
     Claim(Vacant, Entry),
     TakeOver(Entry, Entry),
@@ -109,7 +106,6 @@ impl HostileStorage {
         }
     }
 
-    /// As the model decides.
     async fn applied(&self, key: &Name, write: &RecordWrite) -> Result<Result<(), Slot>, WriteError> {
         let of_claim = |claim| match claim {
             Claim::Claimed => Ok(()),
@@ -230,7 +226,6 @@ impl HostileStorage {
         }
     }
 
-    /// Writes the record, whatever stands.
     async fn force(&self, key: &Name, entry: &Entry) -> Result<(), Slot> {
         loop {
             let write = match self.good.get(key).await.unwrap() {

@@ -27,7 +27,6 @@ use std::{
 };
 use testing_time::MockClock;
 
-/// A key that consists of its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Name(Vec<u8>);
 
@@ -123,7 +122,6 @@ fn run(fault: &str, arguments: &[&str]) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-/// The tests of the public cases, by the names of these.
 fn tests_of_cases(listed: &str) -> BTreeMap<&str, &str> {
     let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
     tests.filter_map(|test| Some((test.split_once("::")?.1, test))).collect()

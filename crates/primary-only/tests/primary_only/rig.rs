@@ -34,7 +34,6 @@ pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test)
     in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
 }
 
-/// Runs a test of one process in one term, which it then ends.
 pub(crate) fn in_term(test: impl AsyncFnOnce(&Cluster, &Process, &LedTerm)) {
     run(async |cluster| {
         let process = cluster.process("a");
@@ -61,7 +60,6 @@ pub(crate) struct Process {
     pub(crate) service: ServiceHandle<Probe>,
 }
 
-/// A registry that runs under a leadership.
 pub(crate) struct LedTerm {
     pub(crate) leadership: Leadership,
     pub(crate) stop: CancellationToken,
@@ -77,7 +75,6 @@ impl Cluster {
         self.clock.sleep(Duration::from_secs(seconds))
     }
 
-    /// Returns a storage that no fault of a process affects.
     pub(crate) fn storage(&self) -> ElectionsTtlStorage {
         ElectionsTtlStorage::new(self.database.open())
     }
@@ -156,7 +153,6 @@ impl Process {
         self.step_up(self.acquire().await).await
     }
 
-    /// Steps up under a leadership, and returns as soon as the term has begun.
     pub(crate) async fn step_up(&self, leadership: Leadership) -> LedTerm {
         let stop = CancellationToken::new();
         let (registry, standing, told) = (self.registry.clone(), leadership.standing().clone(), stop.clone());
@@ -185,7 +181,6 @@ impl LedTerm {
     }
 }
 
-/// Lets calls of `verb` hang no longer, and carries out those that do.
 pub(crate) async fn release(storage: &FaultyStorage<ElectionKey>, verb: Verb) {
     storage.pass_always(verb);
     storage.land_late().await;
@@ -328,7 +323,6 @@ impl Task for ProbeTask {
     }
 }
 
-/// Signals that a test sets by name, and never resets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     given: Arc<Mutex<BTreeSet<String>>>,

@@ -57,7 +57,6 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the command line without hidden commands.
 fn for_people() -> Command {
     let cli = super::described();
     let visible = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -161,7 +160,6 @@ mod tests {
         }
     }
 
-    /// Checked by groff, if it is installed.
     #[test]
     fn manual_pages_have_notes_and_pass_groff() {
         let cli = for_people();

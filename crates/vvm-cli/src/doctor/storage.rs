@@ -251,8 +251,7 @@ fn record(number: u32) -> ElectionKey {
     ElectionKey { cluster: ClusterName::new(NAME), slot }
 }
 
-/// Claims the first free record. If none is free, takes the last one over: its doctor is dead, or its next
-/// write fails.
+/// Claims the first free record. If none is free, takes the last one over: its doctor is dead, or its next write fails.
 async fn claim(storage: &ElectionsTtlStorage, ttl: Ttl) -> Result<(ElectionKey, Entry), String> {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);

@@ -53,7 +53,6 @@ enum Process {
 }
 
 impl Demoter {
-    /// Starts it for a candidate for `name`, with `arguments` and the `settings` of this command line.
     pub(super) fn start(
         name: String,
         arguments: impl Iterator<Item = OsString>,

@@ -164,9 +164,6 @@ impl Hooks {
         Ok((Self { inbox, demoter }, thread))
     }
 
-    /// Runs the on-lead hook of `leadership`.
-    ///
-    /// # Cancel safety
     /// Dropping the future ends the wait; the hook continues.
     pub(super) async fn lead(
         &self,
@@ -178,10 +175,7 @@ impl Hooks {
     }
 
     /// Kills an on-lead hook that still runs, and runs the on-loss hook, unless it has run for this leadership. Never
-    /// ready once the kill deadline has passed: the process ends then.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the wait; the hook continues.
+    /// ready once the kill deadline has passed: the process ends then. Dropping the future ends the wait; the hook continues.
     pub(super) async fn lose(&self) -> Result<(), HookError> {
         self.run(None).await
     }
@@ -248,8 +242,7 @@ impl HookThread {
         }
     }
 
-    /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead
-    /// soon.
+    /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead soon.
     fn die(&mut self) -> ! {
         say!("{}: the kill deadline has passed", self.args.candidate.name);
         // It is printed, and the status is that of the deadline.

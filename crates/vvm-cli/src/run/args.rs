@@ -68,8 +68,7 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = CONTAINMENT)]
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
     pub(crate) containment: ContainmentLevel,
-    /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its
-    /// companions
+    /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its companions
     #[arg(help_heading = CONTAINMENT)]
     #[arg(long)]
     pub(crate) keep_credentials: bool,
@@ -144,8 +143,7 @@ pub(crate) struct WorkArgs {
     /// the same leadership
     #[arg(long, value_enum, default_value = "release")]
     pub(crate) on_exit: OnExit,
-    /// Delay before the first restart; it doubles with each restart. A run longer than --restart-backoff-max
-    /// resets it
+    /// Delay before the first restart; it doubles with each restart. A run longer than --restart-backoff-max resets it
     #[arg(help_heading = RESTARTS)]
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub(crate) restart_backoff: Duration,
@@ -165,8 +163,7 @@ pub(crate) struct WorkArgs {
     #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "LINE", value_parser = parse_line)]
     pub(crate) pre_stop: Option<String>,
-    /// How long --pre-stop may take before it is killed; after a loss, half of the time that the command has
-    /// to stop
+    /// How long --pre-stop may take before it is killed; after a loss, half of the time that the command has to stop
     #[arg(help_heading = CHECKS)]
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) pre_stop_timeout: Duration,

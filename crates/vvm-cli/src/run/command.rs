@@ -93,11 +93,8 @@ impl CommandRunner {
         Ok(Box::pin(async move { work.run(supervision).await }))
     }
 
-    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process
-    /// would kill what the command leaves behind if guardian and host were stopped together.
-    ///
-    /// # Errors
-    /// [`GuardianSilent`] after TTL/4, and `StopRequested` when `stop` is cancelled.
+    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process would kill what
+    /// the command leaves behind if guardian and host were stopped together. Gives up after TTL/4.
     pub(super) async fn deadline_is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
         let deadline = *self.starter.deadline.borrow();
         let mut in_force = self.control.in_force.subscribe();
@@ -151,13 +148,8 @@ impl LeadershipWork {
         }
     }
 
-    /// Starts the command, with these variables, too.
-    ///
-    /// # Errors
-    /// If it can't be executed or the system refuses. No process of it runs then.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    /// Starts the command, with these variables, too. After a failure, no process of it runs. Not cancel safe: dropped, it
+    /// has everything killed, and nothing waits for that.
     pub(super) async fn start(
         &self,
         controls: Controls,
@@ -176,10 +168,8 @@ impl LeadershipWork {
         }
     }
 
-    /// Runs from the start of the first command to the end of the last.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    /// Runs from the start of the first command to the end of the last. Not cancel safe: dropped, it has everything
+    /// killed, and nothing waits for that.
     pub(super) async fn run(&self, first: Supervision) -> Result<(), BoxError> {
         let CommandRunner { status, control, .. } = &self.runner;
         status.works();
@@ -338,8 +328,6 @@ impl LeadershipWork {
         }
     }
 
-    /// Reports a loss, and how long the stop that a signal requested may take. Other stops have lines of
-    /// their own.
     fn announce_stop(&self) {
         let CommandRunner { args, control, status, .. } = &self.runner;
         let Leadership { name, slot, .. } = &self.leadership;
@@ -388,20 +376,14 @@ const LEAST_TO_STOP_SHARE: u32 = 13;
 pub(super) struct CommandStarter {
     pub(super) run: Arc<RunArgs>,
     pub(super) input: OwnedFd,
-    /// The process group that the command shares with the guardian.
     pub(super) terminal_group: Option<Pid>,
     pub(super) containment: Containment,
     pub(super) guardian_process: Arc<OwnedFd>,
     pub(super) on_event: OnEvent,
-    /// The kill deadline, which each renewal moves.
     pub(super) deadline: watch::Receiver<Option<Instant>>,
 }
 
 impl CommandStarter {
-    /// Starts the command.
-    ///
-    /// # Errors
-    /// If the system refuses. No process of the command runs then.
     pub(super) fn start(
         &self,
         leadership: &Leadership,
@@ -417,10 +399,7 @@ impl CommandStarter {
         if self.run.keep_credentials { &[] } else { credentials }
     }
 
-    /// Starts the command with this environment.
-    ///
-    /// # Errors
-    /// If the system refuses. No process of the command runs then.
+    /// Starts the command with this environment. After a failure, no process of it runs.
     pub(super) fn start_in(&self, environment: Vec<(OsString, OsString)>) -> Result<Starting, NotStarted> {
         let run = &self.run;
         let order = CommandSpec {

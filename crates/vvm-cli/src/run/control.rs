@@ -33,16 +33,13 @@ const SHELL_ENDS: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Control {
-    /// Cancelled by the first stop request.
     pub(super) stop: CancellationToken,
     status: Arc<HostStatus>,
     stop_request: OnceLock<(Signal, Instant)>,
     stop_signal: Option<Signal>,
-    /// Cancelled by the second stop request.
     pub(super) kill: CancellationToken,
     /// Cancelled when the guardian has not confirmed a deadline until it passed.
     pub(super) guardian_lapsed: CancellationToken,
-    /// Cancelled when the guardian has died.
     pub(super) guardian_died: CancellationToken,
     pub(super) not_started: OnceLock<Arc<NotStarted>>,
     pub(super) signals: broadcast::Sender<SignalForCommand>,
@@ -66,10 +63,7 @@ impl Control {
         }
     }
 
-    /// Handles signals and messages as long as it is polled.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time.
+    /// Handles signals and messages as long as it is polled. May be dropped at any time.
     pub(super) async fn listen(
         &self,
         guardian: Guardian,
@@ -155,7 +149,6 @@ impl Control {
         }
     }
 
-    /// Returns the signal of the first stop request, or TERM if there was none.
     pub(super) fn stop_signal(&self) -> Signal {
         self.stop_request.get().map_or(Signal::TERM, |(signal, _)| *signal)
     }
@@ -220,10 +213,7 @@ fn tells_of_lost_terminal(source: SignalSource) -> bool {
 #[error("the guardian does not answer (stopped by Ctrl-Z?), so the command would not be contained")]
 pub(super) struct GuardianSilent;
 
-/// Sends each change, as long as it is polled.
-///
-/// # Cancel safety
-/// May be dropped at any time.
+/// Sends each change, as long as it is polled. May be dropped at any time.
 pub(super) async fn send_changes(status: Arc<HostStatus>, guardian: Guardian) -> Infallible {
     let mut roles = status.roles();
     loop {

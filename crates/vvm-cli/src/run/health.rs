@@ -33,10 +33,7 @@ impl fmt::Display for Unhealthy {
 }
 
 /// Waits until too many runs of `check`, which is that of `args`, in a row have failed. The first one begins an
-/// interval after the call, because a command needs time before it can answer.
-///
-/// # Cancel safety
-/// May be dropped at any time; the next call counts from zero.
+/// interval after the call, because a command needs time before it can answer. Dropped, it forgets its count.
 pub(super) async fn fails_checks(
     check: &str,
     args: &WorkArgs,

@@ -79,10 +79,8 @@ pub(crate) const REFUSED: [(&str, &str, &str); 3] = [
 ];
 
 impl LeadershipWork {
-    /// Runs the command if the period is not done, and an attempt is left.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    /// Runs the command if the period is not done, and an attempt is left. Not cancel safe: dropped, it has everything
+    /// killed, and nothing waits for that.
     pub(super) async fn run_once(self, args: Arc<OnceArgs>) -> Result<(), BoxError> {
         let runner = &self.runner;
         let ttl = runner.args.candidate.ttl;
@@ -178,7 +176,6 @@ impl OnceWork for Attempts<'_> {
         })
     }
 
-    /// Waits until `--stop-timeout` is over since a stop, or until a second stop request.
     async fn no_time_is_left(&self) {
         let runner = &self.work.runner;
         self.work.stop.cancelled().await;

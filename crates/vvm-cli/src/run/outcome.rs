@@ -35,7 +35,6 @@ pub(super) enum Cause {
     Stopped(Signal),
     /// The same while no warm app was ready, so that this process did not campaign.
     StoppedUnready(Signal),
-    /// The guardian has died, and all that it contained with it.
     GuardianDied,
     /// The guardian did not answer until the kill deadline.
     GuardianLapsed,
@@ -48,7 +47,6 @@ pub(super) enum Cause {
     NothingToRun,
     Storage(Arc<HostError>),
     Unhealthy(Unhealthy),
-    /// The command could not be started before it led.
     NotStarted(Arc<NotStarted>),
     Problem(Problem),
 }
@@ -215,7 +213,6 @@ impl ExitReason {
     }
 }
 
-/// Returns how the command ended beside the death of the guardian; none if it did not lead.
 fn end_of_command(run: &LeadershipRun) -> Option<String> {
     run.leadership.get()?;
     Some(match run.worked.get() {

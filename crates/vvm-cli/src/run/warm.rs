@@ -59,9 +59,7 @@ struct Led {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
-    /// The deadline is not in force yet.
     Arming,
-    /// `lead` was sent.
     Leads,
     /// The leadership may be released (I6).
     Over,
@@ -170,10 +168,8 @@ impl WarmApp {
     }
 
     /// Runs the app beside `host`, until the host has ended and no process of the app is left. After a stop while the
-    /// storage opens, `host` waits for the storage (I10): then it ends this process once the app has ended.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: dropped, it has everything killed, and nothing waits for that.
+    /// storage opens, `host` waits for the storage (I10): then it ends this process once the app has ended. Not cancel
+    /// safe: dropped, it has everything killed, and nothing waits for that.
     pub(super) async fn beside(self, host: impl Future) {
         let over = CancellationToken::new();
         let runner = self.runner.clone();
@@ -198,10 +194,6 @@ impl WarmApp {
         }
     }
 
-    /// Runs one tree after another. A new one starts only after the old one is proven gone.
-    ///
-    /// # Errors
-    /// If the first one can't be started.
     async fn run(mut self, over: &CancellationToken) -> Result<(), NotStarted> {
         let mut backoff = Backoff::of(&self.runner.args.work);
         let mut is_first = true;
@@ -242,10 +234,6 @@ impl WarmApp {
         self.runner.control.stop.is_cancelled() || over.is_cancelled()
     }
 
-    /// Runs one tree from its start to its proven end.
-    ///
-    /// # Errors
-    /// If it can't be started. No process of it runs then.
     async fn run_tree(&mut self, over: &CancellationToken) -> Result<TreeEnd, NotStarted> {
         let CommandRunner { starter, control, clock, .. } = self.runner.clone();
         // First, so that no signal is lost while the app starts.
@@ -384,8 +372,7 @@ impl WarmApp {
         Ok(TreeEnd { text, was_wanted })
     }
 
-    /// Returns the environment of the app: that of this process, with the socket, and without other variables of
-    /// `vvm` and the storage's credentials.
+    /// That of this process, with the socket, and without other variables of `vvm` and the storage's credentials.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let kept = leadership::inherited(std::env::vars_os(), self.runner.starter.withheld());
         kept.chain([("VVM_SOCKET".into(), self.socket.path().into())]).collect()

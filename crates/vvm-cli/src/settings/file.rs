@@ -38,10 +38,6 @@ pub(crate) enum FileRefusal {
 }
 
 impl File {
-    /// Reads the file at `path`. `named_by` is the option or variable that names it.
-    ///
-    /// # Errors
-    /// If it can't be read, is not TOML, or has a key that is no setting of any command of `cli`.
     pub(super) fn read(path: PathBuf, named_by: &'static str, cli: &Command) -> Result<Self, FileRefusal> {
         let text = match read_text(&path) {
             Ok(text) => text,
@@ -65,10 +61,6 @@ impl File {
         Ok(file)
     }
 
-    /// Returns the values of an option, and their place.
-    ///
-    /// # Errors
-    /// If their type is not the option's.
     pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<Found>, FileRefusal> {
         let key = option.name;
         let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else { return Ok(None) };

@@ -15,6 +15,7 @@
 //! and `lead`. Each of them leaves the phase `Arming`, so that the later `InForce` finds no one to send `lead`
 //! to. `stopped` and the end of the connection may arrive together: the socket passes on what was buffered
 //! first, and the second of both finds the phase `Ending`, or a `Standby` that was kept.
+#![allow(missing_docs, reason = "names say it; no interface for other programs")]
 
 use super::protocol::{Decimal, FromApp, Reason, ToApp, VERSION};
 use clap::ValueEnum;
@@ -33,16 +34,12 @@ pub enum AfterStop {
 /// The number of a connection. A later one has a larger number.
 pub type Connection = u64;
 
-/// A leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Term {
-    /// The slot.
     pub slot: u32,
-    /// The fencing token.
     pub epoch: Epoch,
 }
 
-/// The deadlines of a leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Times {
     /// When the leadership is lost unless a renewal is confirmed before.
@@ -51,12 +48,10 @@ pub struct Times {
     pub kill_at: Instant,
 }
 
-/// What happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A descendant of the keeper has connected.
     Connected(Connection),
-    /// The process that connected has sent this.
     Said(Connection, FromApp),
     /// It has sent a line that is no message.
     Garbled(Connection, String),
@@ -72,38 +67,27 @@ pub enum Event {
     Moved(Times),
     /// No renewal was confirmed for half a TTL.
     AtRisk,
-    /// The leadership is to end.
     Stop(Reason),
-    /// `vvm` is to end.
     Quit,
     /// A time limit may have passed.
     Tick,
-    /// No process of the tree is left.
     TreeGone,
 }
 
-/// What the host has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Send `hello`.
     Greet(Connection),
-    /// Send a message.
     Send(Connection, ToApp),
-    /// Close a connection.
     Close(Connection),
     /// Whether the host may campaign.
     Ready(bool),
-    /// `lead` was sent.
     Leads,
-    /// The leadership ends, for this reason.
     Ends(Ending),
-    /// The leadership may be released.
     Over,
     /// The app has said that its work has stopped, and lives on.
     Keeps,
     /// Stop the tree: TERM, then KILL within the deadline.
     TermTree,
-    /// Kill the tree.
     KillTree,
 }
 
@@ -123,13 +107,11 @@ pub enum Ending {
     Stopped,
     /// The app said `failed`, for this reason.
     Failed(Box<str>),
-    /// Its connection was closed, or its process has ended.
     Gone,
     /// No `leading` within `--start-timeout`.
     NotLeading,
     /// No `alive` within `--alive-within`.
     NotAlive,
-    /// No `stopped` within `--stop-timeout`.
     NotStopped,
     /// Its keeper or the guardian did not confirm the kill deadline.
     NotInForce,
@@ -143,7 +125,6 @@ impl Ending {
         matches!(self, Self::Asked(Reason::StepDown | Reason::Terminating))
     }
 
-    /// Whether the app caused it, and not the host.
     pub fn is_of_the_app(&self) -> bool {
         !matches!(self, Self::Asked(Reason::Lost | Reason::StepDown | Reason::Terminating))
     }
@@ -173,7 +154,6 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The time limits of an app.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
     /// From `lead` to `leading`.
@@ -236,7 +216,6 @@ impl Phase {
     }
 }
 
-/// See the module.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
     limits: Limits,
@@ -266,7 +245,6 @@ impl Machine {
         }
     }
 
-    /// Returns when a [`Event::Tick`] is due.
     pub fn due(&self) -> Instant {
         match self.phase {
             Phase::Leading { answer_by: at, .. } | Phase::Stopping { until: at, .. } => at,
@@ -298,7 +276,6 @@ impl Machine {
         }
     }
 
-    /// Handles an event that happens now.
     pub fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {

@@ -3,7 +3,6 @@
 use crate::VVM;
 use harness::{Running, Trial, eventually, has};
 
-/// Returns a line for `--check` that prints "looked", counts its runs, and then does `rest` with their number in `$n`.
 fn counting(trial: &Trial, rest: &str) -> String {
     let file = trial.folder().join("checks");
     format!("echo looked; echo x >> '{0}'; n=$(grep -c x '{0}'); {rest}", file.display())

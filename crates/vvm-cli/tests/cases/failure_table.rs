@@ -1,8 +1,7 @@
-//! The failure table of containment's README: guardian, host and keeper, each killed or stopped, alone and
-//! together.
+//! The failure table of containment's README: guardian, host and keeper, each killed or stopped, alone and together.
 //!
-//! In most rows, no process of the command is left at the end. Rows with a time have their own tests
-//! (`containment`, `guardian_death`, `hung`).
+//! In most rows, no process of the command is left at the end. Rows with a time have their own tests (`containment`,
+//! `guardian_death`, `hung`).
 
 use crate::VVM;
 use harness::{Level, Running, Trial, eventually, has, state};

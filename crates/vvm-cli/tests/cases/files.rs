@@ -117,8 +117,7 @@ fn status_list_watch_and_doctor_create_no_storage() {
 mod timed {
     use super::*;
 
-    /// Another process may lead in the new file, so the leader is lost when it notices, before the usual loss
-    /// instant.
+    /// Another process may lead in the new file, so the leader is lost when it notices, before the usual loss instant.
     #[test]
     fn deleted_storage_ends_the_leadership_at_once() {
         const TTL: Duration = Duration::from_secs(8);
@@ -129,8 +128,7 @@ mod timed {
             }
             let deleted = vvm_clock::SystemClock::read();
             running.wait();
-            // The time until the next renewal, and the time to stop. An ordinary loss would take at least
-            // 0.65 TTL.
+            // The time until the next renewal, and the time to stop. An ordinary loss would take at least 0.65 TTL.
             attempt.took("the end of the leader", TTL * 2 / 5 + Duration::from_secs(1), deleted)?;
             let finished = running.finish();
             finished.assert_code(79);

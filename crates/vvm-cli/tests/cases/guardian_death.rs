@@ -1,5 +1,4 @@
-//! Only the guardian is killed: its processes end at once, and the host releases the leadership before it
-//! ends.
+//! Only the guardian is killed: its processes end at once, and the host releases the leadership before it ends.
 
 use crate::VVM;
 use harness::{Terminal, Trial, eventually, has_ended, state};

@@ -33,7 +33,6 @@ fn status(address: SocketAddr) -> Value {
     serde_json::from_str(&answer(address, "/status").1).unwrap()
 }
 
-/// Returns the sample of a metric for this trial's name, with one more label or none.
 fn sample(trial: &Trial, address: SocketAddr, metric: &str, label: &str) -> Option<f64> {
     let sample = format!("{metric}{{name=\"{}\"{label}}} ", trial.name());
     let (_, metrics) = answer(address, "/metrics");

@@ -209,7 +209,6 @@ fn until_opening(host: Pid) {
     });
 }
 
-/// The threads that open the database of a process.
 fn opening_threads(process: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let opens =

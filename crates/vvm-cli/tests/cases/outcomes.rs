@@ -100,8 +100,7 @@ fn status_of_a_worker_killed_by_a_signal_from_outside() {
     }
 }
 
-/// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a
-/// crash.
+/// `--try` must not mistake the record of a dead leader for a leader, or a job would never run again after a crash.
 #[test]
 fn try_takes_over_from_a_crashed_leader() {
     let trial = VVM.trial();

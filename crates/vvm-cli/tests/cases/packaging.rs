@@ -42,7 +42,6 @@ fn unit_has_the_settings_that_vvm_needs() {
     }
 }
 
-/// Checked by systemd, if it is installed.
 #[test]
 fn unit_passes_systemd_analyze_verify() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +132,6 @@ fn matched(labels: &str) -> impl Iterator<Item = String> {
     names.collect::<Vec<_>>().into_iter()
 }
 
-/// Returns the metrics of an answer of `/metrics`. Those without a sample have the labels of none.
 fn exposed(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for line in text.lines() {
@@ -152,7 +150,6 @@ fn exposed(text: &str) -> Metrics {
     metrics
 }
 
-/// Returns the metrics that a text names, with the labels that it matches.
 fn named(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for (at, _) in text.match_indices("vvm_") {

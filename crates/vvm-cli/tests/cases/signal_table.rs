@@ -17,20 +17,15 @@ use vvm_containment::signal_named;
 pub(crate) enum State {
     Opening,
     Campaigning,
-    /// It has lost its leadership to another process, and is a candidate again.
     Rejoining,
-    /// It has given its leadership up because the command was unhealthy, and does not campaign yet.
     LettingOthersGoFirst,
-    /// It leads, and may not have started the command yet.
     Starting,
     Leading,
     PreStopping,
     Stopping,
     PreStoppingUnhealthy,
     Unhealthy,
-    /// The leadership is lost to another process, and the command still runs.
     Lost,
-    /// The command has ended, and will be started again.
     BetweenRuns,
 }
 
@@ -39,9 +34,7 @@ pub(crate) enum Effect {
     Ends,
     Nothing,
     PassedOn,
-    /// The command gets it after `--pre-stop`. A second one kills.
     Waits,
-    /// The command gets it, and must end within the stop timeout.
     Stops,
     Kills,
     EndsTheCommand,

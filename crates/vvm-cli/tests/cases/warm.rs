@@ -24,7 +24,7 @@ use vvm_deadman::SECOND_LAYER_BEHIND;
 const MODE: &str = "WARM_MODE";
 const FOLDER: &str = "WARM_FOLDER";
 
-/// Not a test, unless `vvm` has started it as its app.
+/// A test only when `vvm` has started it as its app.
 #[test]
 fn app() {
     let (Ok(mode), Some(path)) = (env::var(MODE), env::var_os("VVM_SOCKET")) else { return };

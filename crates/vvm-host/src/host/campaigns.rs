@@ -33,10 +33,7 @@ impl HostSettings {
 
 impl Campaigns {
     /// Campaigns until a stop, or until `after` returns [`Next::Stop`]. The first campaign gives up at `give_up_at`,
-    /// unless it has to wait for the condition.
-    ///
-    /// # Cancel safety
-    /// Dropping it shuts down without waiting.
+    /// unless it has to wait for the condition. Dropping it shuts down without waiting.
     pub(super) async fn run(
         &self,
         storage: &Arc<HostStorage>,
@@ -78,9 +75,8 @@ impl Campaigns {
         Ended::Stopped
     }
 
-    /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an
-    /// operator paused the name or requested a step-down, or if the condition holds no more, and the record is
-    /// released.
+    /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an operator
+    /// paused the name or requested a step-down, or if the condition holds no more, and the record is released.
     async fn campaign(
         &self,
         storage: &Arc<HostStorage>,
@@ -117,7 +113,6 @@ impl Campaigns {
                 if !matches!(status.role(), Role::Campaigning) {
                     self.log_demand("asked_to_give_up", &asked, "stopping the work: ");
                 }
-                // The first reason stands.
                 let _ = demand.set(asked);
             }
         };
@@ -134,7 +129,6 @@ impl Campaigns {
                 () = self.stop.cancelled() => None,
                 _ = demand.wait() => None,
                 () = self.condition.becomes(false) => {
-                    // The first reason stands.
                     let _ = demand.set(Demand::NotReady);
                     None
                 }
@@ -255,7 +249,6 @@ impl Service<ElectionKey> for Preface {
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
             answer = may_work(&storage) => {
                 if let Err(refused) = answer {
-                    // The first reason stands.
                     let _ = demand.set(refused.clone());
                     return Err(refused.into());
                 }

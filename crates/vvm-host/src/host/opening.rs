@@ -1,5 +1,4 @@
-//! Opening the storage of a host: once, or repeatedly while the obstacle may pass. Closing it in bounded time
-//! (I10).
+//! Opening the storage of a host: once, or repeatedly while the obstacle may pass. Closing it in bounded time (I10).
 
 use super::{HostError, HostSettings};
 use crate::{
@@ -15,8 +14,7 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SettleError, SlotNum
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and which holder
-/// leads.
+/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and which holder leads.
 pub(super) async fn open_once(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -32,8 +30,7 @@ pub(super) async fn open_once(
     Ok(storage)
 }
 
-/// Repeats [`open_once`] while the obstacle may pass, until `give_up_at`, or for as long as the host would wait for
-/// leadership.
+/// Repeats [`open_once`] while the obstacle may pass, until `give_up_at`.
 pub(super) async fn open(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -108,7 +105,6 @@ struct StartLine {
 }
 
 impl StartLine {
-    /// Scans once, for as long as an attempt to renew may take.
     async fn of(storage: &ElectionsTtlStorage, settings: &HostSettings, clock: &dyn Clock) -> Self {
         let (cluster, ttl) = (settings.cluster(), settings.ttl);
         let keys = SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
@@ -176,7 +172,6 @@ impl fmt::Display for StartLine {
 /// end, even if a thread of its storage hangs in a system call, as fsync on a failing disk.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Closes `storage`, or logs that it does not close in time and abandons it.
 pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn Clock>) {
     let is_closed = tokio::select! {
         biased;

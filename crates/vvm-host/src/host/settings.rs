@@ -32,8 +32,7 @@ pub struct HostSettings {
     pub storage: String,
     /// What is led. Candidates for the same leadership use the same name.
     pub name: String,
-    /// How many processes may lead at once, each in a slot of its own; the same number in each of them.
-    /// Default: one.
+    /// How many processes may lead at once, each in a slot of its own; the same number in each of them. Default: one.
     pub slots: NonZeroU32,
     /// How long others wait before they replace a dead leader. Default: 20 s ([`Ttl::DEFAULT`]).
     pub ttl: Ttl,
@@ -47,10 +46,9 @@ pub struct HostSettings {
     /// `/status`, and a page at `/`, as by `vvm run --http`. Port 0 is any free one. The event `status_page` has the
     /// address. Default: none.
     pub http: Option<SocketAddr>,
-    /// The folder through which processes of this machine wake each other, so that a standby leads as soon as
-    /// a leader has released, and requests are handled at once. Default: [`LocalDir::None`], because a
-    /// library creates no files unasked. With [`LocalDir::Usual`], `vvm run`, `vvm elect` and `vvm step-down`
-    /// of this user take part.
+    /// The folder through which processes of this machine wake each other, so that a standby leads as soon as a leader
+    /// has released, and requests are handled at once. Default: [`LocalDir::None`], because a library creates no files
+    /// unasked. With [`LocalDir::Usual`], `vvm run`, `vvm elect` and `vvm step-down` of this user take part.
     pub local_dir: LocalDir,
     /// Whether HUP stops the host as TERM does. Default: true, because HUP would otherwise kill the program
     /// and its services. Set false if HUP has another meaning, as "read the settings again". A HUP that was

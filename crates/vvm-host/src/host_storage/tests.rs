@@ -38,7 +38,6 @@ impl Scene {
         scene
     }
 
-    /// Sends a claim, and returns its outcome or the reason for a refusal.
     async fn claim(&self) -> Result<Claim, String> {
         let vacant = Vacant { last_epoch: Some(record(1).epoch) };
         match self.host.insert_if_not_exist(&key(), vacant, &record(2)).await {
@@ -114,7 +113,6 @@ async fn scan_without_the_requests_shows_no_slot() {
     assert_eq!(seen, [None], "a candidate could claim it in a pause");
 }
 
-/// A storage may charge for each call.
 #[tokio::test]
 async fn look_at_slots_and_requests_is_one_call() {
     let scene = Scene::of("a").await;

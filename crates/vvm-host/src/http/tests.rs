@@ -42,7 +42,6 @@ async fn get(address: SocketAddr, path: &str) -> String {
     sent(address, &format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n")).await
 }
 
-/// Gets the metrics, and checks that they have these lines.
 async fn metrics_with(address: SocketAddr, lines: &[&str]) -> String {
     let metrics = get(address, "/metrics").await;
     for line in lines {
@@ -55,7 +54,6 @@ async fn shown(address: SocketAddr) -> Value {
     serde_json::from_str(body(&get(address, "/status").await)).unwrap()
 }
 
-/// That of [`beside`].
 const NAME: &str = "name=\"payroll \\\"1\\\"\"";
 
 fn code(answer: &str) -> &str {

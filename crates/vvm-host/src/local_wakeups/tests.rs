@@ -38,7 +38,6 @@ impl Place {
         fs::read_dir(self.path()).unwrap().map(|file| file.unwrap().path()).collect()
     }
 
-    /// Whether a wake-up arrives within the time.
     async fn woken(&self, candidate: &LocalWakeups, within: Duration) -> bool {
         tokio::select! {
             biased;

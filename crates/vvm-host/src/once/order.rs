@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 /// numbers such as versions. Numbers are compared part by part. Texts of two forms are not comparable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeriodOrder {
-    /// The text without its numbers.
     form: String,
     numbers: Vec<u128>,
 }
@@ -15,8 +14,7 @@ pub struct PeriodOrder {
 const DIGITS_OF_A_DAY: usize = 8;
 
 impl PeriodOrder {
-    /// Returns the place of `period`. `None` if its form shows no order, or if in its form a later text may come
-    /// first.
+    /// Returns the place of `period`. `None` if its form shows no order, or if in its form a later text may come first.
     pub fn of(period: &str) -> Option<Self> {
         let is_digit = |letter: char| letter.is_ascii_digit();
         let digits = period.split(|letter| !is_digit(letter)).filter(|digits| !digits.is_empty());

@@ -155,7 +155,6 @@ impl PeriodWriter {
         Ok(Ok(self.count(periods, attempt).await?))
     }
 
-    /// Reads the periods. Shows what all earlier leaders have written.
     async fn read(&self) -> Result<Periods, PeriodError> {
         let mut is_logged = false;
         loop {
@@ -287,7 +286,6 @@ mod tests {
     use testing_time::MockClock;
     use vvm_storage::{ElectionKey, ElectionsTtlStorage, mem::MemDatabase};
 
-    /// A leader, and what it is to do.
     struct Scene {
         mock: MockClock,
         storage: Arc<ElectionsTtlStorage>,
@@ -298,7 +296,6 @@ mod tests {
 
     const TTL: Ttl = Ttl::DEFAULT;
     const STEP: Duration = Duration::from_millis(100);
-    /// How long the leader waits for the mark.
     const LEFT: Duration = Duration::from_secs(10);
 
     impl Scene {
@@ -322,7 +319,6 @@ mod tests {
             in_steps(&self.mock, STEP, self.writer.run(work, &stop)).await.unwrap()
         }
 
-        /// The period, as it is stored.
         async fn stored(&self) -> Option<PastPeriod> {
             read(self.storage.documents(), &key()).await.unwrap().list().first().cloned()
         }
@@ -334,7 +330,6 @@ mod tests {
         by_itself: bool,
         succeeded: bool,
         refusals: Option<usize>,
-        /// The number of each attempt, and the period as it was stored while the work ran.
         attempts: Mutex<Vec<(u32, PastPeriod)>>,
     }
 

@@ -23,7 +23,6 @@ pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<Ho
 }
 
 impl HostStatus {
-    /// Returns when trouble with the storage was logged last. `None` after its end.
     pub(crate) fn trouble_logged_at(&self) -> Option<Instant> {
         self.problem.lock().logged_at
     }
@@ -33,7 +32,6 @@ impl HostStatus {
     }
 }
 
-/// Returns what a host puts over `storage`.
 pub(crate) fn host_storage(storage: &Arc<FaultyStorage>, status: &Arc<HostStatus>) -> HostStorage {
     let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(storage).into_storage()));
     HostStorage::new(storage, LocalWakeups::disabled(), Arc::clone(status), CancellationToken::new())
@@ -53,9 +51,7 @@ pub(crate) async fn in_steps<T>(clock: &MockClock, step: Duration, task: impl Fu
 pub(crate) struct Scene {
     pub(crate) clock: MockClock,
     pub(crate) status: Arc<HostStatus>,
-    /// The connection of this process.
     pub(crate) faulty: Arc<FaultyStorage>,
-    /// The connection of other processes.
     pub(crate) other: ElectionsTtlStorage,
 }
 
@@ -75,7 +71,6 @@ pub(crate) fn record(epoch: u64) -> Entry {
 }
 
 impl Scene {
-    /// Returns a process with this holder, before its first campaign.
     pub(crate) fn of(holder: &str) -> Self {
         let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
         let time: Arc<dyn Clock> = Arc::new(clock.clone());

@@ -116,7 +116,6 @@ fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
     });
 }
 
-/// A clock that panics on `sleep_until`.
 #[derive(Debug)]
 struct NeverSleeps(MockClock);
 

@@ -24,7 +24,6 @@ pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test)
     in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
 }
 
-/// Runs a test of the only process of a cluster.
 pub(crate) fn run_one<Test: Future<Output = ()>>(test: impl FnOnce(Cluster, Process) -> Test) {
     run(async |cluster| {
         let process = cluster.process("leader");
@@ -66,7 +65,6 @@ impl Cluster {
         self.process_on(name, FaultyStorage::new(storage, Arc::new(self.clock.clone())))
     }
 
-    /// Returns a process that has another storage than the others.
     pub(crate) fn process_on<S: TtlStorage<ElectionKey>>(&self, name: &str, storage: S) -> Process<S> {
         let storage = Arc::new(storage);
         let killer = RecordingTrigger::on(Arc::new(self.clock.clone()));

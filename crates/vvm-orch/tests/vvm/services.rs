@@ -164,8 +164,7 @@ fn all_readers_receive_the_first_problem() {
     });
 }
 
-/// After a loss, a start has until the kill deadline.
-/// Shows I10.
+/// After a loss, a start has until the kill deadline. Shows I10.
 #[test]
 fn start_that_hangs_after_a_loss_ends_at_the_kill_deadline() {
     run_one(async |cluster, mut process| {

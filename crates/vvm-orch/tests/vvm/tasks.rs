@@ -7,7 +7,6 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Counts the tasks that have not ended, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CountingSpawn {
     alive: Arc<Mutex<BTreeMap<&'static str, usize>>>,

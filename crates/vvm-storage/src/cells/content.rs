@@ -26,7 +26,6 @@ pub(crate) struct SlotCell {
     pub(crate) origin: Origin,
 }
 
-/// What the record of a cell is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Origin {
@@ -36,8 +35,7 @@ pub(crate) enum Origin {
     Placeholder,
     /// Another program wrote it.
     Foreign,
-    /// Another program wrote it in the place of a record of ours that it overwrote, or that may have been
-    /// deleted.
+    /// Another program wrote it in the place of a record of ours that it overwrote, or that may have been deleted.
     Displacing,
 }
 
@@ -69,7 +67,6 @@ impl SlotCell {
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
-    /// The content after `step`, or what a refusal shows.
     pub(super) fn after(&self, step: &Step) -> Result<Self, Shown> {
         let Ok(decision) = decide(self, step);
         match decision {

@@ -50,7 +50,6 @@ impl Mark {
         }
     }
 
-    /// Whether a cell that was here can't be at `found` later.
     pub(super) fn excludes(&self, found: &Self) -> bool {
         if self.epoch != found.epoch {
             // Batches are not compared: a placeholder has a larger epoch, and no batches.

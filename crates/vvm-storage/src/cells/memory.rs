@@ -20,7 +20,7 @@ pub struct Memory {
     unfit: Option<Unfit>,
 }
 
-/// By its text, which has everything.
+/// Its debug text shows every field.
 impl hash::Hash for Memory {
     fn hash<H: hash::Hasher>(&self, to: &mut H) {
         format!("{self:?}").hash(to);

@@ -23,12 +23,10 @@ const DELETED: &str = "none: the record was deleted, and its leader may still wo
 /// Of the placeholder that is shown by a handle that may write none: the same in each look.
 const UNWRITTEN: Incarnation = Incarnation::from_bytes([0; 16]);
 
-/// What one handle knows of TTLs, and of placeholders.
 #[derive(Debug)]
 pub(super) struct Placeholders {
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) wall: Arc<dyn WallClock>,
-    /// Whether this handle writes placeholders: one that is to look never does.
     writes: bool,
     pub(super) ttls: Mutex<HashMap<Partition, LongestTtl>>,
 }
@@ -96,14 +94,11 @@ impl Known {
 impl<C: CellStorage> Cells<C> {
     /// Reads a slot as a candidate must see it; linearizable.
     ///
-    /// The cell of a name that was used before is never absent by itself: it was deleted, and its leader may
-    /// still work. An absence has no version, so nothing could be observed, and another leadership could hide
-    /// between two looks. So the first candidate that finds it writes a placeholder, only if the cell is
-    /// still absent. From then on observation and conditional writes decide, as over the record of a dead
-    /// leader (I5). The placeholder has the longest TTL that a record of the name ever had. Its version is
-    /// new, and its epoch exceeds all that this handle knows (I2).
+    /// The cell of a name that was used before is never absent by itself: it was deleted, and its leader may still
+    /// work. An absence has no version, so nothing could be observed. So the first candidate that finds it writes a
+    /// placeholder, only if the cell is still absent. From then on observation and conditional writes decide, as over
+    /// the record of a dead leader (I5). Its epoch exceeds all that this handle knows (I2).
     ///
-    /// # Cancel safety
     /// Dropped, the placeholder may be written, even later, but only while the cell is absent.
     pub(super) async fn standing(&self, at: &Partition) -> Result<Known, ReadError> {
         for _ in 0..ATTEMPTS {

@@ -140,7 +140,6 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
         Ok(Description::default())
     }
 
-    /// Ends connections and threads (I9), and waits for those that still write. Every later call fails with
-    /// `Fatal`.
+    /// Ends connections and threads (I9), and waits for those that still write. Every later call fails with `Fatal`.
     async fn close(&self);
 }

@@ -41,7 +41,6 @@ pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
     })
 }
 
-/// Parses whole seconds or milliseconds.
 pub(crate) fn duration(value: &str) -> Option<Duration> {
     let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
     match value.strip_suffix("ms") {
@@ -65,7 +64,6 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// Whether it is this machine.
     pub(super) fn is_loopback(&self) -> bool {
         is_loopback(&self.name)
     }

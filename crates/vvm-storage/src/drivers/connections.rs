@@ -62,7 +62,6 @@ pub(super) struct Next(AtomicUsize);
 
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl Next {
-    /// Returns the numbers of the hosts in the order in which they are to be tried.
     pub(super) fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
         let first = self.0.load(Ordering::Relaxed);
         (first..first + hosts).map(move |at| {

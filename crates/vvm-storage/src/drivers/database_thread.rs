@@ -39,10 +39,7 @@ impl DatabaseThread {
         Ok(Self { ended, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns when the thread has ended and is joined.
-    ///
-    /// # Cancel safety
-    /// May be dropped; dropping the thread joins it.
+    /// Returns when the thread has ended and is joined. May be dropped; dropping the thread joins it.
     pub(super) async fn ended(&self) {
         // Fails when the thread has dropped the sender, and only then.
         while self.ended.clone().changed().await.is_ok() {}

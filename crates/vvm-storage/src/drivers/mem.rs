@@ -75,8 +75,7 @@ impl Rows {
         match self.leaders.get(at) {
             None => Slot::Vacant(Vacant { last_epoch: None }),
             Some(Leader::Released(epoch)) => Slot::Vacant(Vacant { last_epoch: Some(*epoch) }),
-            // (I5) Both readings come from the database's clock, and `issued_at` was read after the call was
-            // issued.
+            // (I5) Both readings come from the database's clock, and `issued_at` was read after the call was issued.
             Some(Leader::Held { entry, issued_at }) => {
                 Slot::Held { entry: entry.clone(), proven_age: Some(now().since(*issued_at)) }
             }

@@ -191,9 +191,8 @@ impl SysVvmStorage for ScyllaStorage {
         Some(DocumentLimits {
             // CQL's limit is 65,535; the server keeps them in an index.
             max_id_bytes: 1 << 10,
-            // Cassandra and ScyllaDB allow half a segment of the commit log, 16 MiB or more. But a
-            // transaction sends its batch to each replica twice, and renewals wait for it. 1 MiB takes less
-            // than 0.1 s.
+            // Cassandra and ScyllaDB allow half a segment of the commit log, 16 MiB or more. But a transaction sends
+            // its batch to each replica twice, and renewals wait for it. 1 MiB takes less than 0.1 s.
             max_batch_bytes: 1 << 20,
             max_body_bytes: 64 << 10,
             max_batch: 256,

@@ -115,8 +115,6 @@ impl SledCells {
     ///
     /// # Errors
     /// The job was not queued: the handle is closed, or the folder. `Fatal`.
-    ///
-    /// # Cancel safety
     /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
     async fn call<T, E: From<Closed>>(
         &self,
@@ -174,7 +172,6 @@ impl CellStorage for SledCells {
         Ok(Description::of("sled 0.34"))
     }
 
-    /// # Cancel safety
     /// May be dropped, and then joins the thread if this is the last handle.
     async fn close(&self) {
         let Some(shared) = self.lock().take() else { return };

@@ -24,7 +24,6 @@ pub(super) struct Tls {
     pub(super) own: Option<(Pem, Pem)>,
 }
 
-/// Certificates or a key, as PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pem {
     File(PathBuf),
@@ -37,7 +36,6 @@ pub(super) enum Pem {
 #[allow(dead_code, reason = "each driver offers some of them")]
 pub(super) enum Names {
     Address,
-    /// This name, for all servers.
     Is(ServerName<'static>),
     /// Any name, for an authority that signs only these servers.
     Any,

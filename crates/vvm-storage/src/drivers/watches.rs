@@ -27,7 +27,6 @@ pub(super) trait Watcher: Sync {
 
     fn clock(&self) -> &SystemClock;
 
-    /// Returns once the server watches what concerns `topic`.
     fn watch(&self, topic: &Partition) -> impl Future<Output = Result<Self::Stream, NotWatched>> + Send;
 
     /// Waits for the next change, and tells whether it is a hint about `topic`. `None` if the stream has ended.
@@ -53,7 +52,6 @@ struct WatchState<T> {
 }
 
 impl<T> Watches<T> {
-    /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
         let watch = self.of(topic);

@@ -1,7 +1,4 @@
 //! Makes, reads, advances and removes requests of operators. The module `requests` has their contents.
-//!
-//! After [`WriteError::Unknown`], [`ElectionsTtlStorage::requests`] shows what was applied. Trying again is
-//! safe, because a request that was replaced or released can't come back.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{

@@ -118,7 +118,6 @@ impl Scene {
         assert!(!self.is_hinted_soon().await, "told twice");
     }
 
-    /// Two names on one handle have their hints beside each other.
     pub(crate) async fn hints_at_each_of_two_names_alone(&self) {
         let other = ElectionKey { cluster: format!("{}-b", self.name).as_str().into(), ..self.key() };
         let hinted = async |name: &ClusterName, span| timeout(span, self.standby.hinted(name)).await.is_ok();

@@ -7,7 +7,6 @@ use std::path::Path;
 
 all_suites_on_a_server!(Driver::on_a_server(format!("{}?{OPTIONS}", server())).await);
 
-/// How long a request may take: the suites use TTLs of all lengths.
 const OPTIONS: &str = "request_timeout=20s&max_ttl=86400s";
 
 fn server() -> String {

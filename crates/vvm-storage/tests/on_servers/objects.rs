@@ -33,7 +33,6 @@ async fn driver() -> Driver {
     Driver::at(url).with_ttl(Driver::TTL_ON_A_SERVER)
 }
 
-/// Servers that accept conflicting writes, or show a tag with the content of another write, are refused.
 mod racy {
     use super::{below, fresh};
     use vvm_storage::init_storage;

@@ -238,7 +238,6 @@ pub(crate) async fn age_is_that_of_the_last_write(storage: &dyn SysVvmStorage, a
     assert!(shown().await[0].unwrap() < hour);
 }
 
-/// The login of `url` may only read.
 pub(crate) async fn login_can_look_but_not_claim(url: &str) {
     let storage = opened(url).await.unwrap();
     assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);

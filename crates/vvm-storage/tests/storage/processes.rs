@@ -20,7 +20,6 @@ fn slot() -> Partition {
     slot_of("slot")
 }
 
-/// The storages of this build in this folder.
 fn in_folder(folder: &Path) -> Vec<String> {
     let at = |name| folder.join(name).display().to_string();
     let sled = cfg!(feature = "sled").then(|| format!("sled:{}", at("elections")));

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use rusqlite::{Connection, TransactionBehavior, params};
 use tempfile::TempDir;
 
-/// A verb of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     /// Claims a slot that was never led, without reading first.
@@ -25,7 +24,6 @@ use Verb::{Claim, Release, Renew};
 /// the slots, and claims and releases each once.
 #[async_trait(?Send)]
 pub(super) trait BareStatements {
-    /// Sends a statement.
     async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure>;
 
     /// Returns statements for another writer at the same time, as the leaders of a handle are; `None` if many at once
@@ -50,7 +48,6 @@ pub(super) async fn open(url: &str) -> Result<Option<Box<dyn BareStatements>>, F
     Ok(Some(bare))
 }
 
-/// Makes a folder beside `path`, on the same disk.
 fn folder_beside(path: &str) -> std::io::Result<TempDir> {
     let path = std::path::absolute(path)?;
     tempfile::Builder::new().prefix("bench-").tempdir_in(path.parent().unwrap_or(&path))

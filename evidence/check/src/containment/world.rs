@@ -59,7 +59,6 @@ happenings! {
     }
 }
 
-/// Guardian, host or keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Life {
     Runs,
@@ -69,7 +68,6 @@ enum Life {
     IsDead,
 }
 
-/// A process of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Being {
     NotYet,
@@ -234,7 +232,6 @@ impl World {
         self.has_group && self.tree.iter().any(|being| which(*being))
     }
 
-    /// Whether killing finds something.
     fn has_prey(&self) -> bool {
         self.family().any(|at| self.tree[at] == Being::Lives)
             || self.has_member(|being| being == Being::Lives)
@@ -281,7 +278,6 @@ impl World {
         *life == Life::Runs && (hears || sees || is_due || reaps || ends || kills)
     }
 
-    /// One round of the keeper's loop.
     fn keeper_turns(&mut self, notes: &mut Notes) {
         if self.reap() {
             self.keeper.said.push_back(Said::Ended);
@@ -527,7 +523,6 @@ impl World {
         notes.violated("I4", || format!("a process of the command lives on: {how}"));
     }
 
-    /// When something happens next.
     fn next(&self) -> Option<Instant> {
         let (host, keeper, guardian) = (&self.host, &self.keeper, &self.guardian);
         let runs = |life, at: Option<Instant>| at.filter(|_| life == Life::Runs);

@@ -23,13 +23,10 @@ use vvm_storage::{
 
 const NAME: &str = "n";
 
-/// The memory that no candidate uses.
 const FOREIGN: usize = 2;
 
-/// What is no record.
 const GARBAGE: &[u8] = b"garbage";
 
-/// A value of a cell, its number, and its record.
 #[derive(Clone, Hash, Debug)]
 struct Value {
     bytes: Bytes,
@@ -37,7 +34,6 @@ struct Value {
     record: Option<Entry>,
 }
 
-/// A write of the slot's cell that is under way.
 #[derive(Clone, Hash, Debug)]
 struct Write {
     bytes: Bytes,
@@ -60,7 +56,6 @@ pub(super) struct CellWorld {
     written: Vec<(Option<Entry>, Option<Entry>)>,
 }
 
-/// A handle on the storage.
 #[derive(Debug)]
 struct Handle(Arc<Mutex<CellWorld>>);
 
@@ -99,7 +94,6 @@ impl CellWorld {
         self.values.remove(&slot());
     }
 
-    /// Another program writes what is no record.
     pub(super) fn garble(&mut self) {
         self.numbers += 1;
         let value = Value { bytes: Bytes::from_static(GARBAGE), number: self.numbers, record: None };
@@ -120,7 +114,6 @@ impl CellWorld {
         self.forget(FOREIGN);
     }
 
-    /// The process starts again.
     pub(super) fn forget(&mut self, number: usize) {
         self.memories[number] = Memory::default();
     }

@@ -8,7 +8,6 @@ pub(crate) struct Event {
     pub(crate) what: What,
     /// The number of the process, of a late write, or of a server.
     pub(crate) process: usize,
-    /// The number of its actor.
     pub(crate) actor: usize,
 }
 

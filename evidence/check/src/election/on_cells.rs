@@ -29,7 +29,6 @@ impl World {
         answer
     }
 
-    /// A write that is under way arrives.
     pub(super) fn cell_lands(&mut self, late: usize, cx: &mut Context<'_>) {
         let Some(cells) = &mut self.cells else { return };
         cx.notes.reach(if cells.land(late) {

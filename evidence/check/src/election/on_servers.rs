@@ -15,7 +15,6 @@ use vvm_storage::{
 };
 
 impl World {
-    /// A call of the handle of a process.
     pub(super) fn arrive_at_servers(
         &mut self,
         number: usize,
@@ -68,7 +67,6 @@ impl World {
         Some(unwritten(step, stands, is_ours))
     }
 
-    /// A write reaches a server. Returns whether it is applied.
     fn write_at(&mut self, at: usize, witness: u64, request: &Request, cx: &mut Context<'_>) -> bool {
         let is_admitted = |servers: &Servers, around: &Surroundings| {
             request.step().is_some_and(|step| servers.servers[at].admits(step, witness, around))
@@ -103,7 +101,6 @@ impl World {
         }
     }
 
-    /// A standby is promoted.
     pub(super) fn promoted(&mut self, standby: usize, cx: &mut Context<'_>) {
         let Some(servers) = &mut self.servers else { return };
         for forgotten in servers.promote(standby, cx.around) {

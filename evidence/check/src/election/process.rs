@@ -23,7 +23,6 @@ pub(crate) struct Process {
     pub(crate) name: &'static str,
     /// Tenths of a second that its clock counts in a second.
     pub(crate) rate: u64,
-    /// What its clock shows.
     pub(crate) clock: Instant,
     pub(crate) ttl: Ttl,
     /// The campaign or the lease, or the records that are being released.
@@ -37,7 +36,6 @@ pub(crate) struct Process {
     pub(crate) sent: Vec<Sent>,
 }
 
-/// A write as its process sent it.
 #[derive(Clone, Hash)]
 pub(crate) struct Sent {
     pub(crate) version: Version,
@@ -63,7 +61,6 @@ pub(crate) enum Kind {
 #[derive(Clone, Hash)]
 pub(crate) struct Leading {
     pub(crate) lease: Lease,
-    /// The deadman's deadline.
     pub(crate) kill_at: Instant,
     pub(crate) is_lost: bool,
     /// The storage showed that the record is not ours.
@@ -72,7 +69,6 @@ pub(crate) struct Leading {
     pub(crate) is_ending: bool,
 }
 
-/// A call without an answer.
 #[derive(Clone, Hash)]
 pub(crate) struct Call {
     pub(crate) request: Request,
@@ -97,13 +93,9 @@ pub(crate) struct Answer(pub(crate) Option<Slot>);
 /// Why a call has no answer that says what became of it.
 #[derive(Clone, Copy, PartialEq, Hash, Debug)]
 pub(crate) enum Failure {
-    /// Its time is over.
     Unanswered,
-    /// The storage refused, and says so.
     NotApplied,
-    /// The storage was replaced.
     Replaced,
-    /// The storage can't be used as it is.
     Fatal,
 }
 
@@ -165,7 +157,6 @@ impl Process {
         self.actors[actor].call = Some(Call { request, deadline, is_slow: false, answer: None });
     }
 
-    /// Delivers the end of a call.
     pub(crate) fn answered(&mut self, actor: usize, answer: Result<Answer, Failure>, cx: &mut Context<'_>) {
         let Some(call) = self.actors[actor].call.take() else { return };
         let answer = answer.map(|Answer(slot)| slot);
@@ -347,7 +338,6 @@ impl Process {
         }
     }
 
-    /// The work has stopped: hands the leadership back.
     pub(crate) fn hand_back(&mut self, actor: usize, cx: &mut Context<'_>) {
         if let Kind::Leading(leading) = &mut self.actors[actor].kind {
             leading.is_ending = true;

@@ -21,7 +21,6 @@ pub(crate) struct Scenario {
     candidates: &'static [(u64, u64)],
     /// Whether each draw is half of what it may be. Otherwise it is nothing.
     draws: bool,
-    /// How many faults there may be together.
     pub(crate) faults: u8,
     /// The longest story, in events.
     pub(crate) depth: usize,
@@ -69,7 +68,6 @@ pub(crate) const ALL: [Scenario; 8] = [
     scenario("three candidates", &[(9, TTL), (10, TTL), (11, TTL)], false, (1, 20), NETWORK),
 ];
 
-/// What has to be reached in some scenario, besides each fault.
 #[rustfmt::skip]
 pub(crate) const REACHED: [&str; 28] = [
     "a kill while working", "a late write that applies", "a take-over after expiry", "a claim of a vacant slot",
@@ -81,7 +79,6 @@ pub(crate) const REACHED: [&str; 28] = [
     "Released", "AlreadyGone", "LeftToExpire", "a state that recovers",
 ];
 
-/// The scenarios on cells.
 pub(super) const CELLS: [Scenario; 3] = [
     Scenario {
         storage: Storage::Cells,
@@ -101,7 +98,6 @@ const TWICE_DELETED: &[(What, u8)] = &[(Deleted, 2), (Pause, 1)];
 const CELL_WRITES: &[(What, u8)] =
     &[(Deleted, 1), (Slow, 1), (Late, 1), (Twice, 1), (Broken, 1), (Crash, 1), (Release, 1)];
 
-/// What has to be reached on cells, besides each fault.
 pub(super) const REACHED_ON_CELLS: [&str; 11] = [
     "a cell that can't be read",
     "a placeholder",
@@ -116,7 +112,6 @@ pub(super) const REACHED_ON_CELLS: [&str; 11] = [
     "a state that recovers",
 ];
 
-/// The scenarios of a database of which standbys are promoted.
 pub(super) const SERVERS: [Scenario; 4] = [
     on_servers("fail-overs", APART, (0, 17), FAIL_OVERS),
     on_servers("a fail-over, and late messages", APART, (2, 15), FAIL_OVER),
@@ -138,7 +133,6 @@ const fn on_servers(
     Scenario { storage: Storage::Servers, ..scenario(name, candidates, false, bounds, left) }
 }
 
-/// What has to be reached on servers, besides each fault.
 pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
     "a fail-over that lost nothing",
     "a fail-over that lost a renewal",
@@ -159,18 +153,15 @@ pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
 ];
 
 impl Scenario {
-    /// The same with other bounds.
     pub(crate) fn within(self, faults: u8, depth: usize) -> Self {
         Self { faults, depth, ..self }
     }
 
-    /// Where its search begins.
     pub(crate) fn part(&self, settings: &Settings) -> Part<World> {
         let Self { name, faults, depth, .. } = *self;
         Part { name, faults, depth, began: self.world(settings) }
     }
 
-    /// The faults that are bounded in it.
     pub(crate) fn faults(&self) -> impl Iterator<Item = What> {
         self.left.iter().map(|(what, _)| *what)
     }

@@ -21,7 +21,6 @@ const DAY: u64 = 24 * 60 * 60 * 1000;
 /// primary, which a candidate's may be ahead of by half a day.
 const SERVERS: u64 = CANDIDATES - DAY + 1;
 
-/// What the wall clocks of the candidates show.
 pub(super) const WALL: Duration = Duration::from_millis(CANDIDATES);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,10 +40,8 @@ pub(super) struct Server {
     pub(super) accepts_writes: bool,
 }
 
-/// What the handle of a candidate knows.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Handle {
-    /// Where its connections lead.
     pub(super) server: usize,
     /// The history that its writes name.
     pub(super) witness: Option<u64>,
@@ -53,7 +50,6 @@ pub(super) struct Handle {
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Servers {
     pub(super) servers: [Server; 3],
-    /// The server that was promoted last.
     pub(super) primary: usize,
     pub(super) handles: [Handle; 3],
     /// The histories that the late writes of the world name.
@@ -153,7 +149,6 @@ impl Servers {
         forgotten
     }
 
-    /// Returns the server to which the connections of a handle lead. Those to a stopped one are made anew.
     pub(super) fn connect(&mut self, handle: usize) -> usize {
         let handle = &mut self.handles[handle];
         if !self.servers[handle.server].accepts_writes {
@@ -162,7 +157,6 @@ impl Servers {
         handle.server
     }
 
-    /// Opens a handle of a process that starts.
     pub(super) fn open(&mut self, handle: usize) {
         let server = self.primary;
         self.handles[handle] = Handle { server, witness: self.servers[server].shown() };

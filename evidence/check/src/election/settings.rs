@@ -16,7 +16,6 @@ pub(crate) struct Settings {
     /// Kill deadlines in thousandths of a TTL, instead of the shipped ones.
     pub(crate) kill_share: Option<u64>,
     pub(crate) dropped: Option<Assumption>,
-    /// The only invariant that is observed.
     pub(crate) only: Option<String>,
 }
 

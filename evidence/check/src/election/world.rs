@@ -23,9 +23,7 @@ pub(crate) struct World {
     pub(crate) late: Vec<Request>,
     /// How often each bounded event may still happen.
     pub(crate) left: Vec<(What, u8)>,
-    /// How many faults may still happen.
     pub(crate) faults: u8,
-    /// The last claim that was applied.
     pub(crate) last_claim: Option<(Epoch, Incarnation)>,
     /// Another program has changed the record. I1 assumes that none does.
     pub(crate) is_foreign: bool,
@@ -82,7 +80,6 @@ impl World {
         }
     }
 
-    /// Ends all faults, for good.
     pub(crate) fn heal(&mut self) {
         (self.faults, self.late, self.left) = (0, Vec::new(), Vec::new());
         self.cells.iter_mut().for_each(CellWorld::heal);
@@ -329,7 +326,6 @@ impl World {
         self.late.push(request);
     }
 
-    /// Another program takes the slot over, with a record that candidates have to wait for.
     fn overwritten(&mut self, cx: &mut Context<'_>) {
         let Some(ttl) = self.processes.iter().map(|process| process.ttl).max() else { return };
         let foreign = |stands: &Slot| {
@@ -359,7 +355,6 @@ impl World {
         }
     }
 
-    /// The request of a call arrives, unless it has before.
     fn arrives(&mut self, number: usize, actor: usize, cx: &mut Context<'_>) {
         let call = self.processes[number].actors[actor].call.as_ref();
         let Some(call) = call.filter(|call| call.answer.is_none()) else { return };
@@ -375,7 +370,6 @@ impl World {
             .for_each(|call| call.answer = Some(answer.clone()));
     }
 
-    /// A request reaches the storage.
     pub(super) fn arrive(&mut self, request: &Request, cx: &mut Context<'_>) -> Answer {
         let Request::Write(step) = request else { return Answer(Some(self.slot.clone())) };
         let Ok(decision) = decide(&SlotAlone(&self.slot), step);
@@ -448,7 +442,6 @@ impl World {
     }
 }
 
-/// What may become of a call.
 fn messages(actor: &Actor, call: &Call) -> impl Iterator<Item = What> {
     let is_new_write = matches!(call.request, Request::Write(_)) && call.answer.is_none();
     let all = [

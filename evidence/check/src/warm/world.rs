@@ -28,7 +28,6 @@ const FRESH: Duration = seconds(5);
 const LIMITS: Limits =
     Limits { start: seconds(4), alive: Some(seconds(6)), stop: seconds(2), least_to_stop: seconds(1) };
 
-/// How many trees a story has.
 const TREES: u64 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,7 +72,6 @@ happenings! {
     }
 }
 
-/// A process that connects.
 #[derive(Clone, Default, Hash)]
 struct Participant {
     is_connected: bool,
@@ -83,7 +81,6 @@ struct Participant {
     inbox: VecDeque<(Epoch, bool)>,
     /// What it has sent and the host has not read.
     outbox: VecDeque<Sent>,
-    /// The leadership under which it works.
     works: Option<Epoch>,
     is_asked: bool,
 }
@@ -98,7 +95,6 @@ enum Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Tree {
     Lives,
-    /// It was ordered to end.
     IsEnding,
     IsGone,
 }
@@ -187,7 +183,6 @@ impl World {
         self.left.iter_mut().filter(|(bounded, _)| *bounded == what).for_each(|(_, left)| *left -= 1);
     }
 
-    /// The instants that are waited for.
     fn due(&self) -> [(Instant, What); 4] {
         let fresh = self.led.filter(|_| self.machine.is_arming()).map(|(_, _, until)| until);
         let works = self.participants.iter().any(|participant| participant.works.is_some());
@@ -315,7 +310,6 @@ impl World {
         self.on(event, notes);
     }
 
-    /// All processes of the tree end.
     fn tree_ends(&mut self) {
         self.tree = Tree::IsGone;
         for participant in &mut self.participants {
@@ -348,7 +342,6 @@ impl World {
         }
     }
 
-    /// Reads what is left, and starts the next tree.
     fn tree_gone(&mut self, notes: &mut Notes) {
         for at in 0..2 {
             while !self.participants[at].outbox.is_empty() {

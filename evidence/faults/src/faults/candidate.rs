@@ -28,7 +28,6 @@ pub(super) struct Candidate {
     pub(super) rng: fastrand::Rng,
 }
 
-/// Whether a process has crashed.
 #[derive(PartialEq, Eq)]
 enum ProcessState {
     Alive,
@@ -36,7 +35,6 @@ enum ProcessState {
 }
 
 impl Candidate {
-    /// Runs until it is told to stop.
     pub(super) async fn run(mut self) {
         while !self.stops() {
             let recording_storage = RecordingStorage {
@@ -127,8 +125,7 @@ impl Candidate {
         ProcessState::Alive
     }
 
-    /// Sends late writes of a deposed leader: a renewal of its record, and its release. Both must be refused
-    /// (I2).
+    /// Sends late writes of a deposed leader: a renewal of its record, and its release. Both must be refused (I2).
     async fn send_late_writes(&self, key: &ElectionKey, deposed: &Entry) {
         let late = deposed.renewed(deposed.version.next());
         let late = [

@@ -26,7 +26,6 @@ macro_rules! reported {
 pub(super) use reported;
 
 reported! {
-    /// An effect of a fault.
     Event {
         ConnectionCut = "connections cut",
         ConnectionRefused = "connections refused",
@@ -40,7 +39,6 @@ reported! {
     }
 }
 
-/// How often each event happened.
 #[derive(Default, Debug)]
 pub(crate) struct Counts(Mutex<BTreeMap<Event, u64>>);
 
@@ -53,7 +51,6 @@ impl Counts {
         self.counts().get(&what).copied().unwrap_or_default()
     }
 
-    /// Those that happened.
     pub(crate) fn all(&self) -> BTreeMap<Event, u64> {
         self.counts().clone()
     }

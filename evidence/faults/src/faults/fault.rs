@@ -9,7 +9,6 @@ use std::time::Duration;
 use vvm_storage::SlotNumber;
 
 reported! {
-    /// A kind of fault.
     Fault {
         /// The connections of the leader are cut, or of another candidate if there is no leader.
         CutLeader = "connections of one cut",
@@ -43,17 +42,13 @@ reported! {
     }
 }
 
-/// What is deleted by hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Deletion {
-    /// The record of one slot.
     Record(SlotNumber),
-    /// Every record and setting of the name.
     All,
 }
 
 impl Deletion {
-    /// Whether the record of this slot is deleted.
     pub(super) fn concerns(self, slot: SlotNumber) -> bool {
         match self {
             Self::Record(deleted) => deleted == slot,
@@ -93,7 +88,6 @@ impl Fault {
         )
     }
 
-    /// Returns what is deleted at its beginning and at its end.
     pub(super) fn deletion(self, rng: &mut fastrand::Rng) -> Option<Deletion> {
         match self {
             Self::DeleteRecord => {

@@ -39,10 +39,6 @@ const CLIENTS: usize = 4;
 /// How long connections are cut, where that is a part of another fault.
 const CUT: Duration = Duration::from_millis(50);
 
-/// Records a history with faults for `duration`, and checks it.
-///
-/// # Errors
-/// A history that no order explains, a checker that can't be built, and failures of the run itself.
 pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let interruption = Interruption::listen().map_err(text)?;
@@ -98,7 +94,6 @@ pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(),
     if verdict.is_linearizable { Ok(()) } else { Err(format!("see {}", path.display())) }
 }
 
-/// What the checker found.
 struct Verdict {
     is_linearizable: bool,
     said: String,
@@ -110,7 +105,6 @@ fn check(checker: &Path, history: &Path) -> Result<Verdict, String> {
     Ok(Verdict { is_linearizable: output.status.success(), said })
 }
 
-/// Where clients open their handles, and the faults there.
 struct Place {
     name: String,
     what: What,
@@ -121,9 +115,7 @@ struct Place {
 
 enum What {
     Mem(Arc<MemDatabase>),
-    /// SQLite.
     File(PathBuf),
-    /// sled.
     Folder(PathBuf),
     Servers(Box<dyn FaultyServers>, Network),
 }
@@ -173,7 +165,6 @@ impl Place {
         }
     }
 
-    /// How a client opens a handle, or how it is opened beside all proxies.
     fn open(&self, client: Option<usize>, clock: &SystemClock) -> Open {
         let clock = clock.clone();
         match &self.what {

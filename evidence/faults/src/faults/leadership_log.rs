@@ -16,7 +16,6 @@ use vvm_clock::{Instant, SystemClock};
 use vvm_deadman::recording::RecordingTrigger;
 use vvm_storage::{ElectionKey, SlotNumber};
 
-/// The log, shared by all candidates.
 #[derive(Default, Debug)]
 pub(super) struct LeadershipLog(Mutex<Log>);
 
@@ -31,7 +30,6 @@ struct Log {
     violations: Vec<String>,
 }
 
-/// An attempt to acquire.
 #[derive(Debug)]
 struct Claimed {
     candidate: usize,
@@ -41,9 +39,7 @@ struct Claimed {
     last: Entry,
 }
 
-/// What candidates record.
 impl LeadershipLog {
-    /// Records that a candidate begins a campaign.
     pub(super) fn campaigns(&self, candidate: usize) {
         *self.log().campaigns.entry(candidate).or_default() += 1;
     }
@@ -65,7 +61,6 @@ impl LeadershipLog {
         log.claims.insert(entry.incarnation(), claimed);
     }
 
-    /// Records that a renewal is sent.
     pub(super) fn renews(&self, entry: &Entry) {
         if let Some(claimed) = self.log().claims.get_mut(&entry.incarnation()) {
             claimed.last = entry.clone();
@@ -105,7 +100,6 @@ impl LeadershipLog {
         before
     }
 
-    /// Records that a leader stops: just before it releases, or when it is dead.
     pub(super) fn ends(&self, incarnation: Incarnation, now: Instant) {
         let mut log = self.log();
         if let Some(span) = log.spans.iter_mut().find(|span| span.incarnation == incarnation) {
@@ -155,7 +149,6 @@ impl LeadershipLog {
         done
     }
 
-    /// Records a violation.
     pub(super) fn violates(&self, what: String) {
         self.log().violates(what);
     }
@@ -166,7 +159,6 @@ impl LeadershipLog {
     }
 }
 
-/// Checks during the run.
 impl LeadershipLog {
     /// Returns the present leaders. Two leaders of one slot are a violation.
     pub(super) fn look(&self, now: Instant) -> Vec<usize> {
@@ -182,7 +174,6 @@ impl LeadershipLog {
         leading
     }
 
-    /// Checks that there is no violation so far.
     pub(super) fn is_clean(&self) -> Result<(), String> {
         let log = self.log();
         if log.violations.is_empty() { Ok(()) } else { Err(log.violations.join("\n")) }

@@ -36,7 +36,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use vvm_clock::{Clock, Instant, SystemClock};
 
-/// What each connection uses.
 #[derive(Clone)]
 struct ConnectionContext {
     conditions: watch::Receiver<Conditions>,
@@ -92,14 +91,12 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// A network for this many clients, without proxies so far.
     pub(super) fn new(clients: usize, protocol: Protocol, counts: Arc<Counts>, clock: SystemClock) -> Self {
         let conditions = (0..clients).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
         let writes = (0..clients).map(|_| Arc::default()).collect();
         Self { conditions, writes, proxies: JoinSet::new(), counts, clock, protocol }
     }
 
-    /// Starts a proxy for a client, from `listen` to `server`.
     pub(super) fn open(
         &mut self,
         runtime: &Handle,
@@ -124,12 +121,10 @@ impl Network {
         Arc::clone(&self.writes[client])
     }
 
-    /// Sets the conditions of one client.
     pub(super) fn set(&self, client: usize, conditions: Conditions) {
         self.conditions[client].send_replace(conditions);
     }
 
-    /// Sets the conditions of all clients.
     pub(super) fn set_all(&self, conditions: Conditions) {
         (0..self.conditions.len()).for_each(|client| self.set(client, conditions));
     }
@@ -172,7 +167,6 @@ impl WriteUnderWay {
         self.lock().incarnation = Some(incarnation);
     }
 
-    /// The client got an answer, or none.
     pub(super) fn ends(&self) {
         self.lock().incarnation = None;
     }
@@ -183,7 +177,6 @@ impl WriteUnderWay {
         self.lock().not_applied = Some(SystemClock::read());
     }
 
-    /// Whether what was sent since then may be repeated.
     fn may_repeat(&self, since: Instant) -> bool {
         self.lock().not_applied.is_none_or(|last| last < since)
     }
@@ -404,7 +397,6 @@ impl Tls {
     }
 }
 
-/// The conditions for one client.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Conditions {
     pub(crate) link: Link,
@@ -414,10 +406,8 @@ pub(crate) struct Conditions {
     pub(crate) repeated: f64,
 }
 
-/// The state of the connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Link {
-    /// Open.
     Open,
     /// Connections are cut, and new ones refused.
     Cut,

@@ -33,7 +33,6 @@ pub(super) trait Faulty: Replicated {
     /// Lets a standby have all that this server has answered.
     fn hand_over(&self, standby: &Self) -> Result<(), StartError>;
 
-    /// The URL of the storage on these hosts.
     fn url(hosts: &str) -> String;
 }
 
@@ -145,7 +144,6 @@ impl<S: Faulty> Replicas<S> {
         self.standby.as_mut().ok_or_else(|| StartError::Failed("there is no standby".into()))
     }
 
-    /// Fails over once the standby has all that was written.
     fn fail_over_complete(&mut self) -> Result<Option<S>, StartError> {
         if let Some(standby) = &self.standby {
             self.primary.hand_over(standby)?;

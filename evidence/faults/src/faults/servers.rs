@@ -25,10 +25,8 @@ use std::{
 };
 use vvm_storage::ElectionKey;
 
-/// The port of the proxy of the first candidate before the first server.
 const FIRST_PORT: u16 = 9100;
 
-/// The prefix of the objects in their bucket.
 const OBJECTS: &str = "faults";
 
 /// How many candidates there may be before the proxies of the second server begin.
@@ -43,12 +41,9 @@ fn free_front() -> Result<Ipv4Addr, String> {
 
 /// What stays as it is while faults come and go: servers, and the proxies between them and the candidates.
 pub(super) struct Site {
-    /// For reports.
     pub(super) name: String,
     pub(super) protocol: Protocol,
-    /// The addresses of the servers, in the order of the URL.
     pub(super) addresses: Vec<SocketAddr>,
-    /// The faults of these servers.
     pub(super) faults: &'static [Fault],
     /// `None` if the proxies listen at the addresses of the servers.
     front: Option<Ipv4Addr>,
@@ -67,7 +62,6 @@ impl Site {
         Ok(Self { name, protocol, addresses, faults, front, url })
     }
 
-    /// Returns where the proxy between a candidate and a server listens.
     pub(super) fn proxy(&self, candidate: usize, server: usize) -> SocketAddr {
         let port = FIRST_PORT + candidate as u16;
         match self.front {
@@ -88,7 +82,6 @@ impl Site {
 pub(super) trait FaultyServers {
     fn site(&self) -> &Site;
 
-    /// Injects the fault into a random server.
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String>;
 
     /// Deletes what the candidates stored, by the means of an operator.
@@ -101,15 +94,12 @@ pub(super) trait FaultyServers {
     fn repair(&mut self) -> Result<(), String>;
 }
 
-/// What is done to a server.
 type Act = fn(&mut Server) -> Result<(), String>;
 
-/// Returns the URL of a storage at these addresses.
 type UrlAt = dyn Fn(&[SocketAddr]) -> String;
 
 type Delete = dyn Fn(Deletion) -> Result<(), String>;
 
-/// One server, or three.
 pub(super) struct Servers {
     site: Site,
     /// Does something to the server with this index. Owns the servers.
@@ -120,7 +110,6 @@ pub(super) struct Servers {
     killed: Vec<usize>,
 }
 
-/// The faults of three servers, and of one.
 const OF_THREE: &[Fault] = &[Fault::StopOne, Fault::StopMost, Fault::KillOne];
 const OF_ONE: &[Fault] = &[Fault::StopOne, Fault::KillOne];
 
@@ -142,7 +131,6 @@ impl Servers {
         Ok(Self::new(Site { front: None, ..site }, act))
     }
 
-    /// Three members of etcd.
     pub(super) fn etcd() -> Result<Self, String> {
         let program = etcd::Program::built().map_err(text)?;
         let mut cluster = etcd::Cluster::start(&program, 3).map_err(text)?;
@@ -198,12 +186,10 @@ impl Servers {
     }
 }
 
-/// Does something to the only server.
 fn on_one(mut server: impl DerefMut<Target = Server>) -> impl FnMut(usize, Act) -> Result<(), String> {
     move |_, act| act(&mut server)
 }
 
-/// Deletes Leases by `kubectl`.
 fn delete_leases(config: PathBuf) -> Box<Delete> {
     Box::new(move |what| {
         let which = match what {
@@ -216,7 +202,6 @@ fn delete_leases(config: PathBuf) -> Box<Delete> {
     })
 }
 
-/// Deletes objects by requests to the server.
 fn delete_objects(server: SocketAddr) -> Result<Box<Delete>, Box<dyn Error>> {
     let bucket = AmazonS3Builder::from_env()
         .with_bucket_name(BUCKET)

@@ -27,13 +27,10 @@ pub(crate) const MARK: &str = "SAFETY";
 /// The environment variable that tells a worker by which of the programs it was started.
 pub(crate) const PROGRAM: &str = "SAFETY_PROGRAM";
 
-/// What all instances have in common.
 pub(crate) struct Setup {
     /// The `vvm` under test, and an older one if there is one. Each instance changes it at each start.
     pub(crate) programs: Vec<PathBuf>,
-    /// The folder of the workers' logs.
     pub(crate) folder: PathBuf,
-    /// The URL of the storage.
     pub(crate) storage: String,
     pub(crate) ttl: Duration,
     /// `restart` or `keep`: the workers are warm apps.
@@ -41,14 +38,12 @@ pub(crate) struct Setup {
     pub(crate) worker: Worker,
 }
 
-/// The command of each candidate.
 pub(crate) struct Worker {
     pub(crate) line: Vec<OsString>,
     pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
 impl Worker {
-    /// This program: [`work`].
     pub(crate) fn own(folder: &Path) -> io::Result<Self> {
         let line = vec![env::current_exe()?.into(), "work".into(), folder.into()];
         Ok(Self { line, variables: Vec::new() })
@@ -74,7 +69,6 @@ struct Life {
 pub(crate) struct Ended {
     /// `None` if it ended before its start time was read.
     pub(crate) guardian: Option<Process>,
-    /// The value of [`MARK`].
     pub(crate) mark: String,
 }
 
@@ -106,7 +100,6 @@ impl Instance {
         Ok(None)
     }
 
-    /// Whether this worker works now.
     pub(crate) fn works(&self, worker: Process) -> bool {
         let named = fs::read_to_string(self.setup.folder.join(LOCK));
         named.is_ok_and(|named| named == worker.number.to_string())
@@ -117,12 +110,10 @@ impl Instance {
         self.life.process.filter(|_| self.restart_at.is_none())
     }
 
-    /// Whether it runs on an open terminal.
     pub(crate) fn has_terminal(&self) -> bool {
         self.life.terminal.is_some() && self.restart_at.is_none()
     }
 
-    /// Closes the terminal, which hangs up.
     pub(crate) fn close_terminal(&mut self) {
         self.life.terminal = None;
     }
@@ -219,7 +210,6 @@ pub(crate) const STOPPED: &str = "stopped";
 /// Between two lines of the log.
 pub(crate) const BEAT: Duration = Duration::from_millis(5);
 
-/// Works until it is killed.
 pub(super) fn work(folder: &Path) -> io::Result<bool> {
     let epoch = env::var("VVM_LEADER_EPOCH").map_err(|_| missing("VVM_LEADER_EPOCH"))?;
     let mut work = Work::begin(folder, &epoch)?;
@@ -229,7 +219,6 @@ pub(super) fn work(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a worker does while it leads.
 pub(super) struct Work {
     /// Exclusive. Has the number of the worker that works.
     lock: File,

@@ -10,7 +10,6 @@ use std::{
     process::Command,
 };
 
-/// A language.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Client {
     Python,

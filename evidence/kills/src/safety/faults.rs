@@ -35,7 +35,6 @@ enum Action {
     Term,
 }
 
-/// The processes of one candidate.
 struct CandidateProcesses {
     index: usize,
     tree: Tree,
@@ -51,7 +50,6 @@ impl CandidateProcesses {
         Some(Self { index, tree, leads, has_terminal: instance.has_terminal() })
     }
 
-    /// Returns the possible targets.
     fn targets(&self) -> Vec<Target> {
         let Tree { host, keeper, worker, .. } = &self.tree;
         let there = [
@@ -72,7 +70,6 @@ impl Faults {
         self.done.iter().filter(|((_, action), _)| *action == Action::Kill).map(|(_, count)| count).sum()
     }
 
-    /// Injects one fault into one candidate.
     pub(crate) fn inject(&mut self, now: Instant, instances: &mut [Instance], rng: &mut Rng) {
         let mut candidates: Vec<CandidateProcesses> =
             instances.iter().enumerate().filter_map(CandidateProcesses::of).collect();

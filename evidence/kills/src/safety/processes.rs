@@ -20,7 +20,6 @@ pub(crate) struct Marked {
 }
 
 impl Process {
-    /// Returns the process that has this id now.
     pub(crate) fn of(number: i32) -> Option<Self> {
         Some(Self { number, started: stat(number)?.get(19)?.parse().ok()? })
     }
@@ -30,7 +29,6 @@ impl Process {
         Pid::from_raw(self.number).is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
-    /// Whether it still runs.
     pub(crate) fn still_runs(self) -> bool {
         !has_ended(self.number) && Self::of(self.number) == Some(self)
     }
@@ -63,7 +61,6 @@ impl Tree {
         Self { guardian, host, keeper, worker: keeper.and_then(first) }
     }
 
-    /// The processes of a target.
     pub(crate) fn processes(&self, target: Target) -> Vec<Process> {
         let Self { guardian, host, keeper, worker } = *self;
         let processes = match target {
@@ -79,13 +76,11 @@ impl Tree {
     }
 }
 
-/// What is killed or stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Target {
     Guardian,
     Host,
     Keeper,
-    /// The command.
     Worker,
     GuardianAndHost,
     All,
@@ -119,7 +114,6 @@ pub(crate) fn has_ended(pid: i32) -> bool {
     stat(pid).is_none_or(|stat| matches!(stat[0].as_str(), "Z" | "X"))
 }
 
-/// Returns the parent of a process. `None` if it has ended.
 pub(crate) fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
 }

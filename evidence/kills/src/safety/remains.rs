@@ -87,7 +87,6 @@ impl Orphans {
     }
 }
 
-/// Findings about candidates that have ended.
 #[derive(Default)]
 pub(crate) struct Remains {
     pending: Vec<Pending>,
@@ -109,7 +108,6 @@ struct Pending {
 }
 
 impl Remains {
-    /// Records that an instance has ended just now.
     pub(crate) fn of(&mut self, ended: Ended, now: Instant, ttl: Duration, excused: &BTreeSet<Process>) {
         let is_excused = ended.guardian.is_some_and(|guardian| excused.contains(&guardian));
         self.excused += u64::from(is_excused);

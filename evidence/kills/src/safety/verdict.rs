@@ -17,9 +17,7 @@ use vvm_clock::Instant;
 pub(crate) struct WorkSpan {
     epoch: u64,
     alone: bool,
-    /// Which of the programs started it.
     program: usize,
-    /// Whether it stopped when it was told to.
     stopped: bool,
     pub(crate) first: Instant,
     last: Instant,
@@ -136,7 +134,6 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// By target; times are sorted.
 pub(crate) struct Successions {
     took: BTreeMap<Target, Vec<Duration>>,
     ttl: Duration,

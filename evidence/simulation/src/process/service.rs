@@ -53,7 +53,6 @@ impl Worker {
         self
     }
 
-    /// Begins to work on `slot`.
     pub(super) fn begins(&self, slot: u32, standing: &Standing) {
         self.world.work_begins(self.process, slot, standing.epoch(), standing.incarnation());
     }
@@ -110,7 +109,6 @@ impl Worker {
         self.clock.sleep(self.service.stop_takes).await;
     }
 
-    /// Writes one batch after the other.
     async fn writes(
         &self,
         slot: u32,

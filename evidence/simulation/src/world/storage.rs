@@ -14,7 +14,6 @@ use vvm_clock::{Clock, Instant};
 /// The keys above this are those of operators' requests, which have no leader.
 pub(crate) const LAST_SLOT: u32 = 1_000;
 
-/// When a write was sent, and by which process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     process: Process,
@@ -187,13 +186,11 @@ impl World {
         }
     }
 
-    /// Reads the storage now.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Records, Instant) -> T) -> T {
         let now = self.clock.now();
         look(&mut self.state().records, now)
     }
 
-    /// A read that may be stale.
     pub(crate) fn read_stale(&self, key: u32) -> Slot {
         let now = self.clock.now();
         let mut state = self.state();

@@ -5,7 +5,6 @@ use crate::{clock::Process, records::Token};
 use ielections::{DocumentVersion, DocumentWriteError, Epoch, Incarnation};
 use vvm_clock::Instant;
 
-/// Work under one leadership.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pub(crate) key: u32,
@@ -18,14 +17,12 @@ impl World {
         self.state().processes.get(&process).is_some_and(|alive| !alive.work.is_empty())
     }
 
-    /// How many slots are worked on.
     pub(crate) fn working(&self) -> usize {
         let state = self.state();
         let work = state.processes.values().flat_map(|alive| alive.work.values());
         work.map(|work| work.key).collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// Services of `process` begin to work as leader.
     pub(crate) fn work_begins(&self, process: Process, key: u32, epoch: Epoch, incarnation: Incarnation) {
         self.note(format_args!("{process} works on slot {key}, epoch {epoch}"));
         self.count(|counts| counts.starts += 1);
@@ -58,7 +55,6 @@ impl World {
         }
     }
 
-    /// Services of `process` have stopped.
     pub(crate) fn work_ends(&self, process: Process, incarnation: Incarnation) {
         if let Some(alive) = self.state().processes.get_mut(&process) {
             alive.work.remove(&incarnation);

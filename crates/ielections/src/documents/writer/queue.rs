@@ -292,8 +292,7 @@ impl WriteQueue {
         Pace::AtOnce
     }
 
-    /// Records a failed attempt. After the timeout every caller gets an error, and the next one begins anew
-    /// (I10).
+    /// Records a failed attempt. After the timeout every caller gets an error, and the next one begins anew (I10).
     fn failed(&mut self, now: Instant, cause: String) -> Pace {
         let since = *self.failing_since.get_or_insert(now);
         if now.since(since) >= self.timeout {

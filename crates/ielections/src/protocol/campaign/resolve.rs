@@ -55,8 +55,7 @@ impl Campaign {
             // Undecided: the write may still be applied. Retry on the same condition, never on another slot.
             return self.pause(now);
         }
-        // Epochs rise and versions are unique, so the condition fails for good: no attempt can apply any
-        // more.
+        // Epochs rise and versions are unique, so the condition fails for good: no attempt can apply any more.
         let index = target.slot;
         self.target = None;
         if let Err(error) = self.take_in(index, slot, now) {

@@ -1,4 +1,5 @@
 //! Claims, renewals and releases, and the epochs that survive all of them.
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{
     StorageUnderTest,
@@ -12,7 +13,6 @@ use futures_util::future::BoxFuture;
 use std::{array, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
-/// A slot that was never led can be claimed.
 pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     assert_eq!(scene.stands().await, vacant_slot(None));
@@ -21,7 +21,6 @@ pub async fn a_claim_takes_a_slot_that_was_never_led(storage: &impl StorageUnder
     assert_eq!(scene.stands().await, held(&entry));
 }
 
-/// A released slot can be claimed with its last epoch.
 pub async fn a_claim_takes_a_released_slot(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second) = (scene.entry(1, 1), scene.entry(2, 2));
@@ -31,7 +30,6 @@ pub async fn a_claim_takes_a_released_slot(storage: &impl StorageUnderTest) {
     assert_eq!(scene.stands().await, held(&second));
 }
 
-/// A held slot can't be claimed as vacant, with any last epoch.
 pub async fn a_claim_of_a_held_slot_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second, third) = (scene.entry(1, 1), scene.entry(2, 2), scene.entry(3, 3));
@@ -78,7 +76,6 @@ pub async fn a_late_claim_is_refused_after_the_release(storage: &impl StorageUnd
     assert_eq!(scene.stands().await, vacant_slot(Some(2)));
 }
 
-/// A record can be taken over with its version.
 pub async fn a_take_over_replaces_the_observed_version(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
@@ -90,7 +87,6 @@ pub async fn a_take_over_replaces_the_observed_version(storage: &impl StorageUnd
     assert_eq!(scene.stands().await, held(&taken));
 }
 
-/// A record that was renewed, replaced or released since can't be taken over.
 pub async fn a_take_over_of_another_version_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, intruder) = (scene.entry(1, 1), scene.entry(2, 9));
@@ -112,7 +108,6 @@ pub async fn a_take_over_of_another_version_is_refused(storage: &impl StorageUnd
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
-/// A leader can renew its record repeatedly.
 pub async fn a_renewal_replaces_the_held_version(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut standing = scene.entry(1, 1);
@@ -125,7 +120,6 @@ pub async fn a_renewal_replaces_the_held_version(storage: &impl StorageUnderTest
     }
 }
 
-/// A renewal of another version is refused, and shows the slot.
 pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
@@ -148,7 +142,6 @@ pub async fn a_renewal_of_another_version_is_refused(storage: &impl StorageUnder
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
-/// A renewal that arrives again, after a newer one, is refused.
 pub async fn a_renewal_is_not_applied_twice(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let first = scene.entry(1, 1);
@@ -187,7 +180,6 @@ pub async fn a_release_of_another_incarnation_or_epoch_is_refused(storage: &impl
     }
 }
 
-/// A slot that was released or never led can't be released.
 pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 5);
@@ -199,7 +191,6 @@ pub async fn a_release_of_a_vacant_slot_is_refused(storage: &impl StorageUnderTe
     assert_eq!(scene.stands().await, vacant_slot(Some(5)));
 }
 
-/// A released slot shows the epoch of its last leadership, after one release and after many.
 pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut last_epoch = None;
@@ -227,7 +218,6 @@ pub async fn epochs_survive_expiry(storage: &impl StorageUnderTest) {
     assert_eq!(scene.stands().await, vacant_slot(Some(8)));
 }
 
-/// Closing every handle loses neither a record nor an epoch.
 pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, key, other) = (scene.entry(1, 7), scene.key.clone(), storage.key(b"other"));
@@ -247,7 +237,6 @@ pub async fn epochs_survive_closing_and_reopening(storage: &impl StorageUnderTes
     assert_eq!(late, Claim::Refused(vacant_slot(Some(9))));
 }
 
-/// The smallest and the largest epoch are kept, in a record and after its release.
 pub async fn the_smallest_and_the_largest_epoch_are_kept(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut last_epoch = None;
@@ -304,7 +293,6 @@ pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl 
     }
 }
 
-/// The outcome of a write, with the slot if it was not applied.
 pub(super) enum Settled {
     Applied,
     Refused(Slot),
@@ -328,7 +316,6 @@ pub(super) async fn standing<K: Key>(handle: &dyn TtlStorage<K>, key: &K) -> Slo
     answered(|| handle.get(key)).await
 }
 
-/// Resolves an unknown outcome by a read-back.
 pub(super) async fn settled<K: Key>(
     outcome: Result<Result<(), Slot>, WriteError>,
     ours: &Entry,

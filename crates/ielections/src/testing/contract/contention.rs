@@ -1,5 +1,6 @@
 //! Contention: of many writes on one version exactly one applies, and none is lost or applied twice. Ages of records,
 //! and keys and holders of any bytes.
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{
     StorageUnderTest,
@@ -23,7 +24,6 @@ async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key
     [storage.open().await, storage.open().await]
 }
 
-/// Of many candidates for one vacancy exactly one gets it.
 pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let handles = handles(storage).await;
@@ -56,7 +56,6 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Of many take-overs of one version exactly one applies: epochs rise, and each belongs to one.
 pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let handles = handles(storage).await;
@@ -107,8 +106,7 @@ pub async fn one_of_many_take_overs_wins_each_epoch(storage: &impl StorageUnderT
     );
 }
 
-/// Eight writers swap one record up to a thousand times each: exactly the swaps that were answered so are
-/// applied.
+/// Eight writers swap one record up to a thousand times each: exactly the swaps that were answered so are applied.
 pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let handles = handles(storage).await;
@@ -160,8 +158,7 @@ pub async fn eight_writers_lose_no_renewal(storage: &impl StorageUnderTest) {
 /// Short compared to the shortest TTL, 100 ms.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A record whose TTL has passed is still read, refuses claims, and can be taken over.
-/// Shows I5.
+/// A record whose TTL has passed is still read, refuses claims, and can be taken over. Shows I5.
 pub async fn a_record_stands_until_a_write_replaces_it(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -219,8 +216,7 @@ async fn ages_are_proven<S: StorageUnderTest>(
     handles[2].close().await;
 }
 
-/// The age starts anew with every write: claim, renewal and take-over.
-/// Shows I5.
+/// The age starts anew with every write: claim, renewal and take-over. Shows I5.
 pub async fn a_proven_age_is_never_larger_than_the_time_since_the_write(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -240,7 +236,6 @@ pub async fn a_proven_age_is_never_larger_than_the_time_since_the_write(storage:
     ages_are_proven(storage, &scene, &clock, &taken, issued_at).await;
 }
 
-/// A refused write proves no more age than a read.
 pub async fn a_refused_write_proves_no_more_age_than_a_read(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -278,8 +273,7 @@ async fn refusals<K: Key>(handle: &dyn TtlStorage<K>, key: &K, stranger: &Entry)
 /// With every prefix, shorter than [`Limits::LEAST_KEY_BYTES`].
 const LONG_NAME: usize = 400;
 
-/// Names that an encoding may confuse: empty, each byte alone, all bytes, prefixes of each other, separators,
-/// numbers.
+/// Names that an encoding may confuse: empty, each byte alone, all bytes, prefixes of each other, separators, numbers.
 pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     let mut names = vec![Vec::new(), (0..=255).collect(), (0..=255).rev().collect()];
     names.extend((0..=255).map(|byte| vec![byte]));
@@ -293,7 +287,6 @@ pub(in crate::testing) fn hostile_names() -> Vec<Vec<u8>> {
     names
 }
 
-/// No write of one key changes another, for keys of any bytes.
 pub async fn keys_of_any_bytes_are_independent(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = hostile_names().iter().map(|name| storage.key(name)).collect();
@@ -326,9 +319,7 @@ pub async fn keys_that_begin_alike_are_independent(storage: &impl StorageUnderTe
 /// Within the limits a key of 64 KiB works as a short one does. Beyond them, every verb refuses for good.
 pub async fn a_long_key_is_carried_whole_or_refused_for_good(storage: &impl StorageUnderTest) {
     const LONG: usize = 64 * 1024;
-    /// Longer than any prefix.
     const ROOM: usize = 256;
-    /// Longer than every limit of a storage.
     const LONGEST: usize = 64 << 20;
     let scene = Scene::set(storage).await;
     let most = scene.here.limits().max_key_bytes;

@@ -1,4 +1,5 @@
 //! A scan may be stale, so these cases wait until it is not. Dropped writes, and closed handles.
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{
     StorageUnderTest,
@@ -31,7 +32,6 @@ async fn claim_all<K: Key>(scene: &Scene<K>, keys: &[K]) -> Vec<Slot> {
     scene.claim_all(keys).await.iter().map(held).collect()
 }
 
-/// Slots come in the order of the keys, and twice for a key that is named twice.
 pub async fn a_scan_keeps_the_order_of_its_keys(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys = [b"b", b"a", b"d", b"c"].map(|name| storage.key(name));
@@ -42,7 +42,6 @@ pub async fn a_scan_keeps_the_order_of_its_keys(storage: &impl StorageUnderTest)
     scans_as(&scene, &[d.clone(), c, b, a, d], &[of_d.clone(), of_c, of_b, of_a, of_d]).await;
 }
 
-/// A slot that was never led and a released one are part of a scan.
 pub async fn a_scan_shows_slots_that_were_never_led(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let [released, never, led] = [b"released", b"no one's", b"held now"].map(|name| storage.key(name));
@@ -54,7 +53,6 @@ pub async fn a_scan_shows_slots_that_were_never_led(storage: &impl StorageUnderT
     scans_as(&scene, &[], &[]).await;
 }
 
-/// A scan of more keys than the storage reads at a time is complete.
 pub async fn a_scan_takes_more_keys_than_a_batch(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let keys: Vec<_> = (0..=scene.here.limits().scan_batch as u64)
@@ -68,8 +66,7 @@ pub async fn a_scan_takes_more_keys_than_a_batch(storage: &impl StorageUnderTest
     scans_as(&scene, &keys, &expected).await;
 }
 
-/// Drops writes at every stage, and reads the slot: it has one of the two records, never a mixture.
-/// Shows I7.
+/// Drops writes at every stage, and reads the slot: it has one of the two records, never a mixture. Shows I7.
 pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut held = scene.entry(1, 1);
@@ -120,7 +117,6 @@ pub async fn a_closed_handle_refuses_everything_for_good(storage: &impl StorageU
     assert_eq!(scene.there.get(&other).await.unwrap().last_epoch(), None);
 }
 
-/// Other handles still read and write after one was closed.
 pub async fn closing_one_handle_leaves_the_others_open(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 1);

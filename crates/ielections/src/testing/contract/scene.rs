@@ -6,9 +6,7 @@ use crate::{
 use std::sync::Arc;
 
 pub(in crate::testing) struct Scene<K> {
-    /// The case writes through it.
     pub(in crate::testing) here: Arc<dyn TtlStorage<K>>,
-    /// The case checks through it, as another process.
     pub(in crate::testing) there: Arc<dyn TtlStorage<K>>,
     pub(in crate::testing) key: K,
     pub(in crate::testing) ttl: Ttl,
@@ -77,7 +75,6 @@ impl<K: Key> Scene<K> {
         assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
     }
 
-    /// Reads the slot through the other handle.
     pub(in crate::testing) async fn stands(&self) -> Slot {
         self.there.get(&self.key).await.unwrap()
     }

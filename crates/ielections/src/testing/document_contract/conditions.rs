@@ -1,3 +1,5 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
+
 use super::{
     StorageUnderTest,
     stage::{Stage, delete, delete_if, document, documents, id, put, put_if, read_state, settled, version},
@@ -25,13 +27,11 @@ const CONDITIONS: [(OnlyIf, bool, bool); 6] = [
     (OnlyIf::Version(version(3)), false, false),
 ];
 
-/// A put is applied exactly if its condition holds.
 pub async fn a_put_applies_exactly_if_its_condition_holds(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     every_condition(&stage, |name, only_if| put_if(name, "put", only_if)).await;
 }
 
-/// A delete is applied exactly if its condition holds.
 pub async fn a_delete_applies_exactly_if_its_condition_holds(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     every_condition(&stage, delete_if).await;
@@ -99,7 +99,6 @@ pub async fn one_failing_condition_refuses_the_batch(storage: &impl StorageUnder
     assert_eq!(stage.shown().await, [document("a", 2, "2"), document("c", 2, "2")]);
 }
 
-/// The version of a document is the number of the batch that last put it.
 pub async fn a_document_has_the_version_of_its_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1"), put("c", "1")]).await;
@@ -127,7 +126,6 @@ pub async fn a_document_that_was_put_again_has_another_version(storage: &impl St
     stage.written(3, &[put_if("a", "next", OnlyIf::Version(version(3)))]).await;
 }
 
-/// An empty batch and one that deletes a missing document count as any other.
 pub async fn an_empty_batch_counts(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[]).await;
@@ -213,7 +211,6 @@ pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnder
     unchanged("a claim").await;
 }
 
-/// A batch does not change the record: neither its version nor its epoch.
 pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -236,7 +233,6 @@ pub async fn batches_leave_the_record_alone(storage: &impl StorageUnderTest) {
     assert_eq!(state.slot, vacant_slot(Some(6)));
 }
 
-/// Concurrent renewals and batches of one leader don't refuse each other.
 pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl StorageUnderTest) {
     const ROUNDS: u64 = 50;
     let stage = Stage::led(storage).await;
@@ -273,7 +269,6 @@ pub async fn renewals_and_batches_do_not_refuse_each_other(storage: &impl Storag
     assert_eq!((stage.last().await, stage.shown().await.len() as u64), (ROUNDS, ROUNDS + 1));
 }
 
-/// Each slot of a storage has its own count.
 pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) {
     let (one, other) = (Stage::led_at(storage, b"one").await, Stage::led_at(storage, b"other").await);
     one.written(0, &[put("a", "one")]).await;
@@ -288,8 +283,7 @@ pub async fn every_slot_has_a_count_of_its_own(storage: &impl StorageUnderTest) 
     assert_eq!(read_state(&*one.scene.there, &storage.key(b"third")).await.last, version(0));
 }
 
-/// A copy of a batch is refused, at once and after later batches.
-/// Shows I2.
+/// A copy of a batch is refused, at once and after later batches. Shows I2.
 pub async fn a_batch_that_arrives_twice_is_applied_once(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let batch = [put("a", "1"), put("b", "1")];
@@ -329,9 +323,8 @@ pub async fn a_batch_is_applied_only_after_the_one_before(storage: &impl Storage
     assert_eq!(stage.shown().await, [document("a", 4, "3")]);
 }
 
-/// Batches that were in flight when their leader was deposed arrive in any order, once or twice, before or
-/// between the batches of the next leader.
-/// Shows I2.
+/// Batches that were in flight when their leader was deposed arrive in any order, once or twice, before or between the
+/// batches of the next leader. Shows I2.
 pub async fn batches_in_flight_of_a_deposed_leader_are_refused(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;

@@ -1,3 +1,5 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
+
 use super::{
     StorageUnderTest,
     fences::limits,
@@ -46,7 +48,6 @@ const LONGEST_DROPPING: Duration = Duration::from_secs(2);
 /// A timer may be late by this, which is longer than some storages take for a batch.
 const PUNCTUAL: Duration = Duration::from_micros(200);
 
-/// Of many concurrent batches after the same one, one is applied.
 pub async fn one_of_many_concurrent_batches_is_applied(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     for round in 0..20 {
@@ -126,9 +127,8 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     );
 }
 
-/// A leader writes while it is deposed and after that, in many rounds. Only what it had written before the
-/// take-over is applied.
-/// Shows I2.
+/// A leader writes while it is deposed and after that, in many rounds. Only what it had written before the take-over is
+/// applied. Shows I2.
 pub async fn batches_of_a_leader_after_its_deposition_are_refused(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let mut number = 0;
@@ -168,7 +168,6 @@ pub async fn batches_of_a_leader_after_its_deposition_are_refused(storage: &impl
     }
 }
 
-/// Takes over through the other handle, as another process would.
 async fn take_over<K: crate::Key>(stage: &mut Stage<K>) {
     let author = stage.entry.incarnation().as_bytes()[0] + 1;
     let next = stage.scene.entry(author, stage.entry.epoch.get() + 1);
@@ -206,7 +205,6 @@ fn hostile_ids(most: usize) -> Vec<Vec<u8>> {
     names
 }
 
-/// Documents of any ids are independent of each other and of the record.
 pub async fn documents_of_any_id_are_independent(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let ids = hostile_ids(limits(&stage).max_id_bytes);
@@ -234,8 +232,7 @@ pub async fn documents_of_any_id_are_independent(storage: &impl StorageUnderTest
     assert_eq!((stage.last().await, stage.scene.stands().await), (last, held(&stage.entry)));
 }
 
-/// Bodies are kept byte for byte: empty, all bytes, the longest. A shorter or longer one replaces another as
-/// a whole.
+/// Bodies are kept byte for byte: empty, all bytes, the longest. A shorter or longer one replaces another as a whole.
 pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let longest = limits(&stage).max_body_bytes;

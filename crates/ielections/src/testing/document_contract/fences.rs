@@ -1,3 +1,5 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
+
 use super::{
     StorageUnderTest,
     stage::{Stage, delete, document, documents, fence, id, put, version},
@@ -7,7 +9,6 @@ use crate::{
     testing::contract::scene::next,
 };
 
-/// Every handle reads what a leader writes.
 pub async fn a_batch_under_its_fence_is_written(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     assert_eq!((stage.last().await, stage.shown().await), (0, vec![]));
@@ -21,8 +22,7 @@ pub async fn a_batch_under_its_fence_is_written(storage: &impl StorageUnderTest)
     assert_eq!(stage.document(&id("d")).await, None);
 }
 
-/// Each wrong part of the fence refuses a batch: with documents, without, and with conditions that hold.
-/// Shows I2.
+/// Each wrong part of the fence refuses a batch: with documents, without, and with conditions that hold. Shows I2.
 pub async fn a_fence_with_one_part_wrong_refuses(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -49,7 +49,6 @@ pub async fn a_fence_with_one_part_wrong_refuses(storage: &impl StorageUnderTest
     stage.written(2, &[put("c", "3")]).await;
 }
 
-/// A fence matches every version of the leadership's record.
 pub async fn a_fence_stands_through_renewals(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     for number in 0..4 {
@@ -61,7 +60,6 @@ pub async fn a_fence_stands_through_renewals(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Batches in a slot that was never led are refused.
 pub async fn batches_in_a_slot_never_led_are_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::empty(storage).await;
     assert_eq!((stage.last().await, stage.shown().await), (0, vec![]));
@@ -70,7 +68,6 @@ pub async fn batches_in_a_slot_never_led_are_refused(storage: &impl StorageUnder
     }
 }
 
-/// A release ends the fence, also without a new leader.
 pub async fn batches_after_a_release_are_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -81,7 +78,6 @@ pub async fn batches_after_a_release_are_refused(storage: &impl StorageUnderTest
     assert_eq!(stage.shown().await, [document("a", 1, "1")]);
 }
 
-/// A take-over ends the fence of the leader before.
 pub async fn batches_after_a_take_over_are_refused(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;

@@ -1,3 +1,5 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
+
 use super::{
     StorageUnderTest,
     fences::limits,
@@ -77,7 +79,6 @@ pub async fn a_scan_continues_after_a_document(storage: &impl StorageUnderTest) 
     }
 }
 
-/// More documents than a page has.
 pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let page = limits(&stage).max_page;

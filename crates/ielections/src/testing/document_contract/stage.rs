@@ -12,20 +12,17 @@ use crate::{
 use bytes::Bytes;
 
 pub(super) struct Stage<K> {
-    /// Writes go through its `here`, and reads through its `there`, as by another process.
     pub(super) scene: Scene<K>,
     pub(super) entry: Entry,
 }
 
 impl<K: Key> Stage<K> {
-    /// Never led; the record is not claimed.
     pub(super) async fn empty<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
         let scene = Scene::set(storage).await;
         let entry = scene.entry(1, 5);
         Self { scene, entry }
     }
 
-    /// Led, for the first time.
     pub(super) async fn led<S: StorageUnderTest<Key = K>>(storage: &S) -> Self {
         Self::empty(storage).await.claimed(None).await
     }

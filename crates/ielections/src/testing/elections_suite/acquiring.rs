@@ -1,3 +1,5 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
+
 use super::{ElectionsTestSuite, Scene, scene::refusal};
 use crate::{
     AcquireError, AcquireTimeout, Candidacy, Loss, ReleaseOutcome, Terms, Ttl,
@@ -68,7 +70,6 @@ pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>
     leadership.release().await;
 }
 
-/// The caller must name a slot.
 pub async fn a_candidacy_for_no_slot_is_refused(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let candidacy = Candidacy { slots: Vec::new(), terms: scene.terms("candidate") };
@@ -92,8 +93,7 @@ pub async fn a_ttl_too_short_for_the_storage_is_refused(scene: &Scene<impl Elect
     assert!(storage.log().is_empty());
 }
 
-/// The candidate reads its record back, and does not wait for it to expire.
-/// Shows I7.
+/// The candidate reads its record back, and does not wait for it to expire. Shows I7.
 pub async fn a_claim_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
@@ -131,7 +131,6 @@ pub async fn a_claim_that_arrives_after_the_release_is_refused(scene: &Scene<imp
     assert_eq!((slot.entry(), slot.last_epoch()), (None, Some(epoch)));
 }
 
-/// As for a claim of a vacant slot.
 pub async fn a_take_over_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let dead = scene.process().await;
     let lost = scene.lead(&dead, "dead").await;
@@ -240,8 +239,7 @@ pub async fn a_try_takes_over_from_a_dead_leader(scene: &Scene<impl ElectionsTes
     drop(dead);
 }
 
-/// The storage does not answer, or refuses every claim (I10).
-/// Shows I10.
+/// The storage does not answer, or refuses every claim (I10). Shows I10.
 pub async fn a_try_gives_up_on_an_unusable_storage(scene: &Scene<impl ElectionsTestSuite>) {
     for (verb, fault) in [
         (Verb::Scan, Fault::Hang),
@@ -351,8 +349,7 @@ pub async fn cleanup_ends_and_refuses_campaigns(scene: &Scene<impl ElectionsTest
     leadership.release().await;
 }
 
-/// The record is renewed while work continues under it.
-/// Shows I6.
+/// The record is renewed while work continues under it. Shows I6.
 pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;

@@ -1,6 +1,5 @@
-//! Documents under real leaderships: the next leader finds them, a deposed leader can't write them (I2), and
-//! renewals continue beside writes. The storage side is in
-//! [`document_contract`](crate::testing::document_contract).
+//! Documents under real leaderships: the next leader finds them, a deposed leader can't write them (I2), and renewals
+//! continue beside writes. The storage side is in [`document_contract`](crate::testing::document_contract).
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -45,7 +44,6 @@ fn put(name: &str, body: impl AsRef<[u8]>) -> Vec<DocumentWrite> {
     vec![testing::put(name, body)]
 }
 
-/// Reads all documents, each with its batch.
 async fn shown(documents: &Documents) -> Vec<(Bytes, u64)> {
     let page = documents.scan(&Scan { limit: usize::MAX, ..Scan::default() }).await.unwrap();
     assert_eq!(page.next, None);

@@ -54,8 +54,7 @@ pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<imp
     leadership.release().await;
 }
 
-/// The read-back finds the version that the attempt wrote.
-/// Shows I7.
+/// The read-back finds the version that the attempt wrote. Shows I7.
 pub async fn a_renewal_with_lost_answer_is_confirmed_by_read_back(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage, leadership) = scene.faulty_leader().await;
     storage.fail_always(Verb::CompareAndSwap, Fault::LostAnswer);
@@ -106,8 +105,7 @@ pub async fn a_renewal_that_arrives_after_the_release_is_refused(scene: &Scene<i
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// The read-back finds the old record, with the same incarnation and another version.
-/// Shows I7.
+/// The read-back finds the old record, with the same incarnation and another version. Shows I7.
 pub async fn a_lost_renewal_is_not_confirmed_by_the_record_before_it(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage, leadership) = scene.faulty_leader().await;
     let kill_at = leadership.standing().kill_at();
@@ -133,8 +131,7 @@ pub async fn a_short_outage_costs_no_leadership(scene: &Scene<impl ElectionsTest
     leadership.release().await;
 }
 
-/// With a call in flight, the loss is at 0.65 TTL and the deadline at 0.8 TTL after the last confirmed send.
-/// Shows I10.
+/// With a call in flight, the loss is at 0.65 TTL and the deadline at 0.8 TTL after the last confirmed send. Shows I10.
 pub async fn a_hung_storage_costs_the_leadership_in_time(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage, leadership) = scene.faulty_leader().await;
     let sent_at = scene.sent_at(leadership.standing(), scene.ttl);
@@ -200,8 +197,7 @@ pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTes
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// Another process may lead already in the new storage. A hand-back still tries to delete the record.
-/// Shows I1.
+/// Another process may lead already in the new storage. A hand-back still tries to delete the record. Shows I1.
 pub async fn a_storage_that_was_replaced_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::CompareAndSwap, Verb::Get] {
         let (process, storage, leadership) = scene.faulty_leader().await;
@@ -320,8 +316,7 @@ pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl Election
     successor.release().await;
 }
 
-/// The TTL of the record counts, not the observer's own.
-/// Shows I5.
+/// The TTL of the record counts, not the observer's own. Shows I5.
 pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl ElectionsTestSuite>) {
     let long = Ttl::new(scene.ttl.get() * 2).unwrap();
     let (_dead, sent_at) = dead_leader(scene, long).await;
@@ -333,8 +328,7 @@ pub async fn an_observer_waits_the_ttl_of_the_writer(scene: &Scene<impl Election
     successor.release().await;
 }
 
-/// However long a candidate observes it.
-/// Shows I1.
+/// However long a candidate observes it. Shows I1.
 pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;

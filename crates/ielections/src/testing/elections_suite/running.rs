@@ -1,6 +1,7 @@
 //! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
 //! Several leaderships: one after the other with rising epochs, and of one holder, one process, one name. And what
 //! a `Standing` shows.
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -21,7 +22,6 @@ use std::{
     time::Duration,
 };
 
-/// `run` returns the output of the work.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -145,8 +145,7 @@ fn any_of<Suite: ElectionsTestSuite>(
     Candidacy { slots: (0..slots).map(|slot| scene.key(slot)).collect(), terms: scene.terms(holder) }
 }
 
-/// Each leader has its own slot. The remaining candidate leads once a slot is free.
-/// Shows I1.
+/// Each leader has its own slot. The remaining candidate leads once a slot is free. Shows I1.
 pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSuite>) {
     const SLOTS: u32 = 3;
     let processes = [scene.process().await, scene.process().await];

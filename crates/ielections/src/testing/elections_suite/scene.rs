@@ -22,7 +22,6 @@ pub struct Scene<Suite> {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ttl: Ttl,
     pub(super) timing: Timing,
-    /// The slack of bounds of speed.
     pub(super) slack: Duration,
 }
 

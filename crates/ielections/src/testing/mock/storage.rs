@@ -203,8 +203,7 @@ impl<K: Key> FaultyStorage<K> {
     }
 }
 
-/// Calls in flight, in the order of their arrival: by time, then as sent. Dropping the caller does not cancel
-/// them.
+/// Calls in flight, in the order of their arrival: by time, then as sent. Dropping the caller does not cancel them.
 #[derive(Default)]
 struct Network {
     under_way: BTreeMap<(Instant, u64), Parcel>,
@@ -229,7 +228,6 @@ impl Network {
     }
 }
 
-/// Notes in the log when the call was answered or its caller dropped.
 struct Caller<'storage, K: Key>(&'storage FaultyStorage<K>, usize);
 
 impl<K: Key> Drop for Caller<'_, K> {

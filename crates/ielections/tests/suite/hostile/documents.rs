@@ -1,5 +1,3 @@
-//! The documents of a [`HostileStorage`].
-
 use super::{HostileStorage, RecordWrite, StorageFault::*};
 use crate::Name;
 use async_trait::async_trait;
@@ -10,7 +8,6 @@ use ielections::{
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::yield_now;
 
-/// What the faults of documents remember.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     keys: BTreeSet<Name>,
@@ -26,7 +23,6 @@ pub(super) struct Documents {
 }
 
 impl HostileStorage {
-    /// What this fault does to documents after an applied write of the record.
     pub(super) async fn documents_after(&self, key: &Name, write: &RecordWrite) {
         if self.fault == RenewalCountsAsABatch && matches!(write, RecordWrite::Renewal(..)) {
             self.force_batch(key, &[]).await;
@@ -72,7 +68,6 @@ impl HostileStorage {
         if written { Some(BatchOutcome::Written) } else { refused.then_some(BatchOutcome::Refused) }
     }
 
-    /// The fence that this fault compares.
     fn compared(&self, state: &FenceState, fence: &Fence) -> Fence {
         let Some(entry) = state.slot.entry() else { return *fence };
         match self.fault {
@@ -120,7 +115,6 @@ impl HostileStorage {
         DocumentWrite::Put { id, body: body.slice(..length), only_if }
     }
 
-    /// What this fault does once a batch was applied.
     async fn after_batch(
         &self,
         key: &Name,

@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A command line in a document, split into words.
 struct Shown {
     place: String,
     words: Vec<String>,
@@ -22,7 +21,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the files in a folder of the repository whose names end with `ending`.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut found = entries.filter(|path| path.to_str().unwrap().ends_with(ending)).collect::<Vec<_>>();
@@ -36,7 +34,6 @@ fn documents() -> Vec<PathBuf> {
     found.chain([root().join("README.md")]).collect()
 }
 
-/// Returns the blocks of a document in these languages, each with the number of its first line.
 fn blocks(text: &str, languages: &[&str]) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     let mut open: Option<(bool, Vec<String>)> = None;
@@ -112,7 +109,6 @@ fn spans(place: &str, text: &str) -> Vec<Shown> {
     shown.collect()
 }
 
-/// Returns the commands that the prose of documents advises.
 fn of_prose() -> Vec<Shown> {
     let mut shown = Vec::new();
     for path in documents() {
@@ -169,7 +165,6 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the examples in the help of commands.
 fn of_help() -> Vec<Shown> {
     let mut shown = Vec::new();
     for command in described().get_subcommands() {
@@ -184,7 +179,6 @@ fn of_help() -> Vec<Shown> {
     shown
 }
 
-/// Returns the command lines of systemd units.
 fn of_units() -> Vec<Shown> {
     let mut shown = Vec::new();
     for path in files("packaging", ".service") {
@@ -219,8 +213,7 @@ fn of_containers() -> Vec<Shown> {
     shown
 }
 
-/// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no
-/// error.
+/// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no error.
 fn check(shown: &Shown) -> Result<(), String> {
     check_line(shown, true)
 }
@@ -299,7 +292,6 @@ fn check_settings(place: &str, settings: &str) {
     assert!(outcome.is_ok(), "{place}: {outcome:?}");
 }
 
-/// The settings files in packaging.
 fn of_packaging() -> Vec<(PathBuf, String)> {
     let found =
         ["packaging/kubernetes/base", "packaging/settings"].iter().flat_map(|folder| files(folder, ".toml"));
@@ -333,13 +325,11 @@ fn variables_in_packaging_are_settings() {
     }
 }
 
-/// Returns a duration of a settings file, in seconds.
 fn seconds(settings: &str, key: &str) -> u32 {
     let line = settings.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")).unwrap();
     line.trim_end_matches("s\"").parse().unwrap()
 }
 
-/// Returns the number after `key` in a file of packaging.
 fn number(file: &str, key: &str) -> u32 {
     let text = fs::read_to_string(root().join("packaging").join(file)).unwrap();
     text.lines().find_map(|line| line.trim_start().strip_prefix(key)).unwrap().parse().unwrap()

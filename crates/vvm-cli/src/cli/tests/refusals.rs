@@ -218,7 +218,6 @@ fn misuse_says_what_to_write() {
     assert!(said.contains("storages: sqlite"), "{said}");
 }
 
-/// Writes a settings file.
 fn settings_file(folder: &Path, text: &str) -> String {
     let path = folder.join("vvm.toml");
     fs::write(&path, text).unwrap();

@@ -106,7 +106,6 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    /// Removed when this is dropped.
     _folder: TempDir,
     /// Says that this process lives: a lock on the folder.
     _lock: OwnedFd,
@@ -213,13 +212,8 @@ impl Socket {
         &self.path
     }
 
-    /// Waits until something happens. `keeper` is that of the app.
-    ///
-    /// # Errors
-    /// If the runtime shuts down.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// Waits until something happens. `keeper` is that of the app. Fails if the runtime shuts down. May be dropped and
+    /// called again at will.
     pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<Heard> {
         let clock = Arc::clone(&self.clock);
         loop {
@@ -285,14 +279,14 @@ impl Socket {
         let _ = epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), flags);
     }
 
-    /// Sends a line as soon as the peer takes it. Only the newest of lines that are `replaceable` waits.
+    /// Only the newest of lines that are `replaceable` waits.
     pub(super) fn send(&mut self, to: Connection, line: Vec<u8>, replaceable: bool) {
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.send(&self.epoll, to, line, replaceable);
         }
     }
 
-    /// Closes a connection. What was read from it before is still heard.
+    /// What was read from it before is still heard.
     pub(super) fn close(&mut self, connection: Connection) {
         if let Some(peer) = self.peers.remove(&connection) {
             // The descriptors are open elsewhere: epoll would go on to report them.

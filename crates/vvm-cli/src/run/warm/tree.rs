@@ -70,7 +70,6 @@ pub(super) struct Tree<'a> {
     pub(super) ready: &'a watch::Sender<bool>,
     pub(super) refusals: &'a mut RefusalLog,
     pub(super) runner: &'a CommandRunner,
-    /// Stops the tree: TERM, then KILL.
     pub(super) stop: CancellationToken,
     pub(super) kill: CancellationToken,
     pub(super) keeper: Pid,
@@ -160,7 +159,7 @@ impl Tree<'_> {
         self.warn("warm_refused", None, Some(reason), line);
     }
 
-    /// Reports why the leadership ends. The first reason stands, unless the app did not do as it was asked to.
+    /// The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: Ending) {
         let status = &self.runner.status;
         let former = self.ending.take();

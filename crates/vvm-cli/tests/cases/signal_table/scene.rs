@@ -238,7 +238,6 @@ impl Scene {
         assert!(!is_between_runs || finished.stdout == ["ran"], "{:#?}", finished.stdout);
     }
 
-    /// Checks that no process is left, and returns who holds the record.
     fn ended(self) -> (Finished, Record) {
         let Self { trial, running, obstacle, .. } = self;
         let finished = running.finish();

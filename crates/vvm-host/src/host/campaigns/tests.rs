@@ -58,7 +58,6 @@ impl Scene {
         began.until(self.clock.now())
     }
 
-    /// Waits until the status shows no trouble, and returns how long it took.
     async fn works_again(&self) -> Duration {
         let began = self.clock.now();
         while self.status.is_troubled() {
@@ -88,7 +87,6 @@ async fn sole_candidate_leads_again_at_the_end_of_an_outage() {
     }
 }
 
-/// A host that waits for leadership says why, and for how long.
 #[tokio::test]
 async fn reminder_of_an_outage_comes_once_a_minute_with_its_cause() {
     for outage in OUTAGES {
@@ -120,7 +118,6 @@ async fn reminder_of_an_outage_comes_once_a_minute_with_its_cause() {
     }
 }
 
-/// A standby makes no write while another process leads.
 #[tokio::test]
 async fn standby_reports_the_end_of_an_outage_at_once() {
     for outage in OUTAGES {
@@ -192,7 +189,6 @@ async fn end_of_a_leadership_that_was_lost_in_an_outage_is_recorded_under_the_ne
     .await;
 }
 
-/// The first claim arrives with the second one, and before it.
 #[derive(Debug)]
 struct LateClaim {
     storage: Arc<dyn SysVvmStorage>,

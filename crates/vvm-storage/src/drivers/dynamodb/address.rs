@@ -128,7 +128,6 @@ pub(super) struct LoadedOnce {
 }
 
 impl LoadedOnce {
-    /// A provider whose first request gets `loaded`.
     pub(super) fn new(provider: SharedCredentialsProvider, loaded: Credentials) -> Self {
         let loading = ready(Ok(loaded)).boxed().shared();
         Self { provider, loading: Mutex::new(Some(loading)) }
@@ -219,7 +218,6 @@ mod tests {
         Credentials::new(number.to_string(), "secret", None, None, "helper")
     }
 
-    /// A provider whose loadings each wait for a permit.
     #[derive(Debug)]
     struct Helper {
         begun: Arc<AtomicU32>,

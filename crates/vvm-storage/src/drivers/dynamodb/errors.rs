@@ -12,7 +12,6 @@ use std::error::Error;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
-    /// It was not sent: no connection, or no credentials at the moment.
     #[error("no connection to DynamoDB: {0}")]
     NotSent(String),
     #[error(
@@ -20,10 +19,8 @@ pub(super) enum DriverError {
          the machine or container ({0})"
     )]
     NoCredentials(String),
-    /// The credentials are wrong or have expired.
     #[error("AWS rejects these credentials: renew or correct them, and check the machine's clock ({0})")]
     Credentials(String),
-    /// The credentials are valid, and their policy does not allow the request.
     #[error("AWS denies the request: allow it in the policy of these credentials ({0})")]
     Denied(String),
     #[error(
@@ -34,7 +31,6 @@ pub(super) enum DriverError {
         "the table became a global table: two regions would have two leaders; use a table of one region ({0})"
     )]
     Global(String),
-    /// The server does not understand the request.
     #[error(
         "DynamoDB refuses the request: another program created the table, or the endpoint is not DynamoDB \
          ({0})"
@@ -42,7 +38,6 @@ pub(super) enum DriverError {
     Refused(String),
     #[error("DynamoDB throttles requests: raise the table's or the account's limits ({0})")]
     Throttled(String),
-    /// A transaction is writing to the item.
     #[error("a transaction was writing to the item ({0})")]
     Conflict(String),
     #[error("DynamoDB did not confirm the request: {0}")]
@@ -190,8 +185,7 @@ impl DriverError {
     }
 }
 
-/// Returns the server's code and message, or else the library's whole chain of errors: the outermost error
-/// says least.
+/// Returns the server's code and message, or else the library's whole chain of errors: the outermost error says least.
 pub(super) fn said<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: ProvideErrorMetadata + Error + 'static,

@@ -42,7 +42,6 @@ impl Requests {
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
     }
 
-    /// Sends an update. `None` if it was applied, else the present item, if there is one.
     pub(super) async fn unless_refused(
         &self,
         update: UpdateItemFluentBuilder,
@@ -121,22 +120,21 @@ impl Requests {
         Err(DriverError::of(error))
     }
 
-    /// Returns the leader record and the number of the last batch, when that batch is completely applied
-    /// (I2).
+    /// Returns the leader record and the number of the last batch, when that batch is completely applied (I2).
     ///
-    /// DynamoDB decides a transaction at one moment and then applies it item by item. Reads do not wait for
-    /// that: after the decision, one `GetItem` or `Query` may show an item after the transaction and another
-    /// one before it. A claim succeeds as soon as the transaction is done with the leader record. So a new
-    /// leader could read a count without its predecessor's last batch, or the count with that batch and not
-    /// yet its documents, and rely on what is about to change.
+    /// DynamoDB decides a transaction at one moment and then applies it item by item. Reads do not wait for that: after
+    /// the decision, one `GetItem` or `Query` may show an item after the transaction and another one before it. A claim
+    /// succeeds as soon as the transaction is done with the leader record. So a new leader could read a count without
+    /// its predecessor's last batch, or the count with that batch and not yet its documents, and rely on what is about
+    /// to change.
     ///
-    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One such request
-    /// reads the leader record, the count, and every document of the last batch. If it succeeds and shows the
-    /// count from which the ids were taken, then
+    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One such request reads the
+    /// leader record, the count, and every document of the last batch. If it succeeds and shows the count from which
+    /// the ids were taken, then
     /// - no batch is running, because each one contains the leader record and the count;
     /// - the last batch is applied to each of its items;
-    /// - so are all batches before it: before a leader sends a batch, it has the answer to the one before,
-    ///   which comes after that one is applied, or it has called this function since.
+    /// - so are all batches before it: before a leader sends a batch, it has the answer to the one before, which comes
+    ///   after that one is applied, or it has called this function since.
     ///
     /// Every later batch is compared with the record that was read here, or with a later one.
     pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, DriverError> {

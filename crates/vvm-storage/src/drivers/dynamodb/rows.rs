@@ -1,13 +1,12 @@
 //! The layout of slots, settings and documents, the condition of each step, and the decoding of items.
 //!
-//! A leader record is the first item of its slot's partition, so that one transaction can fence documents,
-//! which are items of the same partition. A released record keeps only its epoch. A setting is the only item of
-//! a partition of its own. Between leader record and documents is the batch item: the number of the last batch
-//! and the ids that it wrote. It is separate from the leader record, so that a renewal stays a write of less
-//! than 1 KB.
+//! A leader record is the first item of its slot's partition, so that one transaction can fence documents, which are
+//! items of the same partition. A released record keeps only its epoch. A setting is the only item of a partition of
+//! its own. Between leader record and documents is the batch item: the number of the last batch and the ids that it
+//! wrote. It is separate from the leader record, so that a renewal stays a write of less than 1 KB.
 //!
-//! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and
-//! writes an item, or all items of a transaction, at one moment.
+//! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and writes
+//! an item, or all items of a transaction, at one moment.
 
 use super::errors::Damaged;
 use crate::step::{Columns, RecordColumns};
@@ -180,10 +179,8 @@ fn wrong(item: &Item, name: &str) -> Damaged {
     }
 }
 
-/// The sort key of the batch item.
 const BATCHES: [u8; 1] = [1];
 
-/// The first byte of a document's sort key.
 const DOCUMENT: u8 = 2;
 
 /// The longest id. A sort key of DynamoDB has at most 1,024 bytes.
@@ -252,7 +249,6 @@ fn check_leader(table: &str, partition: &[u8], fence: &Fence) -> Result<Transact
     Ok(TransactWriteItem::builder().condition_check(check).build())
 }
 
-/// Replaces the number of the last batch by the next one, and its ids.
 fn count_batch(
     table: &str,
     partition: &[u8],

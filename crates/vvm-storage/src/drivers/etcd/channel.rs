@@ -39,21 +39,16 @@ const WINDOW: u32 = 1 << 20;
 /// No answer to a request of ours is longer: a page of the largest documents.
 const LONGEST: usize = 128 << 20;
 
-/// A method of one of etcd's services.
 pub(super) type Path = &'static str;
 
-/// What requests show of the login.
 pub(super) type LoginToken = MetadataValue<Ascii>;
 
-/// Answers that go on.
 pub(super) type Answers<B> = tonic::Streaming<B>;
 
 /// A connection to a member. Dropped, it is closed, and its tasks end: requests hold it until they are answered.
 pub(super) struct Channel {
     requests: Requests,
-    /// The number of the endpoint in the URL.
     pub(super) endpoint: usize,
-    /// The scheme and the member's address.
     origin: http::Uri,
     tasks: Tasks,
 }
@@ -78,14 +73,11 @@ impl Channel {
         Ok(Self { requests: Requests(sender), endpoint, origin, tasks })
     }
 
-    /// Whether the connection stands, as far as this side knows.
     pub(super) fn is_open(&self) -> bool {
         !self.requests.0.is_closed()
     }
 
     /// Sends `message` once and returns the answer. The member gives up after `within`.
-    ///
-    /// # Cancel safety
     /// Dropped, the request may be applied, now or later.
     pub(super) async fn call<A: Message + Clone + 'static, B: Message + Default + 'static>(
         &self,
@@ -103,8 +95,6 @@ impl Channel {
     }
 
     /// Begins a call that sends these messages and does not end. Returns with the head of the answer.
-    ///
-    /// # Cancel safety
     /// Dropped, the call is cancelled, and so it is with its answers.
     pub(super) async fn stream<A: Message + 'static, B: Message + Default + 'static>(
         &self,
@@ -119,7 +109,6 @@ impl Channel {
         Ok(answers?.into_inner())
     }
 
-    /// Closes the connection, and waits until its tasks have ended.
     pub(super) async fn close(&self) {
         self.tasks.shutdown().await;
     }
@@ -180,7 +169,6 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Tasks {
     }
 }
 
-/// Sends the requests that tonic makes.
 #[derive(Clone)]
 struct Requests(SendRequest<Body>);
 

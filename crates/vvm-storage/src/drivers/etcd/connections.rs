@@ -27,7 +27,6 @@ use std::{
 use tokio_rustls::TlsConnector;
 use vvm_clock::SystemClock;
 
-/// How many requests may be under way at once; further ones wait.
 const MOST: usize = 32;
 
 const TXN: Path = "/etcdserverpb.KV/Txn";
@@ -49,11 +48,9 @@ struct ClusterRevision {
     revision: i64,
 }
 
-/// The connections of one handle.
 pub(super) struct Connections {
     address: Address,
     room: Room,
-    /// The channel of the next request.
     channel: Mutex<Option<Arc<Channel>>>,
     next: Next,
     tokens: Vec<Token>,
@@ -76,8 +73,6 @@ impl Connections {
 
     /// Sends a transaction once and returns the answer. It fails with `Replaced` if the answer is of another
     /// cluster, or of a revision before one that this handle had been shown when it sent the request.
-    ///
-    /// # Cancel safety
     /// Dropped, the transaction may be applied, now or later.
     pub(super) async fn transaction(&self, request: &TxnRequest) -> Result<TxnResponse, DriverError> {
         let mut before = *self.shown();
@@ -114,8 +109,6 @@ impl Connections {
     }
 
     /// Sends a request once and returns the answer. Another member is only tried before the request is sent.
-    ///
-    /// # Cancel safety
     /// Dropped, the request may be applied, now or later.
     pub(super) async fn call<A: Message + Clone + 'static, B: Message + Default + 'static>(
         &self,
@@ -140,7 +133,6 @@ impl Connections {
         answer
     }
 
-    /// What requests on this channel have to show of the login.
     async fn token(&self, channel: &Channel) -> Result<Option<LoginToken>, DriverError> {
         self.tokens[channel.endpoint].get(channel, &self.address).await
     }
@@ -162,7 +154,6 @@ impl Connections {
         }
     }
 
-    /// A new connection, to the first member that accepts one.
     async fn connected(&self) -> Result<Channel, DriverError> {
         if self.room.is_closed() {
             return Err(Closed.into());
@@ -223,7 +214,6 @@ impl fmt::Debug for Connections {
 
 const WATCH: Path = "/etcdserverpb.Watch/Watch";
 
-/// Ranges of keys that a member watches for us.
 #[derive(Debug)]
 pub(in crate::drivers) struct Watch {
     answers: Answers<WatchResponse>,
@@ -231,10 +221,7 @@ pub(in crate::drivers) struct Watch {
 }
 
 impl Connections {
-    /// Has a member watch these ranges, and returns once it does.
-    ///
-    /// # Cancel safety
-    /// Dropped, it leaves nothing open.
+    /// Has a member watch these ranges, and returns once it does. Dropped, it leaves nothing open.
     pub(super) async fn watch(&self, ranges: Vec<WatchCreateRequest>) -> Result<Watch, DriverError> {
         let channel = self.channel().await?;
         let beginning = async {
@@ -259,10 +246,7 @@ impl Connections {
 }
 
 impl Watch {
-    /// Waits for the next changes. After an error the watch has ended.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// Waits for the next changes. After an error the watch has ended. May be dropped and called again at will.
     pub(super) async fn next(&mut self) -> Result<WatchResponse, DriverError> {
         Ok(next(&mut self.answers).await?)
     }
@@ -281,8 +265,6 @@ struct Token(tokio::sync::Mutex<Option<LoginToken>>);
 
 impl Token {
     /// Returns the token for the next request; `None` if the URL has no user. Logs in if there is none.
-    ///
-    /// # Cancel safety
     /// Dropped, the login is cancelled, and the next request logs in.
     async fn get(&self, channel: &Channel, address: &Address) -> Result<Option<LoginToken>, DriverError> {
         let Some(user) = &address.user else { return Ok(None) };
@@ -293,8 +275,7 @@ impl Token {
         Ok(token.clone())
     }
 
-    /// Forgets a token that the member does not accept any more. A request that it has answered so is not
-    /// sent again.
+    /// Forgets a token that the member does not accept any more. A request that it has answered so is not sent again.
     async fn forget(&self, used: Option<&LoginToken>) {
         let mut token = self.0.lock().await;
         if token.as_ref() == used {
@@ -346,7 +327,6 @@ impl Connections {
     }
 }
 
-/// The name of what does not answer.
 const ETCD: &str = "etcd";
 
 async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Channel, OpenError> {

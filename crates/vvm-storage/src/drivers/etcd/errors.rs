@@ -4,7 +4,6 @@
 use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, WriteError};
 
-/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
     /// No connection could be made, or no login: the request was not sent.
@@ -13,7 +12,6 @@ pub(super) enum DriverError {
     /// The member refused the request before it proposed it, and may accept another one.
     #[error("etcd did not begin: {0}")]
     NotBegun(String),
-    /// The login is no longer valid. Nothing was applied, and the next request logs in.
     #[error("etcd did not begin: {0}; the next request logs in again")]
     LoginExpired(String),
     /// The member refused the request, and so it will until an operator acts.
@@ -28,15 +26,12 @@ pub(super) enum DriverError {
          it is empty, and start this process again"
     )]
     Replaced(&'static str),
-    /// A value makes no sense.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The handle was closed.
     #[error(transparent)]
     Closed(#[from] errors::Closed),
 }
 
-/// A value that this driver never wrote.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "below the prefix is a value that no election wrote: {0}. Stop all candidates, and find out what writes \
@@ -58,19 +53,10 @@ impl Damaged {
 /// How a call ended that brought no message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum CallError {
-    /// The connection had ended before: nothing was sent.
     NotSent(String),
-    /// The connection ended.
     Disconnected(String),
-    /// The answer was none of gRPC.
     Broken(String),
-    /// A status of gRPC other than 0.
-    Status {
-        /// Its number.
-        code: i32,
-        /// The member's words.
-        message: String,
-    },
+    Status { code: i32, message: String },
 }
 
 impl From<CallError> for DriverError {
@@ -108,7 +94,6 @@ impl DriverError {
         matches!(self, Self::Refused(_) | Self::LoginExpired(_))
     }
 
-    /// Of a request while a storage is opened or created.
     pub(super) fn of_opening(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,

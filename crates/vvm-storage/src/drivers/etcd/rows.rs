@@ -42,7 +42,6 @@ const SETTING: u8 = b's';
 
 #[derive(Clone, Debug)]
 pub(super) struct Keyspace {
-    /// With the slash at its end.
     prefix: Bytes,
     identity: Bytes,
 }

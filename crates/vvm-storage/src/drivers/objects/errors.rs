@@ -25,7 +25,6 @@ pub(super) enum Failure {
          AZURE_STORAGE_ACCOUNT_KEY), or use a role of the machine ({0})"
     )]
     NotSent(String),
-    /// The credentials or their rights are not enough.
     #[error(
         "the object store denies the request: check the credentials, the machine's clock, and the rights to \
          get and put objects and to list the bucket, without which S3 denies a missing object ({0})"
@@ -36,10 +35,8 @@ pub(super) enum Failure {
          ({0})"
     )]
     NoBucket(String),
-    /// The server does not understand the request, or is another one.
     #[error("the object store refuses the request: check the region and the endpoint ({0})")]
     Refused(String),
-    /// Another request for the object is in progress, or there are too many requests.
     #[error("the object store is busy with other requests ({0})")]
     Busy(String),
     #[error("the object store did not confirm the request: {0}")]

@@ -32,7 +32,6 @@ const READERS: usize = 12;
 /// How many objects are created, each of which is then replaced in turn. They are left there.
 const OBJECTS: usize = 8;
 
-/// How much is tried on each object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     /// Replacements by many writers, which take half of the time at most.
@@ -46,11 +45,10 @@ pub(super) struct Effort {
     enough: Duration,
 }
 
-/// Of `init_storage`, for which a person waits.
+/// `init_storage`: a person waits.
 pub(super) const INIT: Effort =
     Effort { contended: 8, watched: 64, watched_at_least: 64, enough: Duration::from_secs(10) };
 
-/// Of `doctor`.
 pub(super) const DOCTOR: Effort =
     Effort { contended: 32, watched: 256, watched_at_least: 64, enough: Duration::from_secs(30) };
 
@@ -189,7 +187,7 @@ pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, F
     Ok(raced)
 }
 
-/// An object, and the tag that was read after its last round.
+/// Its tag is that of the last round.
 struct Object {
     name: Path,
     tag: Option<Tag>,

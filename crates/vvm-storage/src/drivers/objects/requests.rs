@@ -57,7 +57,6 @@ pub(super) struct Got {
 const LONGEST_OBJECT: u64 = 32 << 20;
 
 impl Requests {
-    /// Reads an object; linearizable.
     pub(super) async fn get(&self, name: &Path) -> Result<Got, Failure> {
         let trace = Trace::default();
         let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
@@ -95,10 +94,7 @@ impl Requests {
         }
     }
 
-    /// Replaces an object by `value` if it is in the state `expected`.
-    ///
-    /// # Cancel safety
-    /// Dropped, the write may be applied, now or later.
+    /// Replaces an object by `value` if it is in the state `expected`. Dropped, the write may be applied, now or later.
     pub(super) async fn put(
         &self,
         name: &Path,
@@ -205,9 +201,7 @@ enum Fate {
     /// Nothing was sent, and nothing will be.
     #[default]
     NotSent,
-    /// It may have reached the server.
     Sent,
-    /// The server answered.
     Answered(Answer),
 }
 

@@ -12,7 +12,6 @@ use tokio_postgres::{
     error::{DbError, SqlState},
 };
 
-/// PostgreSQL.
 #[derive(Debug)]
 pub struct Postgres {
     pub(super) address: Address,

@@ -5,9 +5,8 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// (I7) What is not certain is unknown, error codes that later versions add included.
 ///
-/// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends
-/// the connection, and PANIC the server: after the commit, perhaps. A pooler reports a server that it
-/// lost as FATAL.
+/// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends the connection,
+/// and PANIC the server: after the commit, perhaps. A pooler reports a server that it lost as FATAL.
 pub(super) fn of_server(error: &DbError) -> DriverError {
     let text = format!("{} ({})", error.message(), error.code().code());
     if error.parsed_severity() != Some(Severity::Error) {

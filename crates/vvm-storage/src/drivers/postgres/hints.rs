@@ -16,12 +16,9 @@ use vvm_clock::Clock as _;
 const LISTENING_AGAIN: Duration = Duration::from_secs(1);
 
 impl Connections<Postgres, Session> {
-    /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the
-    /// connection is known to have this history and a lock timeout as short as this one: the statement need
-    /// not establish that.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the connection is
+    /// known to have this history and a lock timeout as short as this one: the statement need not establish that.
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn execute(
         &self,
         statement: &Statement<'_>,
@@ -50,11 +47,8 @@ impl Connections<Postgres, Session> {
         }
     }
 
-    /// Waits for a notification of a channel, or until the connection for them has ended. Never returns
-    /// behind a pooler, which gives no connection of one's own.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// Waits for a notification of a channel, or until the connection for them has ended. Never returns behind a
+    /// pooler, which gives no connection of one's own. May be dropped and called again at will.
     pub(super) async fn notified(&self, channel: &str) {
         while !self.listens(channel) {
             if self.is_crowded() {

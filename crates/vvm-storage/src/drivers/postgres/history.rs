@@ -10,7 +10,6 @@ pub(super) const RANDOM: &str = "uuid_send(gen_random_uuid())";
 
 pub(super) const SERVER_MILLIS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// That the row of `history` names the server that answers.
 pub(super) const NAMES_THIS_SERVER: &str = "h.system = c.system_identifier AND h.timeline = ";
 
 /// Stands in a statement for the number of the process that is to carry it out. Replaced when the statement

@@ -40,7 +40,6 @@ type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 pub struct Session {
     client: Client,
     connection: Connection<Socket, Encrypted>,
-    /// Whether the server sends notifications on it.
     is_listener: bool,
     /// The channels of notifications that have arrived, and of which nothing was told.
     notified: BTreeSet<String>,
@@ -66,8 +65,7 @@ impl Session {
         }
     }
 
-    /// Notes whether the server's own process answered the login: this one, which carries out requests. And whether
-    /// records have times.
+    /// Notes whether the process that answers requests is the one that answered the login: then there is no pooler.
     pub(super) async fn meets(&mut self, process: u64, has_times: bool) {
         self.has_times = has_times;
         let answered = login_process(self.client.cancel_token()).await;
@@ -78,10 +76,7 @@ impl Session {
         self.process.is_some()
     }
 
-    /// Requests the notifications of a channel.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Requests the notifications of a channel. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn listen(&mut self, channel: &str) -> Result<(), DriverError> {
         self.ask(&format!("LISTEN {channel}")).await?;
         self.is_listener = true;
@@ -103,9 +98,7 @@ impl Session {
     }
 
     /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn execute(&mut self, statement: &Statement<'_>) -> Result<Answer, DriverError> {
         let Self { client, connection, notified, prepared, process, has_times, .. } = self;
         let known = match prepared.get(statement.text()) {
@@ -281,9 +274,7 @@ impl Session {
     /// Whether this connection goes to a server that has this history, its commits wait for disk and
     /// synchronous standbys, and its waits for a lock end after `lock_timeout` at the latest. Asks the server
     /// if it is not known yet. Never behind a pooler, which may change the server between two transactions.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn is_known(
         &mut self,
         history: &History,

@@ -10,7 +10,6 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
-    /// With ports.
     pub(super) contact_points: Vec<String>,
     pub(super) keyspace: String,
     pub(super) datacenter: Option<String>,

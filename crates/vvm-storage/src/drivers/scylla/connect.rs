@@ -183,7 +183,6 @@ enum Stream<'a> {
     Version(u8),
     /// The server closed the connection. It may be a node that is starting, or no node at all.
     HungUp,
-    /// The answer is not CQL.
     NoCql,
 }
 
@@ -233,8 +232,7 @@ fn of_io(error: &io::Error) -> Option<Stream<'_>> {
     }
 }
 
-/// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it
-/// longer.
+/// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it longer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Part of every task's configuration. It is an address translator that translates nothing, because the
@@ -334,7 +332,6 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 const VERSIONS: [&str; 2] =
     ["SELECT release_version FROM system.local", "SELECT release_version FROM system.peers"];
 
-/// ScyllaDB's own version.
 const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";
 
 /// Of Cassandra from 4.0 on.

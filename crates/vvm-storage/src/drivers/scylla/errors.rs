@@ -8,16 +8,13 @@ use ::scylla::errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestA
 use ielections::{ReadError, WriteError};
 use std::error::Error;
 
-/// Whether a failed request was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    /// No server has begun it.
     NotBegun,
     /// No server has begun it: it denies the login or the right, or could not read them from other nodes.
     Denied,
     /// No server has begun it, and none will until its cause is removed.
     Refused,
-    /// It may have been executed.
     Unknown,
 }
 

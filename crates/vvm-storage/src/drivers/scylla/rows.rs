@@ -212,7 +212,6 @@ pub(super) fn put(keyspace: &str) -> String {
     format!("UPDATE \"{keyspace}\".{TABLE} SET version = ?, value = ? WHERE pk = ? AND cc = ?")
 }
 
-/// Compares the version; null if there must be no document.
 pub(super) fn put_if(keyspace: &str) -> String {
     put(keyspace) + " IF version = ?"
 }

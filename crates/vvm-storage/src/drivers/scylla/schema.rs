@@ -159,7 +159,6 @@ pub(super) async fn create(session: &Session, address: &Address) -> Result<(), O
     }
 }
 
-/// Whether the cause may be a concurrent creation, or a node that has not learned of it.
 fn passes(error: &OpenError) -> bool {
     matches!(error.kind(), OpenErrorKind::Missing | OpenErrorKind::Passing)
 }

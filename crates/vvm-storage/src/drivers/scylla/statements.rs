@@ -47,7 +47,6 @@ impl Levels {
     }
 }
 
-/// As recorded with the table.
 impl fmt::Display for Levels {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

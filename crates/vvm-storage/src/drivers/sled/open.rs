@@ -52,7 +52,6 @@ impl Database {
     }
 }
 
-/// Opens the folder at `path`, or returns it as this process has it open.
 pub(super) async fn open(path: &Path) -> Result<(Arc<Shared>, Opened), OpenError> {
     let mut open = OPEN.lock().await;
     let (folder, provenance) = prepare(path)?;
@@ -146,7 +145,6 @@ fn is_held(folder: &Path) -> bool {
     matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Checks the format, and writes it into a new database.
 fn check_format(folder: &Path, cells: &sled::Db) -> Result<(), OpenError> {
     match cells.get(FORMAT_KEY).map_err(|cause| of_sled(folder, cause))? {
         Some(format) if *format == *FORMAT => Ok(()),

@@ -23,9 +23,7 @@ pub(crate) struct Address {
     pub(crate) database: String,
     pub(crate) max_ttl: Option<Ttl>,
     pub(crate) request_timeout: Duration,
-    /// How many requests may be under way at once; further ones wait.
     pub(crate) connections: u16,
-    /// `None`: without.
     pub(in crate::drivers) tls: Option<Tls>,
 }
 

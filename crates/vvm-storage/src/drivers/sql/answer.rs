@@ -35,7 +35,6 @@ pub(crate) struct Answered {
 }
 
 impl Answer {
-    /// The first row of a statement, counted from 0.
     pub(crate) fn row(&self, statement: usize) -> Option<&Row> {
         self.rows(statement).first()
     }
@@ -44,7 +43,6 @@ impl Answer {
         self.0.get(statement).map_or(&[], |statement| &statement.rows)
     }
 
-    /// The first row of a statement, counted from the last one, 0.
     pub(crate) fn row_from_end(&self, statement: usize) -> Option<&Row> {
         self.row(self.0.len().checked_sub(statement + 1)?)
     }

@@ -35,7 +35,6 @@ const CONNECTING: u32 = 2;
 const CROWD_KNOWN: Duration = Duration::from_secs(10);
 
 pub(crate) trait Session: Send {
-    /// Whether the server has kept the connection since the last request.
     fn is_open(&mut self) -> impl Future<Output = bool> + Send;
 
     /// Sends `text` once, as one message, and returns the answer.
@@ -47,10 +46,8 @@ pub(crate) trait Session: Send {
     /// Asks the server whether more than two thirds of its connections are in use.
     fn is_crowded(&mut self) -> impl Future<Output = Result<bool, DriverError>> + Send;
 
-    /// Takes leave of the server.
     fn end(self) -> impl Future<Output = ()> + Send;
 
-    /// Whether it is the connection on which notifications arrive.
     fn is_listener(&self) -> bool {
         false
     }
@@ -59,7 +56,6 @@ pub(crate) trait Session: Send {
 pub(crate) trait Server: Send + Sync + Sized + 'static {
     type Session: Session;
 
-    /// As messages name it.
     const SOFTWARE: &str;
 
     /// The option that turns TLS off, and the one that names the servers' authority.
@@ -177,8 +173,6 @@ impl<S: Server> Connections<S, S::Session> {
     }
 
     /// Sends `text` once, as one message, and returns the answer.
-    ///
-    /// # Cancel safety
     /// Dropped, it may be applied, now or later. Its connection is closed.
     pub(crate) async fn ask(&self, text: &str) -> Result<Answer, DriverError> {
         let (_room, mut lent) = self.lend().await?;
@@ -276,8 +270,6 @@ impl<S: Server> Connections<S, S::Session> {
     /// Closes the idle connections of a candidate if the server has few left: it then connects for each look. So
     /// candidates, however many wait, leave a third of the connections to other programs, and those that notifications
     /// arrive on are not more than the server can bear. Asks the server every [`CROWD_KNOWN`].
-    ///
-    /// # Cancel safety
     /// Dropped, it closes a connection.
     pub(crate) async fn make_room(&self) {
         let now = self.clock().now();

@@ -18,7 +18,6 @@ use std::{fmt::Display, ops::Bound, time::Duration};
 pub(crate) trait Statements: Sized + 'static {
     type Statement<'a>: Display + Send + Sync;
 
-    /// Stands before the names of tables.
     const PREFIX: &str;
 
     /// How many statements [`transaction`](Self::transaction) has before and behind.
@@ -31,7 +30,6 @@ pub(crate) trait Statements: Sized + 'static {
     /// before it, whose rows tell whether the batch was written.
     const WRITTEN: usize;
 
-    /// Whether an insertion that was refused may be sent again.
     const INSERTS_AGAIN: bool;
 
     /// The message that carries out `statements`, and then [`history`](Self::history), in one transaction. A wait for
@@ -55,7 +53,6 @@ pub(crate) trait Statements: Sized + 'static {
     /// kept.
     fn locked(at: &Partition) -> Self::Statement<'_>;
 
-    /// Shows slots, with their keys behind them.
     fn peek(at: &[Partition]) -> Self::Statement<'_>;
 
     /// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.

@@ -101,7 +101,6 @@ fn open_on(
     Ok(Database { connection, place, origin: Origin::of_this_process(), location })
 }
 
-/// One creation at a time: see [`create`].
 static CREATING: Mutex<()> = Mutex::new(());
 
 /// Creates the file with the permissions of `options`, unless it exists. SQLite gives its side files the

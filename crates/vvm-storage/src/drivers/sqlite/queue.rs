@@ -38,11 +38,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Starts the thread, which opens and closes the database. Also returns the database's location.
-    ///
-    /// # Cancel safety
-    /// Dropped, it joins the thread, or leaves behind one that hangs. So waiting for a locked database ends
-    /// when no caller is left (I10).
+    /// Starts the thread, which opens and closes the database. Also returns the database's location. Dropped, it joins
+    /// the thread, or leaves behind one that hangs. So waiting for a locked database ends when no caller is left (I10).
     pub(super) async fn start(
         open: impl Fn() -> Result<Database, Obstacle> + Send + 'static,
     ) -> Result<(Self, Location), OpenError> {
@@ -66,8 +63,6 @@ impl Queue {
     }
 
     /// Fails with `Fatal` if the handle is closed.
-    ///
-    /// # Cancel safety
     /// Dropped before its turn, it is skipped; after that the write is applied, and the answer lost.
     pub(super) async fn write(
         &self,
@@ -87,8 +82,6 @@ impl Queue {
 
     /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
     /// thread ended before it answered.
-    ///
-    /// # Cancel safety
     /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
     async fn call<T>(&self, job: impl FnOnce(oneshot::Sender<T>, Room) -> Job) -> Result<Option<T>, Closed> {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Closed)?;
@@ -101,8 +94,6 @@ impl Queue {
     }
 
     /// Refuses further calls. Returns when all earlier ones are answered and the thread is joined.
-    ///
-    /// # Cancel safety
     /// May be dropped. Closing goes on; dropping the queue joins the thread.
     pub(super) async fn close(&self) {
         self.hang_up();
@@ -122,7 +113,6 @@ impl Drop for Queue {
     }
 }
 
-/// A job's place in the queue. Dropping it makes room for another call.
 type Room = OwnedSemaphorePermit;
 
 enum Job {
@@ -193,8 +183,7 @@ impl Write {
     }
 }
 
-/// How long a call waits for a lock of another process. Short, because a leader needs the answer in time to
-/// try again.
+/// How long a call waits for a lock of another process. Short, because a leader needs the answer in time to try again.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The interval at which a lock is tried. SQLite offers no way to wait for one.
@@ -231,7 +220,6 @@ impl Writer {
         }
     }
 
-    /// Commits this write together with those that arrive before the commit.
     fn commit_with(&mut self, first: Write) {
         let mut writes = vec![first];
         let mut reads = Vec::new();

@@ -63,9 +63,8 @@ async fn refusal_by_tls_says_what_to_do() {
     is_refused(&cluster.url("localhost", &missing), Refused, &["one of PEM"]).await;
 }
 
-/// In TLS 1.3 a server refuses a certificate after the handshake. The end of the connection may be noticed
-/// before the alert is read, and names the certificate as a possible reason. An attempt that reads the alert
-/// says what to do.
+/// In TLS 1.3 a server refuses a certificate after the handshake. The end of the connection may be noticed before the
+/// alert is read, and names the certificate as a possible reason. An attempt that reads the alert says what to do.
 async fn asks_for_a_certificate(url: &str) {
     for _ in 0..100 {
         let error = refused(url).await;

@@ -19,7 +19,6 @@ pub(super) mod sql {
 
     const EPOCH: i64 = 1;
 
-    /// A connection, and its statements.
     pub(in super::super) struct Postgres {
         /// Host, port, user and database.
         place: String,

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use vvm_clock::{Clock as _, SystemClock};
 use vvm_storage::{ElectionKey, Partition, SlotNumber, Step, SysVvmStorage};
 
-/// How many partitions all clients share.
 pub(super) const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// The name whose slots they are.
@@ -32,7 +31,6 @@ const DOCUMENTS: [&str; 3] = ["a", "b", "c"];
 /// Opens a handle. `None` if that fails now.
 pub(super) type Open = Box<dyn Fn() -> BoxFuture<'static, Option<Arc<dyn SysVvmStorage>>> + Send + Sync>;
 
-/// One client.
 pub(super) struct Client {
     pub(super) number: usize,
     pub(super) open: Open,
@@ -43,7 +41,6 @@ pub(super) struct Client {
     pub(super) rng: fastrand::Rng,
 }
 
-/// The name of a partition in the history, and the partition.
 pub(super) fn partitions() -> Vec<(String, Partition)> {
     let keys = SlotNumber::all(SLOTS).map(|slot| ElectionKey { cluster: NAME.into(), slot });
     keys.map(|key| (key.to_string(), key.partition())).collect()
@@ -85,7 +82,6 @@ impl Known {
 }
 
 impl Client {
-    /// Calls until it is told to stop.
     pub(super) async fn run(mut self) {
         let partitions = partitions();
         let mut known = vec![Known::default(); partitions.len()];

@@ -42,29 +42,24 @@ use std::{
 use vvm_clock::{Clock as _, Instant, SystemClock};
 use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage};
 
-/// What all clients recorded.
 #[derive(Debug)]
 pub(super) struct History {
     began: Instant,
     recorded: Mutex<Recorded>,
-    /// The number of the last renewal.
     writes: AtomicU64,
 }
 
 #[derive(Default, Debug)]
 struct Recorded {
     lines: Vec<Value>,
-    /// How often each call had each answer.
     answers: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl History {
-    /// An empty one.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { began: SystemClock::read(), recorded: Mutex::default(), writes: AtomicU64::new(0) })
     }
 
-    /// Writes it to a file.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(std::fs::File::create(path)?);
         for line in &self.recorded().lines {
@@ -73,12 +68,10 @@ impl History {
         file.flush()
     }
 
-    /// How often each call had each answer.
     pub(super) fn answers(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         self.recorded().answers.clone()
     }
 
-    /// A number for a renewal, larger than all before it.
     pub(super) fn next_write(&self) -> u64 {
         self.writes.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -164,7 +157,6 @@ impl Recorder {
         outcome
     }
 
-    /// Reads a slot. `None` if that failed.
     pub(super) async fn read(&self, name: &str, at: &Partition, patience: Duration) -> Option<Slot> {
         let from = SystemClock::read();
         let slot = self.answer("read", self.within(patience, self.storage.read(at.clone())).await)?;
@@ -182,7 +174,6 @@ impl Recorder {
         Some(state)
     }
 
-    /// Reads a document. `None` if that failed.
     pub(super) async fn document(
         &self,
         name: &str,

@@ -41,9 +41,7 @@ struct Planted {
     bug: Bug,
     storage: Arc<dyn SysVvmStorage>,
     calls: AtomicU64,
-    /// How often it could be seen.
     seen: AtomicU64,
-    /// The last read of each partition.
     read: Mutex<HashMap<Partition, Slot>>,
     /// The last renewal of each partition that was applied.
     renewed: Mutex<HashMap<Partition, Step>>,

@@ -3,23 +3,18 @@
 use super::Tls;
 use ielections::Incarnation;
 
-/// The protocol of a server.
 #[derive(Clone)]
 pub(crate) enum Protocol {
-    /// That of Cassandra.
     Cql,
     DynamoDb,
     /// gRPC over HTTP 2.
     Etcd,
-    /// The proxy does TLS with the server, and none with the client.
     Kubernetes(Tls),
-    /// That of MariaDB and MySQL.
     Mysql,
     Postgres,
     S3,
 }
 
-/// A forged answer.
 #[derive(Debug)]
 pub(super) struct Forgery {
     /// Whether the server gets the write, too.
@@ -27,7 +22,6 @@ pub(super) struct Forgery {
     pub(super) bytes: Vec<u8>,
     /// The bytes come before the server's own answer, and do not replace it.
     pub(super) precedes: bool,
-    /// The connection ends after them.
     pub(super) closes: bool,
 }
 
@@ -61,7 +55,6 @@ impl Protocol {
         }
     }
 
-    /// Draws the answer to a write.
     pub(super) fn forge(&self, request: &[u8], incarnation: Option<&Incarnation>) -> Forgery {
         let at = || find(request, incarnation?.as_bytes());
         let unknown = fastrand::bool();
@@ -147,8 +140,7 @@ fn cql(request: &[u8], at: Option<usize>, times_out: bool) -> Vec<u8> {
     [&[version | 0x80, 0, one, two, 0], &(body.len() as u32).to_be_bytes()[..], body].concat()
 }
 
-/// Headers that are the whole answer to the stream of the request: a status of gRPC and its message, all
-/// literal.
+/// Headers that are the whole answer to the stream of the request: a status of gRPC and its message, all literal.
 fn etcd(request: &[u8], at: Option<usize>, status: &str, message: &str) -> Vec<u8> {
     let length = |header: &[u8; 9]| u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
     // The preface of a connection, of 24 bytes, comes before its first frame.

@@ -16,10 +16,8 @@ use vvm_clock::SystemClock;
 
 /// Set in a process that connects: the path of the socket.
 const PATH: &str = "WARM_SOCKET_OF_TEST";
-/// What it does.
 const MODE: &str = "WARM_MODE_OF_TEST";
 
-/// Not a test, unless it is started as a connector.
 #[test]
 fn connector() {
     let Some(path) = std::env::var_os(PATH) else { return };
@@ -48,7 +46,6 @@ fn connector() {
     }
 }
 
-/// Starts a keeper with a connector below it.
 fn keeper(socket: &Socket, mode: &str) -> Keeper {
     let program = std::env::current_exe().unwrap();
     let mut shell = Command::new("setsid");

@@ -138,7 +138,6 @@ fn extended(cause: &rusqlite::Error) -> Option<i32> {
     cause.sqlite_error().map(|error| error.extended_code)
 }
 
-/// Returns the owner and the mode of a file, as `owner payroll, mode 0600`.
 fn owner_and_mode(path: &Path) -> String {
     fs::metadata(path).map_or_else(
         |_| "owner unknown".to_owned(),

@@ -3,7 +3,6 @@
 
 use std::{fmt, io, path::Path};
 
-/// The type of a file system: its number in `statfs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct FileSystem(u32);
 
@@ -26,7 +25,6 @@ const SUPPORTED: [(u32, &str); 11] = [
 /// Local, but not shared: each container of one image has an upper layer of its own.
 const OVERLAY: (u32, &str) = (0x794c_7630, "overlayfs");
 
-/// Known names, for the refusal.
 const REFUSED: [(u32, &str); 10] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -57,7 +55,6 @@ impl FileSystem {
         SUPPORTED.iter().any(|(number, _)| *number == self.0)
     }
 
-    /// Whether a reboot deletes its files.
     pub(in super::super) fn is_in_memory(self) -> bool {
         matches!(self.0, 0x0102_1994 | 0x8584_58f6)
     }
