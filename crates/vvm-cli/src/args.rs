@@ -160,7 +160,9 @@ pub(crate) enum NotAStorage {
     #[error(transparent)]
     Url(#[from] vvm_storage::OpenError),
     /// Each process would lead in a storage of its own.
-    #[error("other processes can't share this storage, so each of them would lead: use sqlite:PATH")]
+    #[error(
+        "one process alone can open mem: or sled:, so that no other can lead in it, or look into it: use sqlite:PATH"
+    )]
     NotShared,
 }
 

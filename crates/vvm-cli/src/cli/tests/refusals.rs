@@ -138,6 +138,29 @@ fn wrong_value_of_each_setting_is_refused_by_name_from_each_source() {
     assert!(checked > 60, "{checked}");
 }
 
+/// Also in a build without sled.
+#[test]
+fn storage_of_one_process_is_refused_by_each_command_with_the_reason() {
+    let cli = described();
+    let takes_storage =
+        |command: &&clap::Command| command.get_arguments().any(|option| option.get_id() == "storage");
+    let mut refusals = 0;
+    for command in cli.get_subcommands().filter(takes_storage) {
+        // It creates a folder of sled, which the next process may open.
+        for storage in ["sled:/var/lib/x", "mem:"].iter().filter(|_| command.get_name() != "init-storage") {
+            let reason =
+                "one process alone can open mem: or sled:, so that no other can lead in it, or look into it";
+            refused(
+                &[command.get_name(), "--storage", storage],
+                &[],
+                &["--storage", reason, "use sqlite:PATH"],
+            );
+            refusals += 1;
+        }
+    }
+    assert!(refusals >= 20, "{refusals}");
+}
+
 #[test]
 fn misuse_says_what_to_write() {
     let long = "x".repeat(256);
@@ -152,7 +175,6 @@ fn misuse_says_what_to_write() {
         (&["--holder", ""], "no control characters"),
         (&["--no-such-option"], "--no-such-option"),
         (&["--try", "--acquire-timeout", "1s"], "cannot be used with"),
-        (&["--storage", "mem:"], "use sqlite:PATH"),
         (&["--storage", "sqlite:"], "the path is missing"),
         (&["--storage", "sqlite:x.db?allow=nfs"], "only overlayfs can be allowed: write allow=overlay"),
         (&["--storage", "redis://host"], "this build has sqlite:PATH"),
