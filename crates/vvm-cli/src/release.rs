@@ -10,7 +10,7 @@ use crate::{
     contained::conclude,
     exit,
     inspection::{Refusal, inspect},
-    leadership::{Leading, Told},
+    leadership::{Farewell, Leading, Told},
     run::RunArgs,
     settings::HANDED_ON,
 };
@@ -39,18 +39,25 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is sent.
-    /// `None` without proof of the end of every process, and without such a claim. `None` also if the host has ended in
-    /// an orderly way: it has released the record itself, or had a reason not to. Its one reason that does not hold for
-    /// the guardian is a dead keeper: what the keeper had started are children of the guardian since (I6).
+    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is
+    /// sent. `None` without proof of the end of every process, and without such a claim. `None` also if the
+    /// host has ended in an orderly way: it has released the record itself, or had a reason not to. Two of its
+    /// reasons do not hold for the guardian. After a loss the storage did not take the host's release, but may take one of
+    /// another process, as if a file of the host may not grow. And what a dead keeper had started are children of the
+    /// guardian since (I6).
     pub(crate) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
         let &GuardEnded { proven, reaped_at, deadline, .. } = end;
-        let of_host =
-            HostEnd { proven, orderly: told.farewell.is_some() && !told.unproven, reaped_at, deadline };
+        let has_lost = told.farewell == Some(Farewell::Exit(exit::LOST));
+        let orderly = told.farewell.is_some() && !has_lost && !told.unproven;
+        let of_host = HostEnd { proven, orderly, reaped_at, deadline };
         let (from, until) =
             of_host.release_window(SystemClock::read(), args.candidate.ttl, args.quiet_time)?;
-        let ended = if told.unproven { "keeper of the command died".into() } else { ended_host(end) };
+        let ended = match (told.unproven, has_lost) {
+            (true, _) => "keeper of the command died".into(),
+            (false, true) => "leadership was lost".into(),
+            (false, false) => ended_host(end),
+        };
         let how = format!("released by the guardian after the {ended}");
         let order = Order { from: getpid().as_raw_pid(), leading, since_ns: told.since.as_nanos(), how };
         Some(Self { order, from, until })
@@ -209,6 +216,10 @@ mod tests {
         assert_eq!(Release::of(&Told::default(), &end(true, soon), &args), None, "no claim");
         let orderly = Told { farewell: Some(Farewell::Exit(0)), ..leader };
         assert_eq!(Release::of(&orderly, &end(true, soon), &args), None, "an orderly end");
+        let lost = Told { farewell: Some(Farewell::Exit(exit::LOST)), ..leader };
+        let release = Release::of(&lost, &end(true, soon), &args).unwrap();
+        assert_eq!(release.order.how, "released by the guardian after the leadership was lost");
+        assert_eq!(Release::of(&lost, &end(false, soon), &args), None, "no proof");
         let without_keeper = Told { unproven: true, ..orderly };
         let release = Release::of(&without_keeper, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");

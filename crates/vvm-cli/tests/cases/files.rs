@@ -30,17 +30,37 @@ fn set_soft_limit(host: Pid, resource: Resource, limit: u64) {
     prlimit(Some(host), resource, Rlimit { current: Some(limit), maximum: None }).unwrap();
 }
 
-/// As on a full disk, an error names the limit: SIGXFSZ ends no process.
+/// As on a full disk, an error names the limit: SIGXFSZ ends no process. The guardian opens the storage anew, whose log is
+/// short then, and releases, so that the next leader does not wait for the rest of the TTL.
 #[test]
-fn leader_whose_files_may_not_grow_is_lost_and_names_the_limit() {
-    let trial = VVM.trial();
-    let leader = trial.run_trapping("echo told; exit 0").with(["--ttl", SHORT_TTL]).up();
-    set_soft_limit(leader.host(), Resource::Fsize, 1);
-    let finished = leader.finish();
-    finished.assert_code(79);
-    finished.assert_says("ulimit -f");
-    assert_eq!(finished.stdout, ["up", "told"]);
-    assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
+fn leader_whose_files_may_not_grow_is_lost_names_the_limit_and_is_released_by_its_guardian() {
+    // In blocks of 512 bytes.
+    let of_all = ["sh", "-c", "ulimit -f 400; exec \"$@\"", "sh"];
+    for limited in [&[][..], &of_all] {
+        let trial = VVM.trial();
+        let run = trial.run_trapping("echo told; exit 0").with(["--ttl", SHORT_TTL]);
+        let leader = run.through(limited.iter().copied()).up();
+        match limited {
+            [] => set_soft_limit(leader.host(), Resource::Fsize, 1),
+            _ => {
+                let storage = trial.lock_storage();
+                storage.execute_batch("PRAGMA wal_autocheckpoint = 0; COMMIT").unwrap();
+                // Each writes a page of 4 KiB.
+                for _ in 0..60 {
+                    storage.execute("UPDATE leader SET epoch = epoch", ()).unwrap();
+                }
+            }
+        }
+        let finished = leader.finish();
+        finished.assert_code(79);
+        finished.assert_says("ulimit -f");
+        assert_eq!(finished.stdout, ["up", "told"]);
+        // Without a release the record would stand until another candidate takes over.
+        assert_eq!(trial.slot_state(), "free");
+        let history = trial.must("history", &[]);
+        assert!(history.contains("released by the guardian after the leadership was lost"), "{history}");
+        assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
+    }
 }
 
 /// The kernel sends SIGXCPU at the soft limit, which is a stop request.
@@ -82,6 +102,21 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
         finished.assert_code(69);
         finished.assert_says("stop all programs that use it, start them again");
     }
+}
+
+/// Another process may lead in a new file, and the next start leads there.
+#[test]
+fn moved_file_is_lost_by_its_leader_and_ends_a_standby_with_69() {
+    let trial = VVM.trial();
+    let run = || trial.run_forever().with(["--ttl", SHORT_TTL]);
+    let (leader, standby) = (run().up(), run().waiting());
+    for suffix in ["", "-wal", "-shm"] {
+        let file = trial.folder().join(format!("leader.db{suffix}"));
+        fs::rename(&file, file.with_file_name(format!("moved.db{suffix}"))).unwrap();
+    }
+    leader.finish().assert_code(79);
+    standby.finish().assert_code(69);
+    assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
 }
 
 #[test]
