@@ -1,12 +1,15 @@
 //! A standby that is killed before the primary's last writes, and started again after the primary's end, has forgotten
 //! them when it is promoted. `cargo xtask test-drivers --faults` has elections across such fail-overs.
 
-use crate::driver::{TTL, VACANT, entry, opened, slot_of};
+use crate::{
+    driver::{TTL, VACANT, entry, opened, slot_of},
+    is_refused,
+};
 use ielections::{Entry, Epoch, Fence, Slot, Vacant, WriteError, documents::DocumentVersion};
 use servers::replicated::Replicated;
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_storage::{Done, Shown, Step, SysVvmStorage, init_storage};
+use vvm_storage::{Done, OpenErrorKind, Shown, Step, SysVvmStorage, init_storage};
 
 pub(crate) trait Promotable: Replicated {
     fn started() -> Self;
@@ -118,6 +121,38 @@ macro_rules! failover_suite {
 }
 
 pub(crate) use failover_suite;
+
+/// On a server of 30 connections, of which the caller has one. `held` counts those of candidates, and `fill` takes all that
+/// are left.
+pub(crate) async fn candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own<T>(
+    url: &str,
+    held: impl AsyncFn() -> i64,
+    fill: impl AsyncFn() -> Vec<T>,
+) {
+    init_storage(url).await.unwrap();
+    let (mut candidates, at) = (Vec::new(), slot_of("slot"));
+    for number in 1..=50 {
+        let candidate = opened(url).await.unwrap();
+        assert_eq!(peeked(&*candidate, "slot").await, VACANT);
+        candidates.push(candidate);
+        // With the caller's own, they are two thirds.
+        while held().await > number.min(19) {
+            tokio::task::yield_now().await;
+        }
+    }
+    let waiting = held().await;
+    println!("{} candidates hold {waiting} of 30 connections", candidates.len());
+    assert!(waiting >= 15, "{waiting}");
+    // Of the last one none was left. It leads, and looks for requests.
+    let leader = candidates.last().unwrap();
+    claimed(&**leader, "slot", &VACANT, &entry(1, 1, TTL)).await;
+    assert_ne!(leader.peek(&[at]).await.unwrap(), [VACANT]);
+    assert_eq!(held().await, waiting + 1, "that of the leader");
+    let others = fill().await;
+    let parts = ["has no connection left for this login", "max_connections"];
+    is_refused(url, OpenErrorKind::Passing, &parts).await;
+    drop(others);
+}
 
 pub(crate) async fn standby_is_refused_until_it_is_promoted<S: Promotable>() {
     let mut pair = Pair::<S>::start().await;

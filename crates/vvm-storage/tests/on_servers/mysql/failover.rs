@@ -7,6 +7,7 @@ use crate::{
 };
 use ielections::WriteError;
 use servers::{mysql::MariaDb, replicated::Replicated as _};
+use std::sync::Mutex;
 use vvm_storage::Step;
 
 failover_suite::failover_suite!(MariaDb);
@@ -23,6 +24,20 @@ impl Promotable for MariaDb {
     async fn catch_up(&self, standby: &Self) {
         self.catch_up(standby).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own() {
+    let server = started(&["--max-connections=30"]);
+    let (url, other) = (server.url("elections"), Mutex::new(server.client("").unwrap()));
+    let count = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = 'elections'";
+    let held = async || other.lock().unwrap().ask(count).unwrap()[0][0].parse().unwrap();
+    // The server has one more for an administrator.
+    let fill = async || std::iter::from_fn(|| server.client("").ok()).collect();
+    failover_suite::candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own(
+        &url, held, fill,
+    )
+    .await;
 }
 
 /// The former primary comes back as it was, with the name that its own history has. A process that saw the later one tells it.

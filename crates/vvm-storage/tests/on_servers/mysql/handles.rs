@@ -233,6 +233,17 @@ async fn server_describes_version_and_durability() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn server_that_shows_no_row_unless_it_is_asked_to_is_used() {
+    let server = started(&[]);
+    server.statement("SET GLOBAL sql_select_limit = 0").unwrap();
+    let url = format!("{}?{OPTIONS}", server.url("elections"));
+    init_storage(&url).await.unwrap();
+    let storage = MySqlStorage::open(&url).await.unwrap();
+    let (at, held) = led(&storage, TTL).await;
+    assert_eq!(renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(), Done::Applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn server_that_would_forget_is_refused_and_one_that_begins_to_takes_no_write() {
     for (setting, part) in [
         ("--innodb-flush-log-at-trx-commit=2", "has innodb_flush_log_at_trx_commit = 2"),

@@ -55,35 +55,20 @@ async fn held(client: &Client) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own() {
     let server = start(&["max_connections=30"]);
-    let url = server.url("postgres");
-    init_storage(&url).await.unwrap();
-    let other = client(&server).await;
-    let (mut candidates, at) = (Vec::new(), slot_of("slot"));
-    for number in 1..=50 {
-        let candidate = opened(&url).await.unwrap();
-        assert_eq!(peeked(&*candidate, "slot").await, VACANT);
-        candidates.push(candidate);
-        // With this test's own, they are two thirds.
-        while held(&other).await > number.min(19) {
-            tokio::task::yield_now().await;
+    let (url, other) = (server.url("postgres"), client(&server).await);
+    let fill = async || {
+        let mut others = Vec::new();
+        while let Ok((client, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await {
+            others.push((client, tokio::spawn(connection)));
         }
-    }
-    let waiting = held(&other).await;
-    println!("{} candidates hold {waiting} of 30 connections", candidates.len());
-    assert!(waiting >= 15, "{waiting}");
-    // Of the last one none was left. It leads, and looks for requests.
-    let leader = candidates.last().unwrap();
-    let claim = leader.commit(at.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
-    assert_eq!(claim.unwrap(), Done::Applied);
-    assert_ne!(peeked(&**leader, "slot").await, VACANT);
-    assert_eq!(held(&other).await, waiting + 1, "that of the leader");
-    // Full, it says so.
-    let mut others = Vec::new();
-    while let Ok((client, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await {
-        others.push((client, tokio::spawn(connection)));
-    }
-    let parts = ["has no connection left for this login", "max_connections"];
-    is_refused(&url, OpenErrorKind::Passing, &parts).await;
+        others
+    };
+    failover_suite::candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own(
+        &url,
+        async || held(&other).await,
+        fill,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
