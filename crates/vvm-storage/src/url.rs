@@ -214,10 +214,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
             Ok(())
         }
         #[cfg(feature = "scylla")]
-        "scylla" => {
-            crate::scylla::init(url).await?;
-            try_to_write(url).await
-        }
+        "scylla" => crate::scylla::init(url).await,
         #[cfg(feature = "postgres")]
         "postgres" => crate::postgres::PostgresStorage::init(url).await,
         #[cfg(feature = "mysql")]
@@ -230,10 +227,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "kubernetes")]
         "kubernetes" => crate::kubernetes::init(url).await,
         #[cfg(feature = "dynamodb")]
-        "dynamodb" => {
-            crate::dynamodb::init(url).await?;
-            try_to_write(url).await
-        }
+        "dynamodb" => crate::dynamodb::init(url).await,
         #[cfg(feature = "object-store")]
         "object-store" => Ok(crate::objects::init(url).await?),
         _ => Err(place.not_in_this_build()),
@@ -242,7 +236,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
 
 /// Tries a write that the storage refuses, since no record has this key: a login without the right to write is told so
 /// here, and not when it is to lead.
-#[cfg(any(feature = "dynamodb", feature = "etcd", feature = "scylla"))]
+#[cfg(feature = "etcd")]
 async fn try_to_write(url: &str) -> Result<(), OpenError> {
     use crate::{
         key::{ElectionKey, SlotNumber},

@@ -2,10 +2,11 @@ use super::{
     address::{Address, LoadedOnce},
     errors::DriverError,
     requests::Requests,
-    rows::{ATTRIBUTES, PARTITION, PLACE},
+    rows::{self, ATTRIBUTES, PARTITION, PLACE},
 };
 use crate::{
     drivers::{address::is_on_loopback, errors::described},
+    key::{ElectionKey, SlotNumber},
     opening::OpenError,
     sysvvm::Description,
 };
@@ -30,7 +31,9 @@ use aws_smithy_runtime_api::client::{
     },
     orchestrator::HttpRequest,
 };
-use std::time::Duration;
+use bytes::Bytes;
+use ielections::{DocumentId, DocumentVersion, DocumentWrite, Epoch, Fence, Incarnation, OnlyIf, Scan};
+use std::{slice, time::Duration};
 use vvm_clock::{Clock, SystemClock};
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number. So a request
@@ -61,7 +64,58 @@ pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> R
         OpenError::refused(format!("the system refuses the thread that waits for a new table: {cause}"))
     })?;
     create(&client, address, &clock).await?;
-    check(&client, address).await
+    check(&client, address).await?;
+    try_rights(&Requests::new(client, address.table.clone()), address).await
+}
+
+/// What leaders and their standbys need. A transaction needs the rights of its parts.
+const ACTIONS: [&str; 9] = [
+    "GetItem",
+    "BatchGetItem",
+    "Query",
+    "UpdateItem",
+    "ConditionCheckItem",
+    "PutItem",
+    "DeleteItem",
+    "DescribeTable",
+    "DescribeTimeToLive",
+];
+
+/// Sends each kind of request for a key that no leader has, where a write is refused: credentials that lack a right are
+/// told so here, and not when they are to lead. Other failures say nothing of rights.
+async fn try_rights(requests: &Requests, address: &Address) -> Result<(), OpenError> {
+    let key = ElectionKey { cluster: "vvm init-storage".into(), slot: SlotNumber::FIRST }.partition();
+    let (at, incarnation) = (key.as_bytes(), Incarnation::from_bytes([0; 16]));
+    let (Ok(epoch), Ok(put), Ok(delete)) = (Epoch::new(1), DocumentId::new("put"), DocumentId::new("delete"))
+    else {
+        return Ok(());
+    };
+    let (fence, only_if) = (Fence { epoch, incarnation, after: DocumentVersion::NONE }, OnlyIf::Always);
+    let batch = [
+        DocumentWrite::Put { id: put, body: Bytes::new(), only_if },
+        DocumentWrite::Delete { id: delete, only_if },
+    ];
+    let scan = Scan { limit: 1, ..Scan::default() };
+    let release = rows::release(requests.update(at), incarnation, epoch);
+    let tried = [
+        requests.read(at).await.err(),
+        requests.peek(slice::from_ref(&key)).await.err(),
+        requests.scan_documents(at, &scan).await.err(),
+        requests.unless_refused(release).await.err(),
+        requests.write_documents(at, &fence, &batch).await.err(),
+    ];
+    let denial = tried.into_iter().flatten().find(|failure| matches!(failure, DriverError::Denied(_)));
+    denial.map_or(Ok(()), |denial| Err(of_failure(address, denial)))
+}
+
+/// The statement of a policy that allows all of it.
+fn policy(Address { region, table, .. }: &Address) -> String {
+    let actions: Vec<_> =
+        ACTIONS.iter().chain(&["CreateTable"]).map(|name| format!("\"dynamodb:{name}\"")).collect();
+    format!(
+        r#"{{"Effect": "Allow", "Action": [{}], "Resource": "arn:aws:dynamodb:{region}:*:table/{table}"}}"#,
+        actions.join(", ")
+    )
 }
 
 /// The SDK's chain has what the address leaves open: environment, profile, machine.
@@ -265,7 +319,11 @@ fn of_failure(address: &Address, failure: DriverError) -> OpenError {
             "AWS rejects these credentials: renew or correct them, check the machine's clock, and check that \
              the account uses region {region} ({said})"
         )),
-        DriverError::Denied(_) | DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
+        DriverError::Denied(_) => OpenError::refused(format!(
+            "{failure}. Leaders and standbys need all of this, and `vvm init-storage` alone CreateTable: {}",
+            policy(address)
+        )),
+        DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
         DriverError::NoTable(_) => no_table(address),
         DriverError::Refused(said) => {
             OpenError::refused(format!("{place} refuses the request, and may not be DynamoDB: {said}"))

@@ -234,25 +234,64 @@ async fn missing_table_is_created_and_waited_for() {
     let server = server.await;
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
-    let asked = [("CreateTable", 1), ("DescribeTable", 5), ("DescribeTimeToLive", 1)];
+    let asked = [
+        ("BatchGetItem", 1),
+        ("CreateTable", 1),
+        ("DescribeTable", 5),
+        ("DescribeTimeToLive", 1),
+        ("GetItem", 1),
+        ("Query", 1),
+        ("TransactWriteItems", 1),
+        ("UpdateItem", 1),
+    ];
     assert_eq!(server.take_counts(), asked.map(|(operation, count)| (operation.to_owned(), count)));
 
     let server = Server::start(|operation, _| active(operation)).await;
     let (configuration, address) = place(&server);
     init_with(&configuration, &address).await.unwrap();
-    assert!(server.take_counts().iter().all(|(operation, _)| operation.starts_with("Describe")));
+    assert!(server.take_counts().iter().all(|(operation, _)| operation != "CreateTable"));
 }
 
+/// As IAM words it. A transaction is denied for a part of it.
 #[tokio::test]
-async fn refused_creation_is_reported() {
-    let server = Server::start(|operation, _| match operation {
-        "DescribeTable" => refusal(400, "ResourceNotFoundException"),
-        _ => refusal(400, "AccessDeniedException"),
-    });
-    let server = server.await;
-    let (configuration, address) = place(&server);
-    let error = init_with(&configuration, &address).await.unwrap_err();
-    assert!(error.to_string().contains("AWS denies") && error.kind() == OpenErrorKind::Refused, "{error}");
+async fn init_without_a_right_is_refused_with_it_and_the_policy_that_gives_it() {
+    for (denied, action) in [
+        ("CreateTable", "CreateTable"),
+        ("DescribeTable", "DescribeTable"),
+        ("DescribeTimeToLive", "DescribeTimeToLive"),
+        ("GetItem", "GetItem"),
+        ("BatchGetItem", "BatchGetItem"),
+        ("Query", "Query"),
+        ("UpdateItem", "UpdateItem"),
+        ("TransactWriteItems", "ConditionCheckItem"),
+        ("TransactWriteItems", "PutItem"),
+        ("TransactWriteItems", "DeleteItem"),
+    ] {
+        let server = Server::start(move |operation, _| match operation {
+            _ if operation == denied => {
+                let message = format!(
+                    "User: arn:aws:iam::123456789012:user/payroll is not authorized to perform: dynamodb:{action} on \
+                     resource: arn:aws:dynamodb:eu-west-1:123456789012:table/elections because no identity-based \
+                     policy allows the dynamodb:{action} action"
+                );
+                let code = "com.amazon.coral.service#AccessDeniedException";
+                Some((400, format!(r#"{{"__type":"{code}","Message":"{message}"}}"#)))
+            }
+            "DescribeTable" if denied == "CreateTable" => refusal(400, "ResourceNotFoundException"),
+            _ => active(operation),
+        });
+        let server = server.await;
+        let (configuration, address) = place(&server);
+        let error = init_with(&configuration, &address).await.expect_err(action);
+        assert_eq!(error.kind(), OpenErrorKind::Refused, "{error}");
+        let text = error.to_string();
+        let (said, policy) = text.split_once("CreateTable: ").unwrap();
+        assert!(said.contains(&format!("not authorized to perform: dynamodb:{action}")), "{said}");
+        let policy: serde_json::Value = serde_json::from_str(policy).unwrap();
+        let actions = policy["Action"].as_array().unwrap();
+        assert!(actions.contains(&format!("dynamodb:{action}").into()), "{policy}");
+        assert_eq!(policy["Resource"], "arn:aws:dynamodb:eu-west-1:*:table/elections");
+    }
 }
 
 #[tokio::test]
