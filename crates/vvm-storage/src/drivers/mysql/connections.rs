@@ -150,12 +150,12 @@ fn of_stream(host: &Host, cause: &io::Error) -> OpenError {
 }
 
 /// A transaction sees what was committed before each of its statements. Ids of documents have up to 1,024 bytes, and a
-/// server sorts by 1,022 of them unless it is told. A server may show few rows or none by its `sql_select_limit`. Of
-/// some settings only one of MariaDB and MySQL knows the name.
+/// server sorts by 1,022 of them unless it is told. A server may show few rows or none by its `sql_select_limit`, which is
+/// what `DEFAULT` would stand for. Of some settings only one of MariaDB and MySQL knows the name.
 const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
         time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, \
-        max_sort_length = 2048, sql_select_limit = DEFAULT; \
+        max_sort_length = 2048, sql_select_limit = 18446744073709551615; \
     SELECT CONNECTION_ID(); \
     SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'server_uuid', 'read_only', \
         'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet', \
