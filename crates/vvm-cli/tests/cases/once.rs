@@ -265,7 +265,8 @@ fn stop_that_reaches_the_command_first_is_a_stop() {
                     said.contains("stopped: the command exited with status 0; period"),
                     "{order:?}: {said}"
                 );
-                has!(&periods(&trial)[0], "done" == false, "state" == "failed");
+                let end = "stopped: the command exited with status 0";
+                has!(&periods(&trial)[0], "done" == false, "state" == "failed", "end" == end);
 
                 let options = ["--result-file", &trial.result_file(), "--on-exit", "restart"];
                 let said = stop_in(order, &trial, |script| trial.run_script(script).with(options));
