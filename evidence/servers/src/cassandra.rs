@@ -402,6 +402,7 @@ impl Locks {
         format!(
             "authenticator: PasswordAuthenticator\n\
              authorizer: CassandraAuthorizer\n\
+             permissions_validity: 0ms\n\
              client_encryption_options:\n\
              \x20 enabled: true\n\
              \x20 optional: false\n\

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 use vvm_storage::{
-    OpenErrorKind::Refused, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+    OpenError, OpenErrorKind::Refused, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
 };
 
 fn address() -> String {
@@ -112,32 +112,61 @@ async fn wrong_or_missing_password_is_reported() {
     }
 }
 
+fn grants(error: &OpenError) -> String {
+    println!("{error}");
+    assert_eq!(error.kind(), Refused);
+    error.to_string().split_once("As an administrator of the cluster: ").unwrap().1.to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_is_reported_with_its_grant() {
-    let files = PasswordFiles::new();
-    let url = files.url_with(&[("replication", "1")]);
-    init_storage(&url).await.unwrap();
-    let session = session().await;
-    for statement in [
-        "CREATE ROLE IF NOT EXISTS guest WITH PASSWORD = 'guest' AND LOGIN = true",
-        "CREATE ROLE IF NOT EXISTS member WITH PASSWORD = 'member' AND LOGIN = true",
-        "GRANT SELECT ON KEYSPACE vvm_test_locked TO member",
-        "GRANT MODIFY ON KEYSPACE vvm_test_locked TO member",
-    ] {
-        session.query_unpaged(statement, ()).await.unwrap();
-    }
-    let as_user = |user: &str, more: &[(&str, &str)]| {
-        let password = files.file(user).display().to_string();
-        files.url_with(&[&[("user", user), ("password_file", &*password)], more].concat())
+async fn user_without_rights_may_not_init_until_the_printed_grants_are_given() {
+    let (files, session) = (PasswordFiles::new(), session().await);
+    let give = async |grants: &str| {
+        for grant in grants.split("; ") {
+            session.query_unpaged(grant, ()).await.unwrap();
+        }
     };
-    is_refused(&as_user("guest", &[]), Refused, &["lacks a right", "GRANT", "SELECT"]).await;
-    let elsewhere =
-        as_user("guest", &[("replication", "1")]).replace("vvm_test_locked?", "vvm_test_elsewhere?");
-    says(&init_storage(&elsewhere).await.unwrap_err(), &["lacks a right", "CREATE"]);
-    // A user that may read and write can use a table that the administrator created.
-    let member = as_user("member", &[]);
-    init_storage(&member).await.unwrap();
-    ScyllaStorage::open(&member).await.unwrap().close().await;
+    let fresh = fastrand::u32(..);
+    let keyspace = |number: u8| format!("Vvm_test_{fresh}_{number}");
+    let of = |url: String, number: u8| url.replace("/vvm_test_locked?", &format!("/{}?", keyspace(number)));
+    let as_user = |user: &str, number: u8| {
+        let password = files.file(user).display().to_string();
+        let replaced = [("user", user), ("password_file", &*password), ("replication", "1")];
+        of(files.url_with(&replaced), number)
+    };
+    let [creator, member] = ["creator", "member"].map(|name| format!("{name}{fresh}"));
+    for user in [&creator, &member] {
+        give(&format!("CREATE ROLE \"{user}\" WITH PASSWORD = '{user}' AND LOGIN = true")).await;
+    }
+    // No keyspace; a keyspace without the table. A creator has all rights on what it has created.
+    for (number, place) in [(1, "ALL KEYSPACES".to_owned()), (2, format!("KEYSPACE \"{}\"", keyspace(2)))] {
+        if number == 2 {
+            let replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}";
+            give(&format!("CREATE KEYSPACE \"{}\" WITH replication = {replication}", keyspace(2))).await;
+            give(&format!("REVOKE CREATE ON ALL KEYSPACES FROM \"{creator}\"")).await;
+        }
+        let url = as_user(&creator, number);
+        let missing = grants(&init_storage(&url).await.unwrap_err());
+        assert_eq!(missing, format!("GRANT CREATE ON {place} TO \"{creator}\""));
+        give(&missing).await;
+        init_storage(&url).await.unwrap();
+    }
+    // What the administrator created: it may be read, and written.
+    let url = as_user(&member, 3);
+    init_storage(&of(files.url_with(&[("replication", "1")]), 3)).await.unwrap();
+    is_refused(&url, Refused, &["no SELECT permission", "As an administrator"]).await;
+    let missing = grants(&init_storage(&url).await.unwrap_err());
+    let (select, modify) = missing.split_once("; ").unwrap();
+    give(select).await;
+    ScyllaStorage::open(&url).await.unwrap().close().await;
+    let without_modify = init_storage(&url).await.unwrap_err();
+    says(&without_modify, &["no MODIFY permission"]);
+    assert_eq!(grants(&without_modify), missing);
+    give(modify).await;
+    init_storage(&url).await.unwrap();
+    for number in 1..=3 {
+        give(&format!("DROP KEYSPACE \"{}\"", keyspace(number))).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

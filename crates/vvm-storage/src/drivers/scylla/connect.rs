@@ -301,7 +301,7 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
         }
         checked => checked?,
     }
-    schema::check_permission(&session, &address.keyspace).await?;
+    schema::check_permission(&session, address).await?;
     for concern in schema::copies(&session, address)? {
         tracing::warn!(keyspace = address.keyspace, "{concern}");
     }

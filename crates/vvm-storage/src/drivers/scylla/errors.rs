@@ -119,9 +119,7 @@ pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
 pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
-            OpenError::refused(format!(
-                "the user lacks a right ({why}): GRANT it. Leading needs SELECT and MODIFY, creating CREATE"
-            ))
+            OpenError::refused(format!("this user lacks a right: {why}"))
         }
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
             if matches!(outcome(cause), Outcome::Denied | Outcome::Refused) =>

@@ -95,12 +95,45 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
 
 /// Fails if this user may not read the table: preparing a statement needs no right. Other errors are left to
 /// later requests.
-pub(super) async fn check_permission(session: &Session, keyspace: &str) -> Result<(), OpenError> {
-    let mut read = Statement::new(format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = 0x00"));
-    read.set_consistency(Consistency::LocalOne);
-    match session.query_unpaged(read, ()).await {
-        Err(cause) if says(&cause, &DbError::Unauthorized) => Err(of_opening(&cause)),
+pub(super) async fn check_permission(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let read = format!("SELECT value FROM \"{}\".{TABLE} WHERE pk = 0x00", address.keyspace);
+    is_permitted(session, address, read).await
+}
+
+/// As [`check_permission`], for a leader's writes. This one has no row to change.
+pub(super) async fn check_permission_to_lead(session: &Session, address: &Address) -> Result<(), OpenError> {
+    let write = format!("UPDATE \"{}\".{TABLE} SET epoch = 0 WHERE pk = 0x00 IF epoch = 0", address.keyspace);
+    is_permitted(session, address, write).await
+}
+
+fn of_keyspace(address: &Address) -> String {
+    format!("KEYSPACE \"{}\"", address.keyspace)
+}
+
+async fn is_permitted(session: &Session, address: &Address, statement: String) -> Result<(), OpenError> {
+    let mut statement = Statement::new(statement);
+    statement.set_consistency(Consistency::LocalOne);
+    match session.query_unpaged(statement, ()).await {
+        Err(cause) if says(&cause, &DbError::Unauthorized) => {
+            Err(lacks(address, &["SELECT", "MODIFY"], &of_keyspace(address), &cause))
+        }
         _ => Ok(()),
+    }
+}
+
+/// Says how the user gets these rights, if the cause is that it lacks one.
+fn lacks(address: &Address, rights: &[&str], place: &str, cause: &ExecutionError) -> OpenError {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
+            let user = address.user.as_deref().unwrap_or("USER");
+            let grants: Vec<_> =
+                rights.iter().map(|right| format!("GRANT {right} ON {place} TO \"{user}\"")).collect();
+            OpenError::refused(format!(
+                "this user lacks a right: {why}. As an administrator of the cluster: {}",
+                grants.join("; ")
+            ))
+        }
+        _ => of_opening(cause),
     }
 }
 
@@ -178,6 +211,7 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
         })?;
         change(
             session,
+            (address, "ALL KEYSPACES"),
             format!(
                 "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" \
                  WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': {copies}}}"
@@ -187,7 +221,7 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
     }
     agree(session).await?;
     if table_comment(session, address).await?.is_none() {
-        let created = change(session, table(address)).await;
+        let created = change(session, (address, &of_keyspace(address)), table(address)).await;
         agree(session).await?;
         // Another process may have been faster. The table counts, whatever this creation returned.
         if table_comment(session, address).await?.is_none() {
@@ -195,7 +229,8 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
         }
     }
     check(session, address).await?;
-    served_everywhere(session, keyspace).await
+    served_everywhere(session, keyspace).await?;
+    check_permission_to_lead(session, address).await
 }
 
 /// Checks that every reachable node serves the table. Schema agreement is not enough: a node persists a new
@@ -235,10 +270,15 @@ fn table(address: &Address) -> String {
     )
 }
 
-async fn change(session: &Session, statement: String) -> Result<(), OpenError> {
+async fn change(
+    session: &Session,
+    (address, place): (&Address, &str),
+    statement: String,
+) -> Result<(), OpenError> {
     let mut statement = Statement::new(statement);
     statement.set_request_timeout(Some(CHANGE_TIMEOUT));
-    session.query_unpaged(statement, ()).await.map(drop).map_err(|cause| of_opening(&cause))
+    let changed = session.query_unpaged(statement, ()).await;
+    changed.map(drop).map_err(|cause| lacks(address, &["CREATE"], place, &cause))
 }
 
 pub(super) async fn agree(session: &Session) -> Result<(), OpenError> {
